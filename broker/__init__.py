@@ -1,0 +1,1 @@
+"""A Kafka-compatible broker on trio: `await broker_main(env, config)`. See ARCHITECTURE.md."""

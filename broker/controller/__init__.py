@@ -1,0 +1,1 @@
+"""The controller: commands to metadata records (decide), records to the cluster image (replay). Pure."""

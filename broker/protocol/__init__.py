@@ -1,0 +1,1 @@
+"""Kafka bytes into values and back. Sans-IO."""

@@ -1,0 +1,1 @@
+"""One partition's life as a state machine: leader, follower, ISR, high watermark, fencing. Pure."""

@@ -1,0 +1,1 @@
+"""The trio part of the broker: connections, dispatch, handlers, purgatories, fetchers, peers."""

@@ -1,0 +1,1 @@
+"""Hurts a cluster on schedule, proves that each fault landed, and records what happened."""

@@ -1,0 +1,1 @@
+"""Where a cluster runs: processes, containers, simulation, or somebody else's."""

@@ -1,0 +1,1 @@
+"""One OS process per broker on loopback, every link through a real Toxiproxy."""

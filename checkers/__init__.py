@@ -1,0 +1,1 @@
+"""What "wrong" means, in plain Python."""

@@ -1,0 +1,1 @@
+"""The obvious slow finder of each anomaly: the oracle for the Spark jobs."""

@@ -1,0 +1,1 @@
+"""Verdicts and evidence into pages that people read."""

@@ -1,0 +1,1 @@
+"""The anomalies of `checkers` in large histories, with Spark."""

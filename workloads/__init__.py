@@ -1,0 +1,1 @@
+"""Drives a cluster as real applications do and writes the history."""

@@ -1,0 +1,1 @@
+"""A small trio Kafka client over Env, exact about outcomes: ok, fail, info."""
