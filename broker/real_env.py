@@ -1,0 +1,520 @@
+"""Env over the operating system: raw non-blocking sockets under trio's event loop, files by descriptor, real clocks.
+
+The only module of the broker that may import `time`, `socket`, `random`, `os` file calls and `trio.to_thread`.
+
+Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
+broker's throughput. The contract of `Link` (calls that move data never wait, waits never move data) makes each
+wake-up one `wait_readable` and one `recv_into`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import trio
+
+from broker.env import Buffer, File, Fs, LinkClosed
+
+T = TypeVar("T")
+
+BACKLOG = 1024
+MAX_PIECES = 1024
+"""IOV_MAX of Linux: sendmsg takes no more pieces in one call."""
+CLOCK_LOOK_INTERVAL_S = 0.05
+ACCEPT_BACK_OFF_S = 0.1
+OUT_OF_HANDLES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+COPY_CHUNK = 256 * 1024
+
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+class RealFile:
+    """A file by descriptor. One handle appends at a time: the end is remembered, not asked for at each append.
+
+    Dropping the last reference closes it, so that a slice being sent keeps the bytes of a removed segment alive.
+    """
+
+    __slots__ = ("_end", "_fd")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._end = os.fstat(fd).st_size
+
+    def fileno(self) -> int:
+        """The descriptor, or -1 once closed."""
+        return self._fd
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """As `File.pread`; loops over short reads, which only the end of the file may cause."""
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length:
+            data = os.pread(self._fd, length - got, offset + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def append(self, data: Buffer) -> int:
+        """As `File.append`. On an error the file is as it was before: nothing is half appended."""
+        start = self._end
+        try:
+            written = os.pwrite(self._fd, data, start)
+            if written != len(data):
+                self._write_rest(data, start, written)
+        except OSError:
+            self._cut_back(start)
+            raise
+        self._end = start + len(data)
+        return start
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """As `File.pwrite`."""
+        written = os.pwrite(self._fd, data, offset)
+        if written != len(data):
+            self._write_rest(data, offset, written)
+        self._end = max(self._end, offset + len(data))
+
+    def _write_rest(self, data: Buffer, offset: int, written: int) -> None:
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._fd, view[written:], offset + written)
+
+    def _cut_back(self, size: int) -> None:
+        # If this fails too, the end remembered is still `size`: the next append overwrites what is left there.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, size)
+
+    def truncate(self, size: int) -> None:
+        """As `File.truncate`."""
+        os.ftruncate(self._fd, size)
+        self._end = size
+
+    def fsync(self) -> None:
+        """As `File.fsync`: data and the size needed to read it back."""
+        _fdatasync(self._fd)
+
+    def size(self) -> int:
+        """As `File.size`."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """As `File.close`."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class RealFs:
+    """Files of the operating system."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:
+        """As `Fs.open`."""
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT
+        if truncate:
+            flags |= os.O_TRUNC
+        return RealFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        """As `Fs.exists`."""
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        """As `Fs.list`."""
+        return sorted(os.listdir(path))
+
+    def mkdirs(self, path: str) -> None:
+        """As `Fs.mkdirs`."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """As `Fs.rename`."""
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        """As `Fs.remove`."""
+        os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        """As `Fs.remove_dir`."""
+        for folder, folders, files in os.walk(path, topdown=False, onerror=_raise):
+            for name in files:
+                os.unlink(os.path.join(folder, name))
+            for name in folders:
+                os.rmdir(os.path.join(folder, name))
+        os.rmdir(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """As `Fs.fsync_dir`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class RealLink:
+    """One end of a TCP connection. Any error of the socket closes it and becomes LinkClosed."""
+
+    __slots__ = ("_fd", "_sock", "peer")
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        sock.setblocking(False)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._fd = sock.fileno()
+        self.peer = peer
+
+    def recv_into(self, view: memoryview) -> int | None:
+        """As `Link.recv_into`."""
+        assert view.nbytes, "an empty view cannot tell the end of the stream from nothing"
+        try:
+            return self._sock.recv_into(view)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._ended(error) from error
+
+    def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
+        """As `Link.send`."""
+        flags = socket.MSG_MORE if more else 0
+        try:
+            if len(pieces) == 1:
+                return self._sock.send(pieces[0], flags)
+            if len(pieces) > MAX_PIECES:
+                return self._sock.sendmsg(pieces[:MAX_PIECES], [], flags | socket.MSG_MORE)
+            return self._sock.sendmsg(pieces, [], flags)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._ended(error) from error
+
+    def send_file(self, file: File, offset: int, length: int) -> int:
+        """As `Link.send_file`. LinkClosed also where the file ends early: what was promised cannot be sent any more."""
+        if length <= 0:
+            return 0
+        if not isinstance(file, RealFile):
+            return self.send((file.pread(min(length, COPY_CHUNK), offset),))
+        try:
+            sent = os.sendfile(self._fd, file.fileno(), offset, length)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._ended(error) from error
+        if sent == 0:
+            raise self._ended(OSError(errno.EPIPE, f"the file being sent ends before byte {offset}"))
+        return sent
+
+    async def wait_readable(self) -> None:
+        """As `Link.wait_readable`."""
+        if self._fd < 0:
+            raise LinkClosed(f"connection with {self.peer} is closed")
+        try:
+            await trio.lowlevel.wait_readable(self._fd)
+        except trio.ClosedResourceError:
+            raise LinkClosed(f"connection with {self.peer} was closed") from None
+
+    async def wait_writable(self) -> None:
+        """As `Link.wait_writable`."""
+        if self._fd < 0:
+            raise LinkClosed(f"connection with {self.peer} is closed")
+        try:
+            await trio.lowlevel.wait_writable(self._fd)
+        except trio.ClosedResourceError:
+            raise LinkClosed(f"connection with {self.peer} was closed") from None
+
+    def close(self) -> None:
+        """As `Link.close`."""
+        if self._fd >= 0:
+            _close(self._sock)
+            self._fd = -1
+
+    def _ended(self, error: OSError) -> LinkClosed:
+        self.close()
+        return LinkClosed(error.errno, f"connection with {self.peer} ended: {error.strerror or error}")
+
+
+class RealListener:
+    """A listening TCP socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.port: int = sock.getsockname()[1]
+
+    async def accept(self) -> RealLink:
+        """As `Listener.accept`. Waits a little and tries again where the process is out of descriptors."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                sock, address = self._sock.accept()
+                return RealLink(sock, _host_port(address))
+            except BlockingIOError:
+                await self._wait()
+            except OSError as error:
+                if self._sock.fileno() < 0:
+                    raise LinkClosed("the listener is closed") from None
+                # Anything else (ECONNABORTED, EPROTO ...) is the fate of one connection that died in the queue.
+                if error.errno in OUT_OF_HANDLES:
+                    await trio.sleep(ACCEPT_BACK_OFF_S)
+
+    async def _wait(self) -> None:
+        try:
+            await trio.lowlevel.wait_readable(self._sock)
+        except trio.ClosedResourceError:
+            raise LinkClosed("the listener is closed") from None
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+        if self._sock.fileno() >= 0:
+            _close(self._sock)
+
+
+def _close(sock: socket.socket) -> None:
+    with contextlib.suppress(RuntimeError):  # Outside of trio.run nobody can be waiting.
+        trio.lowlevel.notify_closing(sock)
+    sock.close()
+
+
+def _host_port(address: tuple[Any, ...]) -> str:
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _addresses(host: str, port: int, *, passive: bool = False) -> list[tuple[socket.AddressFamily, Any]]:
+    """What to try, best first. A name is looked up in a thread; a numeric address is taken as it stands."""
+    if passive and not host:
+        host = "0.0.0.0"
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return [(family, (host, port))]
+    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(socket.AddressFamily(family), address) for family, _, _, _, address in found]
+
+
+async def _connect(family: socket.AddressFamily, address: Any) -> RealLink:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        else:
+            await trio.lowlevel.checkpoint()
+        if code:
+            raise OSError(code, f"cannot connect to {_host_port(address)}: {os.strerror(code)}")
+        if sock.getsockname() == sock.getpeername():
+            # A dead server's port lies in the ephemeral range: the kernel let the socket connect to itself.
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {_host_port(address)}")
+        return RealLink(sock, _host_port(address))
+    except BaseException:
+        _close(sock)
+        raise
+
+
+class RealClock:
+    """Wall and monotonic time, bent by what a file says: "OFFSET_MS" or "OFFSET_MS RATE" (1.0 = true).
+
+    The file is looked at no more often than each 50 ms, by its modification time. One that is missing means true
+    time; one that does not parse is ignored until it does. Monotonic time stays continuous when the rate changes.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._next_look = 0.0
+        self._stamp: tuple[int, int] | None = None
+        self._offset_ms = 0.0
+        self.rate = 1.0
+        self._anchor_real = self._anchor_node = time.monotonic()
+
+    def mono(self) -> float:
+        """Monotonic seconds at this node's rate."""
+        now = time.monotonic()
+        if self._path is None:
+            return now
+        self._look(now)
+        return self._anchor_node + (now - self._anchor_real) * self.rate
+
+    def wall_ms(self) -> int:
+        """Wall-clock ms since the Unix epoch, with the offset and what the rate has added so far."""
+        if self._path is None:
+            return int(time.time() * 1000)
+        drifted_s = self.mono() - time.monotonic()
+        return int(time.time() * 1000 + self._offset_ms + drifted_s * 1000)
+
+    def _look(self, now: float) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + CLOCK_LOOK_INTERVAL_S
+        assert self._path is not None
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            if self._stamp is not None:
+                self._stamp = None
+                self._set(now, 0.0, 1.0)
+            return
+        stamp = (stat.st_mtime_ns, stat.st_ino)
+        if stamp != self._stamp:
+            self._read(now, stamp)
+
+    def _read(self, now: float, stamp: tuple[int, int]) -> None:
+        assert self._path is not None
+        try:
+            with open(self._path, encoding="ascii") as file:
+                words = file.read().split()
+            offset_ms, rate = float(words[0]), float(words[1]) if len(words) > 1 else 1.0
+        except (OSError, ValueError, IndexError):
+            return  # Half written: looked at again, because the stamp is not taken.
+        if rate > 0:
+            self._stamp = stamp
+            self._set(now, offset_ms, rate)
+
+    def _set(self, now: float, offset_ms: float, rate: float) -> None:
+        self._anchor_node += (now - self._anchor_real) * self.rate
+        self._anchor_real = now
+        self._offset_ms = offset_ms
+        self.rate = rate
+
+
+class Trace:
+    """The node's trace: JSON lines, each handed to the kernel in one write, so that a kill tears none of them."""
+
+    def __init__(self, path: str | None) -> None:
+        self._fd = -1
+        if path is not None:
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._encode = json.JSONEncoder(separators=(",", ":"), default=_jsonable).encode
+        self._lost = 0
+
+    @property
+    def on(self) -> bool:
+        """False where the lines go nowhere."""
+        return self._fd >= 0
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Write one line. A disk that refuses it is the log's trouble to report: the next line says how many are lost."""
+        if self._lost:
+            line["lost_lines"] = self._lost
+        data = (self._encode(line) + "\n").encode()
+        try:
+            written = os.write(self._fd, data)
+            if written < len(data):
+                os.write(self._fd, data[written:])
+            self._lost = 0
+        except OSError:
+            self._lost += 1
+
+    def close(self) -> None:
+        """Release the descriptor. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return value.hex()
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    return str(value)
+
+
+class RealEnv:
+    """Env over the operating system. `seed` fixes the random source; without it the system's entropy does.
+
+    `trace_path`: JSON lines file, appended to; `clock_offset_path`: see `RealClock`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int = 1,
+        seed: int | None = None,
+        trace_path: str | None = None,
+        clock_offset_path: str | None = None,
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.rng = random.Random(seed)
+        self.fs: Fs = RealFs()
+        self._clock = RealClock(clock_offset_path)
+        self._trace = Trace(trace_path)
+        # Bound once: these two are asked several times for each request.
+        self.wall_ms: Callable[[], int] = self._clock.wall_ms
+        self.mono: Callable[[], float] = time.monotonic if clock_offset_path is None else self._clock.mono
+
+    async def sleep(self, seconds: float) -> None:
+        """As `Env.sleep`."""
+        self.mono()
+        await trio.sleep(max(0.0, seconds) / self._clock.rate)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        """As `Env.timeout`."""
+        self.mono()
+        return trio.move_on_after(max(0.0, seconds) / self._clock.rate)
+
+    async def listen(self, host: str, port: int) -> RealListener:
+        """As `Env.listen`. An empty host means every address of the machine."""
+        family, address = (await _addresses(host, port, passive=True))[0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
+        return RealListener(sock)
+
+    async def connect(self, host: str, port: int) -> RealLink:
+        """As `Env.connect`. A name with several addresses is tried in the resolver's order."""
+        last: OSError | None = None
+        for family, address in await _addresses(host, port):
+            try:
+                return await _connect(family, address)
+            except OSError as error:
+                last = error
+        raise last or OSError(errno.EHOSTUNREACH, f"no address for {host}")
+
+    async def cpu(self, fn: Callable[..., T], *args: Any) -> T:
+        """As `Env.cpu`: in a worker thread. A cancelled caller still waits for the thread to end."""
+        return await trio.to_thread.run_sync(fn, *args)
+
+    def trace(self, event: str, **fields: Any) -> None:
+        """As `Env.trace`. `t` is the machine's true monotonic clock, whatever the node believes, so that traces align."""
+        if self._trace.on:
+            line = {"t": time.monotonic(), "w": self.wall_ms(), "n": self.name, "i": self.incarnation, "e": event}
+            line.update(fields)
+            self._trace.write(line)
+
+    def close(self) -> None:
+        """Release the trace file; what is traced later goes nowhere. Idempotent."""
+        self._trace.close()
