@@ -1,1 +1,3 @@
 """Hurts a cluster on schedule, proves that each fault landed, and records what happened."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""`python -m chaos`: what ./squall runs."""
+
+from chaos.cli import main
+
+main()

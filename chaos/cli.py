@@ -1,0 +1,83 @@
+"""The `squall` program: a table of commands, each loaded only when it is called, so that --help answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from chaos import __version__
+from chaos.errors import HarnessError
+
+USAGE = 3
+INTERRUPTED = 130
+
+# name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
+    "test": ("chaos.commands.test", "Run every test that CI runs."),
+}
+
+EXAMPLES = """\b
+Examples:
+  squall cluster up -n 3               three brokers on loopback, until Ctrl-C
+  squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
+  squall broker --config b1.properties one broker
+  squall clean                         end leftovers of an interrupted run
+  squall test                          all the tests
+
+\b
+Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
+2 unknown (nothing was judged), 3 usage.
+"""
+
+
+class Commands(click.Group):
+    """A group whose members are imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table, which is the order a newcomer needs them in."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself; None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing what it names."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="squall")
+def squall() -> None:
+    """Break Kafka-style brokers on purpose, and prove what survived."""
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command. Returns the exit code; never lets a usage error look like an anomaly."""
+    try:
+        result = squall.main(args=arguments, prog_name="squall", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message())
+        return 0
+    except click.ClickException as wrong:
+        wrong.show()
+        return USAGE
+    except HarnessError as trouble:
+        click.echo(f"squall: {trouble}", err=True)
+        return trouble.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The entry point of the program."""
+    sys.exit(run())

@@ -1,0 +1,26 @@
+"""`squall broker`: one broker, in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.command()
+@click.option(
+    "--config",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Kafka-style settings; an unknown one is an error that names the nearest.",
+)
+def command(config: str) -> None:
+    """Run one broker until SIGTERM (controlled shutdown) or Ctrl-C.
+
+    \b
+    Example:
+      squall broker --config broker-1.properties
+    """
+    # Replaced, not started: the broker's own process has none of the harness in it.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "broker", "--config", config])

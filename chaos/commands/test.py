@@ -1,0 +1,64 @@
+"""`squall test`: what CI runs. Linters, types and layers first, then pytest, whose own summary ends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CHECKS: dict[str, list[str]] = {
+    "ruff": ["-m", "ruff", "check", "--quiet", "."],
+    "layers": ["-c", "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"],
+    "mypy": ["-m", "mypy", "--no-error-summary"],
+}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--only", type=click.Choice(["lint", "tests"]), help="Half of it.")
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
+def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
+    """Run every test that CI runs: ruff, layers, mypy, then pytest with the fast tests first.
+
+    Further arguments go to pytest and leave the linters out.
+
+    \b
+    Examples:
+      squall test
+      squall test tests/unit -x
+      squall test --only lint
+    """
+    if only != "tests" and not pytest_arguments:
+        failed = [name for name, arguments in CHECKS.items() if not _passes(name, arguments)]
+        if failed:
+            click.echo(f"squall: {', '.join(failed)} failed; no test was run")
+            return 1
+    if only == "lint":
+        return 0
+    # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
+    return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments], cwd=ROOT, env=_environment())
+
+
+def _passes(name: str, arguments: list[str]) -> bool:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    click.echo(f"{name}: {'passed' if done.returncode == 0 else 'FAILED'} in {time.monotonic() - began:.1f} s")
+    if done.returncode:
+        click.echo(done.stdout)
+    return done.returncode == 0
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "COLUMNS": os.environ.get("COLUMNS", "140")}

@@ -1,0 +1,64 @@
+"""The front door: help, exit codes, and a table that tells the truth."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from chaos import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_of_the_table_loads_and_says_what_it_is_for(name: str) -> None:
+    command = cli.squall.get_command(click.Context(cli.squall), name)
+    assert command is not None
+    assert command.help
+
+
+def test_every_module_of_commands_is_in_the_table() -> None:
+    modules = {f"chaos.commands.{path.stem}" for path in (ROOT / "chaos/commands").glob("*.py")} - {
+        "chaos.commands.__init__"
+    }
+    assert modules == {module for module, _ in cli.COMMANDS.values()}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["--nonsense"], ["broker"], ["broker", "--config", "/nonexistent"]]
+)
+def test_usage_errors_exit_with_three(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 3
+    assert "Usage:" in capsys.readouterr().err
+
+
+def test_help_names_every_command_and_imports_none_of_them() -> None:
+    script = (
+        "import sys; from chaos import cli; code = cli.run(['--help']); "
+        "heavy = {'trio', 'rich', 'pydantic', 'numpy'}; "
+        "loaded = [m for m in sys.modules if m.startswith('chaos.commands.') or m in heavy]; "
+        "assert not loaded, loaded; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(f"  {name} " in done.stdout for name in cli.COMMANDS)
+    assert "Examples:" in done.stdout
+
+
+def test_harness_errors_are_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from chaos.errors import HarnessError, Refused
+
+    for error, code in ((HarnessError("it broke"), 2), (Refused("no go: install go"), 3)):
+
+        def fails(error: Exception = error, **_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(cli.squall, "main", fails)
+        assert cli.run([]) == code
+        assert capsys.readouterr().err == f"squall: {error}\n"
