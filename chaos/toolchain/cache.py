@@ -1,0 +1,102 @@
+"""The cache folder, and installing into it so that what is there is always whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.errors import HarnessError
+
+WHEELS = Path(__file__).parent / "wheels"
+Say = Callable[[str], None]
+
+
+def cache_folder() -> Path:
+    """Where tools and the registry of runs live: $SQUALL_CACHE, else squall/ in the user's cache folder."""
+    if given := os.environ.get("SQUALL_CACHE"):
+        return Path(given).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "squall"
+
+
+def installed(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder `name` of the cache, made by `build(folder)` where it is not there yet.
+
+    It is built beside its place and renamed into it, under a lock: another process sees all of it or nothing, and an
+    interrupted build leaves only a temporary folder, which the next build removes. Raises what `build` raises.
+    """
+    place = cache_folder() / name
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(place.parent / f".{place.name}.lock"):
+        if place.is_dir():
+            return place
+        for stale in place.parent.glob(f".{place.name}.new-*"):
+            remove(stale)
+        folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.new-", dir=place.parent))
+        try:
+            build(folder)
+            folder.chmod(0o755)
+            folder.rename(place)
+        except BaseException:
+            remove(folder)
+            raise
+    return place
+
+
+def unpack_wheel(name: str, into: Path) -> None:
+    """Install the pinned wheel `name` (wheels/NAME.txt holds its version and hashes) into the folder `into`.
+
+    Never into our own environment: these wheels are hundreds of megabytes that only some machines need.
+    Raises HarnessError with the installer's last words.
+    """
+    arguments = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--no-compile", "--target", str(into)]
+    run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
+        + ["--requirement", str(WHEELS / f"{name}.txt")],
+        what=f"the {name} wheel could not be installed",
+    )
+
+
+def run(arguments: list[str], *, what: str, env: dict[str, str] | None = None, timeout_s: float = 900) -> str:
+    """What a program prints. HarnessError, beginning with `what`, unless it ends with 0 in time."""
+    try:
+        done = subprocess.run(
+            arguments,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"{what}: {error}") from error
+    if done.returncode:
+        raise HarnessError(f"{what}: {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-2000:]}")
+    return done.stdout
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, also where parts of it are read-only, as Go makes its module cache."""
+
+    def unlock(function: Callable[[str], object], path: str, _: object) -> None:
+        os.chmod(os.path.dirname(path), 0o700)
+        function(path)
+
+    shutil.rmtree(folder, onerror=unlock)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

