@@ -1,0 +1,37 @@
+"""Configuration of nodes and topics: Kafka's names, types, defaults and ranges, validated once, relations included."""
+
+from broker.config.broker import BROKER_SETTINGS, BrokerConfig
+from broker.config.settings import ConfigError, Endpoint, Kind, NodeAddress, Setting, parse_properties
+from broker.config.topic import (
+    TOPIC_SETTINGS,
+    ConfigEntry,
+    ConfigOp,
+    ConfigSource,
+    TopicConfig,
+    alter_topic_configs,
+    describe_broker,
+    describe_topic,
+    topic_config,
+    validate_topic_configs,
+)
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigOp",
+    "ConfigSource",
+    "Endpoint",
+    "Kind",
+    "NodeAddress",
+    "Setting",
+    "TopicConfig",
+    "alter_topic_configs",
+    "describe_broker",
+    "describe_topic",
+    "parse_properties",
+    "topic_config",
+    "validate_topic_configs",
+]

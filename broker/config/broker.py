@@ -1,0 +1,349 @@
+"""The configuration of one node: Kafka's setting names, meanings and defaults, and Squall's own under `squall.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from broker.config.settings import (
+    INT_MAX,
+    LONG_MAX,
+    SHORT_MAX,
+    ConfigError,
+    Endpoint,
+    NodeAddress,
+    declared,
+    flag,
+    integer,
+    listing,
+    long,
+    nearest,
+    ratio,
+    read_endpoint,
+    read_node_address,
+    short,
+    text,
+)
+
+COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+DEVIATIONS = MappingProxyType(
+    {
+        "node.id": "must be given: there is no id that could be made up",
+        "process.roles": "broker,controller: a node on its own is a whole cluster",
+        "log.segment.bytes": "may be below 1 MiB, so that runs roll segments often",
+        "queued.max.request.bytes": "bounded: Kafka's default lets clients fill the memory",
+        "max.connections": "bounded: Kafka's default is no limit",
+    }
+)
+"""Settings whose default or range is not Kafka's, and why."""
+
+NO_EFFECT = MappingProxyType(
+    {
+        "num.network.threads": "one event loop serves every connection",
+        "num.io.threads": "one event loop serves every request",
+        "background.threads": "background work runs on the event loop",
+        "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
+        "num.replica.fetchers": "one fetcher for each leader",
+        "queued.max.requests": "requests are not queued: queued.max.request.bytes bounds what is held",
+        "socket.send.buffer.bytes": "the system sizes the sockets' buffers",
+        "socket.receive.buffer.bytes": "the system sizes the sockets' buffers",
+        "replica.socket.receive.buffer.bytes": "the system sizes the sockets' buffers",
+        "fetch.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
+        "producer.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
+        "delete.records.purgatory.purge.interval.requests": "what is complete leaves the purgatory at once",
+    }
+)
+"""Kafka's settings that are accepted, so that its files can be used, but change nothing here, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokerConfig:
+    """All settings of a node, validated together. Made by `from_properties`. Times in ms, sizes in bytes, unless named."""
+
+    # Who and where.
+    node_id: int = integer(..., low=0)
+    process_roles: tuple[str, ...] = listing(("broker", "controller"), "broker", "controller")
+    broker_rack: str | None = text(None)
+    listeners: tuple[Endpoint, ...] = listing((Endpoint("PLAINTEXT", "", 9092),), item=read_endpoint)
+    advertised_listeners: tuple[Endpoint, ...] = listing((), item=read_endpoint)
+    """Replaces the address of the listeners it names; the others advertise where they listen."""
+    inter_broker_listener_name: str | None = text(None)
+    controller_listener_names: tuple[str, ...] = listing(())
+    listener_security_protocol_map: tuple[str, ...] = listing(())
+    log_dir: str = text("/tmp/kafka-logs")
+    log_dirs: tuple[str, ...] = listing(())
+    metadata_log_dir: str | None = text(None)
+
+    # Liveness and the controllers' quorum.
+    broker_heartbeat_interval_ms: int = integer(2000, low=1)
+    broker_session_timeout_ms: int = integer(9000, low=1)
+    initial_broker_registration_timeout_ms: int = integer(60_000)
+    controlled_shutdown_enable: bool = flag(True)
+    controller_quorum_voters: tuple[NodeAddress, ...] = listing((), item=read_node_address)
+    controller_quorum_election_timeout_ms: int = integer(1000, low=1)
+    controller_quorum_fetch_timeout_ms: int = integer(2000, low=1)
+    controller_quorum_election_backoff_max_ms: int = integer(1000, low=1)
+    controller_quorum_append_linger_ms: int = integer(25, low=0)
+    controller_quorum_request_timeout_ms: int = integer(2000, low=1)
+    controller_quorum_retry_backoff_ms: int = integer(20, low=0)
+    metadata_log_segment_bytes: int = integer(1 << 30, low=12)
+    metadata_log_max_record_bytes_between_snapshots: int = long(20 << 20, low=1)
+    metadata_log_max_snapshot_interval_ms: int = long(HOUR_MS, low=0)
+    metadata_max_idle_interval_ms: int = integer(500, low=0)
+    metadata_max_retention_bytes: int = long(100 << 20)
+    metadata_max_retention_ms: int = long(7 * DAY_MS)
+
+    # Replication.
+    default_replication_factor: int = integer(1, low=1, high=SHORT_MAX)
+    min_insync_replicas: int = integer(1, low=1)
+    replica_lag_time_max_ms: int = long(30_000, low=1)
+    replica_fetch_max_bytes: int = integer(1 << 20, low=0)
+    replica_fetch_wait_max_ms: int = integer(500, low=0)
+    replica_fetch_min_bytes: int = integer(1, low=0)
+    replica_fetch_response_max_bytes: int = integer(10 << 20, low=0)
+    replica_fetch_backoff_ms: int = integer(1000, low=0)
+    replica_socket_timeout_ms: int = integer(30_000, low=1)
+    replica_high_watermark_checkpoint_interval_ms: int = long(5000, low=1)
+    unclean_leader_election_enable: bool = flag(False)
+    auto_leader_rebalance_enable: bool = flag(True)
+    leader_imbalance_check_interval_seconds: int = long(300, low=1)
+    leader_imbalance_per_broker_percentage: int = integer(10, low=0)
+
+    # Connections and requests.
+    socket_request_max_bytes: int = integer(100 << 20, low=1)
+    socket_listen_backlog_size: int = integer(50, low=1)
+    max_connections: int = integer(2000, low=0)
+    max_connections_per_ip: int = integer(INT_MAX, low=0)
+    connections_max_idle_ms: int = long(600_000)
+    queued_max_request_bytes: int = long(256 << 20)
+    request_timeout_ms: int = integer(30_000, low=1)
+    fetch_max_bytes: int = integer(55 << 20, low=1024)
+    max_incremental_fetch_session_cache_slots: int = integer(1000, low=0)
+    max_request_partition_size_limit: int = integer(2000, low=1)
+
+    # Topics.
+    num_partitions: int = integer(1, low=1)
+    auto_create_topics_enable: bool = flag(True)
+    delete_topic_enable: bool = flag(True)
+
+    # Logs.
+    message_max_bytes: int = integer((1 << 20) + 12, low=0)
+    compression_type: str = text("producer", *COMPRESSIONS)
+    compression_gzip_level: int = integer(-1, low=-1, high=9)
+    compression_lz4_level: int = integer(9, low=1, high=17)
+    compression_zstd_level: int = integer(3, low=-131072, high=22)
+    log_segment_bytes: int = integer(1 << 30, low=14)
+    log_roll_ms: int | None = long(None, low=1)
+    log_roll_hours: int = integer(168, low=1)
+    log_roll_jitter_ms: int | None = long(None, low=0)
+    log_roll_jitter_hours: int = integer(0, low=0)
+    log_index_interval_bytes: int = integer(4096, low=0)
+    log_index_size_max_bytes: int = integer(10 << 20, low=4)
+    log_preallocate: bool = flag(False)
+    log_message_timestamp_type: str = text("CreateTime", "CreateTime", "LogAppendTime")
+    log_message_timestamp_before_max_ms: int = long(LONG_MAX, low=0)
+    log_message_timestamp_after_max_ms: int = long(HOUR_MS, low=0)
+    log_flush_interval_messages: int = long(LONG_MAX, low=1)
+    log_flush_interval_ms: int | None = long(None, low=0)
+    log_flush_scheduler_interval_ms: int = long(LONG_MAX, low=1)
+    log_flush_offset_checkpoint_interval_ms: int = integer(60_000, low=0)
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, low=0)
+    log_initial_task_delay_ms: int = long(30_000, low=0)
+    log_retention_ms: int | None = long(None, low=-1)
+    log_retention_minutes: int | None = integer(None, low=-1)
+    log_retention_hours: int = integer(168, low=-1)
+    log_retention_bytes: int = long(-1, low=-1)
+    log_retention_check_interval_ms: int = long(300_000, low=1)
+    log_segment_delete_delay_ms: int = long(60_000, low=0)
+    log_cleanup_policy: tuple[str, ...] = listing(("delete",), "compact", "delete")
+    log_cleaner_enable: bool = flag(True)
+    log_cleaner_threads: int = integer(1, low=0)
+    log_cleaner_io_max_bytes_per_second: float = ratio(1.7976931348623157e308, high=None)
+    log_cleaner_dedupe_buffer_size: int = long(128 << 20)
+    log_cleaner_io_buffer_size: int = integer(512 << 10, low=0)
+    log_cleaner_io_buffer_load_factor: float = ratio(0.9)
+    log_cleaner_backoff_ms: int = long(15_000, low=0)
+    log_cleaner_min_cleanable_ratio: float = ratio(0.5)
+    log_cleaner_delete_retention_ms: int = long(DAY_MS, low=0)
+    log_cleaner_min_compaction_lag_ms: int = long(0, low=0)
+    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, low=1)
+
+    # Producers and transactions.
+    producer_id_expiration_ms: int = integer(DAY_MS, low=1)
+    producer_id_expiration_check_interval_ms: int = integer(600_000, low=1)
+    transactional_id_expiration_ms: int = integer(7 * DAY_MS, low=1)
+    transaction_max_timeout_ms: int = integer(900_000, low=1)
+    transaction_state_log_replication_factor: int = short(3, low=1)
+    transaction_state_log_min_isr: int = integer(2, low=1)
+    transaction_state_log_num_partitions: int = integer(50, low=1)
+    transaction_state_log_segment_bytes: int = integer(100 << 20, low=14)
+    transaction_state_log_load_buffer_size: int = integer(5 << 20, low=1)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(10_000, low=1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(HOUR_MS, low=1)
+    transaction_partition_verification_enable: bool = flag(True)
+    transaction_two_phase_commit_enable: bool = flag(False)
+
+    # Offsets and groups.
+    offset_metadata_max_bytes: int = integer(4096)
+    offsets_topic_replication_factor: int = short(3, low=1)
+    offsets_topic_num_partitions: int = integer(50, low=1)
+    offsets_topic_segment_bytes: int = integer(100 << 20, low=14)
+    offsets_topic_compression_codec: int = integer(0, low=0, high=4)
+    offsets_load_buffer_size: int = integer(5 << 20, low=1)
+    offsets_commit_timeout_ms: int = integer(5000, low=1)
+    offsets_retention_minutes: int = integer(7 * 24 * 60, low=1)
+    offsets_retention_check_interval_ms: int = long(600_000, low=1)
+    group_min_session_timeout_ms: int = integer(6000)
+    group_max_session_timeout_ms: int = integer(1_800_000)
+    group_initial_rebalance_delay_ms: int = integer(3000)
+    group_max_size: int = integer(INT_MAX, low=1)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = listing(
+        ("classic", "consumer", "streams"), "classic", "consumer", "streams", "share"
+    )
+    group_consumer_session_timeout_ms: int = integer(45_000, low=1)
+    group_consumer_min_session_timeout_ms: int = integer(45_000, low=1)
+    group_consumer_max_session_timeout_ms: int = integer(60_000, low=1)
+    group_consumer_heartbeat_interval_ms: int = integer(5000, low=1)
+    group_consumer_min_heartbeat_interval_ms: int = integer(5000, low=1)
+    group_consumer_max_heartbeat_interval_ms: int = integer(15_000, low=1)
+    group_consumer_max_size: int = integer(INT_MAX, low=1)
+    group_consumer_assignors: tuple[str, ...] = listing(("uniform", "range"), "uniform", "range")
+
+    # Quotas.
+    quota_window_num: int = integer(11, low=1)
+    quota_window_size_seconds: int = integer(1, low=1)
+    controller_quota_window_num: int = integer(11, low=1)
+    controller_quota_window_size_seconds: int = integer(1, low=1)
+
+    # A setting of Kafka's past, off here as in its present: followers that are more messages behind than this leave the
+    # ISR (4000 in its day, gone since KAFKA-1546, because any burst threw all of them out).
+    replica_lag_max_messages: int = long(-1, low=-1)
+
+    # Squall's own.
+    squall_cluster_id: str | None = text(None)
+    squall_peers: tuple[NodeAddress, ...] = listing((), item=read_node_address)
+    """Where this node dials each peer, whatever the metadata says: each directed link can have its own proxy."""
+    squall_incarnation: int = integer(1, low=1)
+    squall_trace_path: str | None = text(None)
+    squall_clock_offset_path: str | None = text(None)
+    squall_connection_parked_max_bytes: int = long(64 << 20, low=1)
+    squall_connection_parked_max_requests: int = integer(1000, low=1)
+    squall_decompressed_batch_max_bytes: int = integer(64 << 20, low=1)
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The properties as they were given, by Kafka's names."""
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """The configuration that `properties` describe, with defaults for the rest.
+
+        ConfigError for an unknown name (with the nearest one), an impossible value, or two that exclude each other.
+        """
+        known: dict[str, Any] = {}
+        for name, value in properties.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is not None:
+                known[name.replace(".", "_")] = setting.parse(value)
+            elif name not in NO_EFFECT:
+                near = nearest(name, [*BROKER_SETTINGS, *NO_EFFECT])
+                raise ConfigError(name, f"unknown setting {name}: did you mean {near}?")
+        for name, setting in BROKER_SETTINGS.items():
+            if setting.required and name not in properties:
+                raise ConfigError(name, f"{name} must be given")
+        return cls(**known, given=MappingProxyType(dict(properties)))
+
+    def __post_init__(self) -> None:
+        from broker.config.relations import check
+
+        check(self)
+
+    def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with some properties replaced: for settings that are altered while the node runs."""
+        return BrokerConfig.from_properties({**self.given, **properties})
+
+    @property
+    def is_broker(self) -> bool:
+        """True where this node stores partitions and serves clients."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """True where this node votes in the controllers' quorum."""
+        return "controller" in self.process_roles
+
+    @property
+    def data_dir(self) -> str:
+        """The directory of the logs."""
+        return self.log_dirs[0] if self.log_dirs else self.log_dir
+
+    @property
+    def metadata_dir(self) -> str:
+        """The directory in which the metadata log's own directory is."""
+        return self.metadata_log_dir or self.data_dir
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """Name of the listener for traffic between nodes: the one that is named, else INTERNAL, else the first."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name
+        names = [endpoint.name for endpoint in self.listeners]
+        return "INTERNAL" if "INTERNAL" in names else names[0]
+
+    @property
+    def bind_listeners(self) -> tuple[Endpoint, ...]:
+        """Where to listen. Without a host that is loopback only: opening to a network must be asked for."""
+        return tuple(Endpoint(e.name, e.host or "127.0.0.1", e.port) for e in self.listeners)
+
+    @property
+    def advertised(self) -> tuple[Endpoint, ...]:
+        """The address to register for each listener, in the order of `listeners`."""
+        named = {endpoint.name: endpoint for endpoint in self.advertised_listeners}
+        return tuple(named.get(endpoint.name, endpoint) for endpoint in self.bind_listeners)
+
+    @property
+    def peers(self) -> Mapping[int, NodeAddress]:
+        """`squall.peers` by node id."""
+        return {address.node_id: address for address in self.squall_peers}
+
+    @property
+    def voters(self) -> Mapping[int, NodeAddress]:
+        """`controller.quorum.voters` by node id."""
+        return {address.node_id: address for address in self.controller_quorum_voters}
+
+    @property
+    def roll_ms(self) -> int:
+        """Age at which a segment is rolled."""
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        """How much earlier than that, at most, by chance."""
+        return self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * HOUR_MS
+
+    @property
+    def retention_ms(self) -> int:
+        """Age at which a segment is deleted; -1 for never."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return self.log_retention_minutes * MINUTE_MS if self.log_retention_minutes >= 0 else -1
+        return self.log_retention_hours * HOUR_MS if self.log_retention_hours >= 0 else -1
+
+    @property
+    def flush_ms(self) -> int:
+        """Age at which unsynced data is flushed."""
+        return (
+            self.log_flush_interval_ms
+            if self.log_flush_interval_ms is not None
+            else self.log_flush_scheduler_interval_ms
+        )
+
+
+BROKER_SETTINGS = declared(fields(BrokerConfig))
+"""Every setting of a node by its name."""

@@ -1,0 +1,144 @@
+"""Which settings of a node exclude each other. Each fault names the settings, their values and the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.settings import ConfigError, Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.config.broker import BrokerConfig
+
+
+def check(config: BrokerConfig) -> None:
+    """Raise ConfigError for the first relation that does not hold."""
+    _check_roles(config)
+    _check_listeners(config)
+    _check_times(config)
+    _check_sizes(config)
+
+
+def _require(holds: bool, setting: str, message: str) -> None:
+    if not holds:
+        raise ConfigError(setting, message)
+
+
+def _at_most(config: BrokerConfig, lesser: str, greater: str, why: str) -> None:
+    low, high = getattr(config, lesser.replace(".", "_")), getattr(config, greater.replace(".", "_"))
+    _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
+
+
+def _check_roles(config: BrokerConfig) -> None:
+    _require(bool(config.process_roles), "process.roles", "process.roles should name broker, controller or both")
+    _require(
+        len(config.log_dirs) <= 1, "log.dirs", f"log.dirs={','.join(config.log_dirs)}: one directory holds all logs"
+    )
+    voters = config.voters
+    ids = [address.node_id for address in config.controller_quorum_voters]
+    _require(len(ids) == len(voters), "controller.quorum.voters", f"controller.quorum.voters names a node twice: {ids}")
+    if voters and config.is_controller:
+        _require(
+            config.node_id in voters,
+            "controller.quorum.voters",
+            f"node.id={config.node_id} has the role of a controller, but controller.quorum.voters={ids} lacks it",
+        )
+    if voters and not config.is_controller:
+        _require(
+            config.node_id not in voters,
+            "controller.quorum.voters",
+            f"node.id={config.node_id} is in controller.quorum.voters={ids}, but process.roles lacks controller",
+        )
+    if not config.is_controller:
+        _require(
+            bool(voters),
+            "controller.quorum.voters",
+            "controller.quorum.voters must be given where process.roles lacks controller",
+        )
+    peers = [address.node_id for address in config.squall_peers]
+    _require(len(set(peers)) == len(peers), "squall.peers", f"squall.peers names a node twice: {peers}")
+
+
+def _names(endpoints: Sequence[Endpoint]) -> list[str]:
+    return [endpoint.name for endpoint in endpoints]
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    names, advertised = _names(config.listeners), _names(config.advertised_listeners)
+    _require(bool(names), "listeners", "listeners should name at least one listener")
+    _require(len(set(names)) == len(names), "listeners", f"listeners names a listener twice: {names}")
+    ports = [(endpoint.host, endpoint.port) for endpoint in config.bind_listeners if endpoint.port]
+    _require(len(set(ports)) == len(ports), "listeners", f"two of the listeners share an address: {ports}")
+    _require(
+        len(set(advertised)) == len(advertised),
+        "advertised.listeners",
+        f"advertised.listeners names a listener twice: {advertised}",
+    )
+    for endpoint in config.advertised_listeners:
+        _require(
+            endpoint.name in names,
+            "advertised.listeners",
+            f"advertised.listeners names {endpoint.name}, which is not in listeners={names}",
+        )
+        _require(
+            endpoint.host not in ("", "0.0.0.0", "::"),
+            "advertised.listeners",
+            f"advertised.listeners={endpoint}: nobody can connect to that address",
+        )
+    inner = config.inter_broker_listener
+    _require(
+        inner in names, "inter.broker.listener.name", f"inter.broker.listener.name={inner} is not in listeners={names}"
+    )
+    for name in config.controller_listener_names:
+        _require(
+            name == inner,
+            "controller.listener.names",
+            f"controller.listener.names={name}: the quorum speaks on {inner}, as all brokers do",
+        )
+    for pair in config.listener_security_protocol_map:
+        _require(
+            pair.endswith(":PLAINTEXT"),
+            "listener.security.protocol.map",
+            f"listener.security.protocol.map={pair}: only PLAINTEXT is spoken",
+        )
+
+
+def _check_times(config: BrokerConfig) -> None:
+    _require(
+        config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
+        "broker.heartbeat.interval.ms",
+        f"broker.heartbeat.interval.ms={config.broker_heartbeat_interval_ms} should be below "
+        f"broker.session.timeout.ms={config.broker_session_timeout_ms}: no session would last until its next heartbeat",
+    )
+    _at_most(config, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "every idle fetch would time out")
+    _at_most(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms", "idle followers would leave the ISR")
+    _at_most(
+        config,
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "what must wait could not be due",
+    )
+    _at_most(
+        config, "group.min.session.timeout.ms", "group.max.session.timeout.ms", "no session timeout would be allowed"
+    )
+    for what in ("session.timeout.ms", "heartbeat.interval.ms"):
+        low, own, high = (f"group.consumer.{bound}{what}" for bound in ("min.", "", "max."))
+        _at_most(config, low, own, "the default should be allowed")
+        _at_most(config, own, high, "the default should be allowed")
+    _at_most(
+        config, "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms", "no member would live"
+    )
+    _require(
+        config.retention_ms != 0,
+        "log.retention.ms",
+        "a log retention of 0 would delete what was just written: -1 is for ever",
+    )
+
+
+def _check_sizes(config: BrokerConfig) -> None:
+    _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
+    if config.queued_max_request_bytes != -1:
+        _at_most(
+            config, "socket.request.max.bytes", "queued.max.request.bytes", "the largest request could not be received"
+        )

@@ -1,0 +1,257 @@
+"""What one setting is: its name, type, default and range, and how its text is read and written.
+
+The names, types, defaults and ranges are those of Apache Kafka 4.2 where it has the setting. Types carry the codes of
+DescribeConfigs, so that a setting can describe itself on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+INT_MAX = 2**31 - 1
+SHORT_MAX = 2**15 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be: unknown, unreadable, out of range, or at odds with another. The caller's fault.
+
+    `setting` is the name at fault.
+    """
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+class Kind(IntEnum):
+    """Type of a setting: DescribeConfigs' ConfigType."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+LIMITS = {Kind.INT: (-(2**31), INT_MAX), Kind.SHORT: (-(2**15), SHORT_MAX), Kind.LONG: (-(2**63), LONG_MAX)}
+
+
+class Endpoint(NamedTuple):
+    """A listener: its name ("CLIENT") and where it listens, or where clients are told to find it."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{_bracketed(self.host)}:{self.port}"
+
+
+class NodeAddress(NamedTuple):
+    """Where a node is reached."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{_bracketed(self.host)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `low` and `high` are inclusive; None where the type's own limits are the only ones."""
+
+    name: str
+    kind: Kind
+    default: Any = None
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    item: Callable[[str], Any] | None = None
+    """For lists: reads one item; ValueError says what it should be."""
+    required: bool = False
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for. ConfigError names the setting, the text and what is allowed."""
+        text = text.strip()
+        try:
+            value = self._read(text)
+        except ValueError as fault:
+            raise ConfigError(self.name, f"{self.name}={text}: {fault}") from None
+        return value
+
+    def _read(self, text: str) -> Any:
+        if self.kind is Kind.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("should be true or false")
+            return text.lower() == "true"
+        if self.kind is Kind.STRING:
+            return self._chosen(text)
+        if self.kind is Kind.LIST:
+            items = [self._chosen(part.strip()) for part in text.split(",") if part.strip()]
+            return tuple(self.item(part) for part in items) if self.item else tuple(items)
+        return self._number(text)
+
+    def _number(self, text: str) -> float:
+        number: float
+        try:
+            number = float(text) if self.kind is Kind.DOUBLE else int(text)
+        except ValueError:
+            raise ValueError(f"should be {'a number' if self.kind is Kind.DOUBLE else 'a whole number'}") from None
+        smallest, largest = LIMITS.get(self.kind, (None, None))
+        low = self.low if self.low is not None else smallest
+        high = self.high if self.high is not None else largest
+        if (low is not None and not number >= low) or (high is not None and not number <= high):
+            raise ValueError(f"should be {_range(low, high)}")
+        return number
+
+    def _chosen(self, text: str) -> str:
+        if self.choices and text not in self.choices:
+            raise ValueError(f"should be one of {', '.join(self.choices)}")
+        return text
+
+    def render(self, value: Any) -> str | None:
+        """The text that `parse` reads as `value`; None for a setting without a value."""
+        if value is None:
+            return None
+        if self.kind is Kind.BOOLEAN:
+            return "true" if value else "false"
+        if self.kind is Kind.LIST:
+            return ",".join(str(item) for item in value)
+        return str(value)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"from {low} to {high}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} should end in a host and a port, such as 127.0.0.1:9092")
+    return host.strip("[]"), int(port)
+
+
+def read_endpoint(text: str) -> Endpoint:
+    """`NAME://host:port`. ValueError where it is not."""
+    name, separator, address = text.partition("://")
+    if not separator or not name.replace("_", "").isalnum():
+        raise ValueError(f"{text!r} should look like CLIENT://127.0.0.1:9092")
+    return Endpoint(name.upper(), *_host_port(address))
+
+
+def read_node_address(text: str) -> NodeAddress:
+    """`id@host:port`. ValueError where it is not."""
+    node_id, at, address = text.partition("@")
+    if not at or not node_id.isdigit():
+        raise ValueError(f"{text!r} should look like 1@127.0.0.1:9093")
+    return NodeAddress(int(node_id), *_host_port(address))
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The known name that an unknown one was most likely meant to be."""
+    import difflib  # only ever needed on the way to an error
+
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)
+    return found[0] if found else None
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A Java-style properties text: `name=value` or `name: value` lines, `#` and `!` comments, `\\` continues a line.
+
+    A name given twice is an ConfigError: one of the two would be silently lost.
+    """
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=-1)
+        if cut <= 0:
+            raise ConfigError("", f"line {number}: {line!r} should look like name=value")
+        name = line[:cut].strip()
+        if name in properties:
+            raise ConfigError(name, f"line {number}: {name} is given twice")
+        properties[name] = line[cut + 1 :].strip()
+    return properties
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    held, began = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not held and (not line or line[0] in "#!"):
+            continue
+        began = began if held else number
+        if line.endswith("\\"):
+            held += line[:-1]
+            continue
+        yield began, held + line
+        held = ""
+    if held:
+        yield began, held
+
+
+# How the fields of a configuration class are declared. The name follows from the attribute: `node_id` is `node.id`.
+
+
+def _declare(kind: Kind, default: Any, **traits: Any) -> Any:
+    required = default is ...
+    metadata = {"kind": kind, "required": required, **traits}
+    return field(metadata=metadata) if required else field(default=default, metadata=metadata)
+
+
+def integer(default: Any, low: int | None = None, high: int | None = None) -> Any:
+    """A 32-bit number; `...` for one that must be given."""
+    return _declare(Kind.INT, default, low=low, high=high)
+
+
+def short(default: Any, low: int | None = None, high: int | None = None) -> Any:
+    """A 16-bit number."""
+    return _declare(Kind.SHORT, default, low=low, high=high)
+
+
+def long(default: Any, low: int | None = None, high: int | None = None) -> Any:
+    """A 64-bit number."""
+    return _declare(Kind.LONG, default, low=low, high=high)
+
+
+def ratio(default: float, low: float = 0.0, high: float | None = 1.0) -> Any:
+    """A floating-point number."""
+    return _declare(Kind.DOUBLE, default, low=low, high=high)
+
+
+def flag(default: bool) -> Any:
+    """true or false."""
+    return _declare(Kind.BOOLEAN, default)
+
+
+def text(default: str | None, *choices: str) -> Any:
+    """A string, one of `choices` where there are any."""
+    return _declare(Kind.STRING, default, choices=choices)
+
+
+def listing(default: tuple[Any, ...], *choices: str, item: Callable[[str], Any] | None = None) -> Any:
+    """Comma-separated items."""
+    return _declare(Kind.LIST, default, choices=choices, item=item)
+
+
+def declared(fields: Iterable[Any]) -> Mapping[str, Setting]:
+    """The settings of a configuration class by name, from its dataclass fields."""
+    settings = {}
+    for each in fields:
+        if "kind" in each.metadata:
+            name = each.name.replace("_", ".")
+            default = None if each.metadata["required"] else each.default
+            settings[name] = Setting(name=name, default=default, **each.metadata)
+    return settings
