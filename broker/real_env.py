@@ -16,7 +16,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -55,17 +55,12 @@ class RealFile:
     def pread(self, length: int, offset: int) -> bytes:
         """As `File.pread`; loops over short reads, which only the end of the file may cause."""
         data = os.pread(self._fd, length, offset)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        got = len(data)
-        while got < length:
-            data = os.pread(self._fd, length - got, offset + got)
-            if not data:
+        while data and len(data) < length:
+            rest = os.pread(self._fd, length - len(data), offset + len(data))
+            if not rest:
                 break
-            parts.append(data)
-            got += len(data)
-        return b"".join(parts)
+            data += rest
+        return data
 
     def append(self, data: Buffer) -> int:
         """As `File.append`. On an error the file is as it was before: nothing is half appended."""
@@ -155,7 +150,7 @@ class RealFs:
 
     def remove_dir(self, path: str) -> None:
         """As `Fs.remove_dir`."""
-        for folder, folders, files in os.walk(path, topdown=False, onerror=_raise):
+        for folder, folders, files in os.walk(path, topdown=False):
             for name in files:
                 os.unlink(os.path.join(folder, name))
             for name in folders:
@@ -169,10 +164,6 @@ class RealFs:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 class RealLink:
@@ -230,19 +221,17 @@ class RealLink:
 
     async def wait_readable(self) -> None:
         """As `Link.wait_readable`."""
-        if self._fd < 0:
-            raise LinkClosed(f"connection with {self.peer} is closed")
-        try:
-            await trio.lowlevel.wait_readable(self._fd)
-        except trio.ClosedResourceError:
-            raise LinkClosed(f"connection with {self.peer} was closed") from None
+        await self._wait(trio.lowlevel.wait_readable)
 
     async def wait_writable(self) -> None:
         """As `Link.wait_writable`."""
+        await self._wait(trio.lowlevel.wait_writable)
+
+    async def _wait(self, until_ready: Callable[[int], Awaitable[None]]) -> None:
         if self._fd < 0:
             raise LinkClosed(f"connection with {self.peer} is closed")
         try:
-            await trio.lowlevel.wait_writable(self._fd)
+            await until_ready(self._fd)
         except trio.ClosedResourceError:
             raise LinkClosed(f"connection with {self.peer} was closed") from None
 
@@ -272,19 +261,16 @@ class RealListener:
                 sock, address = self._sock.accept()
                 return RealLink(sock, _host_port(address))
             except BlockingIOError:
-                await self._wait()
+                try:
+                    await trio.lowlevel.wait_readable(self._sock)
+                except trio.ClosedResourceError:
+                    raise LinkClosed("the listener is closed") from None
             except OSError as error:
                 if self._sock.fileno() < 0:
                     raise LinkClosed("the listener is closed") from None
                 # Anything else (ECONNABORTED, EPROTO ...) is the fate of one connection that died in the queue.
                 if error.errno in OUT_OF_HANDLES:
                     await trio.sleep(ACCEPT_BACK_OFF_S)
-
-    async def _wait(self) -> None:
-        try:
-            await trio.lowlevel.wait_readable(self._sock)
-        except trio.ClosedResourceError:
-            raise LinkClosed("the listener is closed") from None
 
     def close(self) -> None:
         """As `Listener.close`."""
@@ -406,20 +392,13 @@ class RealClock:
 class Trace:
     """The node's trace: JSON lines, each handed to the kernel in one write, so that a kill tears none of them."""
 
-    def __init__(self, path: str | None) -> None:
-        self._fd = -1
-        if path is not None:
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._encode = json.JSONEncoder(separators=(",", ":"), default=_jsonable).encode
         self._lost = 0
 
-    @property
-    def on(self) -> bool:
-        """False where the lines go nowhere."""
-        return self._fd >= 0
-
     def write(self, line: dict[str, Any]) -> None:
-        """Write one line. A disk that refuses it is the log's trouble to report: the next line says how many are lost."""
+        """Write one line. A full disk is the log's trouble to report: the next line says how many are lost."""
         if self._lost:
             line["lost_lines"] = self._lost
         data = (self._encode(line) + "\n").encode()
@@ -432,10 +411,8 @@ class Trace:
             self._lost += 1
 
     def close(self) -> None:
-        """Release the descriptor. Idempotent."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """Release the descriptor."""
+        os.close(self._fd)
 
 
 def _jsonable(value: object) -> object:
@@ -465,7 +442,7 @@ class RealEnv:
         self.rng = random.Random(seed)
         self.fs: Fs = RealFs()
         self._clock = RealClock(clock_offset_path)
-        self._trace = Trace(trace_path)
+        self._trace = None if trace_path is None else Trace(trace_path)
         # Bound once: these two are asked several times for each request.
         self.wall_ms: Callable[[], int] = self._clock.wall_ms
         self.mono: Callable[[], float] = time.monotonic if clock_offset_path is None else self._clock.mono
@@ -509,12 +486,14 @@ class RealEnv:
         return await trio.to_thread.run_sync(fn, *args)
 
     def trace(self, event: str, **fields: Any) -> None:
-        """As `Env.trace`. `t` is the machine's true monotonic clock, whatever the node believes, so that traces align."""
-        if self._trace.on:
+        """As `Env.trace`. `t` is the machine's monotonic clock, whatever the node believes: traces align by it."""
+        if self._trace is not None:
             line = {"t": time.monotonic(), "w": self.wall_ms(), "n": self.name, "i": self.incarnation, "e": event}
             line.update(fields)
             self._trace.write(line)
 
     def close(self) -> None:
         """Release the trace file; what is traced later goes nowhere. Idempotent."""
-        self._trace.close()
+        if self._trace is not None:
+            self._trace.close()
+            self._trace = None
