@@ -1,0 +1,59 @@
+"""The payload proves itself: whatever is damaged, a reader sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads import payload
+
+KEY = b"key-7"
+HEADERS: list[tuple[str, bytes | None]] = [("h", b"1"), ("none", None)]
+
+
+@pytest.mark.parametrize("key", [None, b"", KEY])
+@pytest.mark.parametrize("size", [0, 100, 2048, 200_000])
+def test_a_payload_gives_its_value_back(key: bytes | None, size: int) -> None:
+    value = payload.value_of(8_000_000, 2**40 - 1)
+    made, _ = payload.make(value, key, HEADERS, size)
+    assert len(made) == max(size, payload.MIN_SIZE + len(key or b""))
+    assert payload.verify(made, key, HEADERS) == (value, "")
+
+
+def test_every_flipped_byte_is_seen() -> None:
+    made, _ = payload.make(12345, KEY, HEADERS, 100)
+    for at in range(len(made)):
+        damaged = bytearray(made)
+        damaged[at] ^= 0x40
+        value, why = payload.verify(bytes(damaged), KEY, HEADERS)
+        assert value == -1 and why, at
+
+
+def test_a_shortened_payload_is_seen() -> None:
+    made, _ = payload.make(12345, KEY, HEADERS, 100)
+    for length in range(len(made)):
+        assert payload.verify(made[:length], KEY, HEADERS).value == -1
+
+
+@pytest.mark.parametrize(
+    ("key", "headers"),
+    [
+        (b"key-8", HEADERS),
+        (None, HEADERS),
+        (b"", HEADERS),
+        (KEY, []),
+        (KEY, [("h", b"1"), ("none", b"")]),
+        (KEY, [("h", b"1n"), ("one", None)]),
+    ],
+)
+def test_a_key_or_header_of_another_record_is_seen(key: bytes | None, headers: payload.Headers) -> None:
+    made, _ = payload.make(12345, KEY, HEADERS, 100)
+    assert payload.verify(made, key, headers).value == -1
+
+
+def test_no_key_and_an_empty_key_differ() -> None:
+    made, _ = payload.make(1, None, (), 100)
+    assert payload.verify(made, b"").value == -1
+
+
+def test_a_record_without_payload_does_not_verify() -> None:
+    assert payload.verify(None, KEY) == (-1, "no payload")

@@ -1,0 +1,111 @@
+"""The history on disk: what is promised about lines, and when they are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.real_env import RealEnv
+from workloads.client.outcomes import Status
+from workloads.recorder import GATHER_BYTES, Bad, Got, ReadOutcome, Recorder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_the_first_line_is_the_header_with_both_clocks(path: Path) -> None:
+    Recorder(RealEnv("harness"), str(path), "run-1")
+    (header,) = lines(path)
+    assert header["e"] == "h" and header["schema"] == 1 and header["run"] == "run-1"
+    assert header["wall_ms"] > 1_600_000_000_000 and header["mono_ns"] > 0
+
+
+def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    part = recorder.partition("t", 3, retention_ms=1000)
+    process = recorder.process("producer", "1.0", {"acks": -1}, zone="a")
+    first = recorder.invoke_send(process, part, 77, 'k"1', 99)
+    second = recorder.invoke_send(process, part, 78, None, 98)
+    recorder.send_ok(first, 1234, 5678)
+    recorder.send_not_ok(second, Status.INFO, "TIMED_OUT")
+    recorder.close()
+    _, t, p, i0, i1, c0, c1 = lines(path)
+    assert t == {"e": "t", "part": 0, "topic": "t", "index": 3, "cleanup": "delete", "retention_ms": 1000}
+    process_line = {"e": "p", "p": 0, "role": "producer", "client": "squall", "version": "1.0", "zone": "a"}
+    assert p == {**process_line, "settings": {"acks": -1}}
+    times = [line.pop("t") for line in (i0, i1, c0, c1)]
+    assert times == sorted(times)
+    assert i0 == {"e": "i", "op": 0, "p": 0, "f": "send", "part": 0, "v": 77, "k": 'k"1', "d": 99}
+    assert i1 == {"e": "i", "op": 1, "p": 0, "f": "send", "part": 0, "v": 78, "k": None, "d": 98}
+    assert c0 == {"e": "c", "op": 0, "st": 0, "off": 1234, "ts": 5678}
+    assert c1 == {"e": "c", "op": 1, "st": 2, "off": -1, "ts": -1, "err": "TIMED_OUT"}
+
+
+def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    began = recorder.now_ns()
+    outcome = ReadOutcome(got=[Got(0, 12, 20, 19, 3, [(10, 77), (11, -1)])], bad=[Bad(0, 11, "checksum")], end={0: 12})
+    recorder.read(4, "final_read", began, {0: 10}, outcome)
+    recorder.read(4, "poll", began, {0: 12}, ReadOutcome(Status.FAIL, error="TIMED_OUT"))
+    recorder.flush()
+    _, i0, c0, i1, c1 = lines(path)
+    assert i0 == {"e": "i", "op": 0, "p": 4, "f": "final_read", "t": began, "at": {"0": 10}}
+    assert c0.pop("t") >= began
+    got = [[0, 12, 20, 19, 3, [[10, 77], [11, -1]]]]
+    assert c0 == {"e": "c", "op": 0, "st": 0, "got": got, "bad": [[0, 11, "checksum"]], "end": {"0": 12}}
+    assert i1["op"] == c1["op"] == 1
+    assert c1["st"] == 1 and c1["got"] == [] and c1["err"] == "TIMED_OUT"
+
+
+def test_what_was_flushed_is_in_the_file_without_any_close(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    recorder.invoke_send(0, 0, 1, "k", 0)
+    assert len(lines(path)) == 1
+    recorder.flush()
+    assert len(lines(path)) == 2
+
+
+def test_gathered_lines_are_bounded(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    for value in range(2 * GATHER_BYTES // 100):
+        recorder.invoke_send(0, 0, value, "k" * 60, 0)
+    assert path.stat().st_size > GATHER_BYTES
+
+
+def test_a_partition_is_declared_once(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    assert [recorder.partition("t", 0), recorder.partition("t", 1), recorder.partition("t", 0)] == [0, 1, 0]
+    recorder.flush()
+    assert [line["e"] for line in lines(path)] == ["h", "t", "t"]
+
+
+def test_a_history_is_never_written_over(path: Path) -> None:
+    Recorder(RealEnv("harness"), str(path), "run-1")
+    with pytest.raises(FileExistsError):
+        Recorder(RealEnv("harness"), str(path), "run-2")
+
+
+def test_lines_that_the_disk_refused_are_written_by_the_next_flush(path: Path) -> None:
+    env = RealEnv("harness")
+    recorder = Recorder(env, str(path), "run-1")
+    recorder.event("note", text="kept")
+    full = pytest.MonkeyPatch()
+
+    def refuse(data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    full.setattr(recorder, "_file", type("Full", (), {"append": staticmethod(refuse)})())
+    with pytest.raises(OSError, match="No space"):
+        recorder.flush()
+    full.undo()
+    recorder.flush()
+    assert lines(path)[-1]["text"] == "kept"

@@ -1,0 +1,407 @@
+"""Batches, sequences, retries and outcomes of one producer: everything that decides a record's fate, and no I/O.
+
+Records of a partition queue in its *lane*, in batches numbered in the order handed over. The edge (`producer`) takes
+batches out, sends them, and says what became of each attempt: `acked`, `refused` by an error, or `lost` with its
+connection. Every call returns the batches it settled.
+
+How order is kept (idempotence, or one in flight):
+- A batch keeps its sequence for life, and its bytes: a retry is the same batch, which a broker that has it answers
+  with its first offset.
+- While a lane has batches in flight, the next goes only over the same connection, so no broker sees a later batch
+  before an earlier one that is still under way to another.
+- After any failure a lane waits until nothing of it is in flight, then sends from the lowest number, one at a time,
+  until one is acknowledged. The same holds for a lane's first batch: a broker that has no state for a producer takes
+  *any* sequence (kafka-wire, section 4), so a second batch could get in where the first one did not.
+- A batch that got a sequence and ends other than acknowledged leaves a gap, and what is in doubt may still arrive.
+  Nothing may be sent after it: its lane stops, never-sent batches fail, and the producer takes no new records. The
+  other lanes finish. The caller goes on with a new producer (a new producer id); no epoch is bumped, nothing guessed.
+
+A batch is FAIL only if each of its attempts was answered by an error that proves that nothing was appended, or never
+left the client. One attempt in doubt, and it is INFO unless a later one is acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from broker.protocol.errors import name_of
+from workloads.client.outcomes import DELIVERY_TIMED_OUT, PRODUCER_STOPPED, Meaning, Outcome, Status, meaning
+from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
+
+MAX_SEQUENCE = 2**31 - 1
+BATCH_OVERHEAD = 61
+RECORD_OVERHEAD = 21
+"""Upper bound of a record's bytes beside key, value and headers: five varints and the attributes."""
+
+Done = Callable[[Outcome], None]
+Header = tuple[str, bytes | None]
+
+
+class BufferFull(Exception):
+    """The producer holds `buffer_bytes` of records that are not done with."""
+
+
+class ProducerRetired(Exception):
+    """This producer takes no new records. The message says why."""
+
+
+class Outgoing(NamedTuple):
+    """A record handed over."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+    timestamp_ms: int
+    """Its create time."""
+    done: Done
+    """Called once with the record's outcome."""
+
+
+class Batch:
+    """Records that share one fate. Sealed (no more records) once it was taken out or is full."""
+
+    __slots__ = (
+        "attempts",
+        "deadline_ms",
+        "doubts",
+        "encoded",
+        "error",
+        "lane",
+        "number",
+        "records",
+        "sealed",
+        "send_at_ms",
+        "sequence",
+        "size",
+    )
+
+    def __init__(self, lane: Lane, number: int, send_at_ms: int, deadline_ms: int) -> None:
+        self.lane = lane
+        self.number = number
+        self.send_at_ms = send_at_ms
+        self.deadline_ms = deadline_ms
+        self.records: list[Outgoing] = []
+        self.size = BATCH_OVERHEAD
+        self.sequence = -1
+        self.sealed = False
+        self.attempts = 0
+        self.doubts = 0
+        """Attempts after which the batch may be in a log."""
+        self.error = ""
+        """Of the last attempt."""
+        self.encoded: bytes | None = None
+        """Its bytes, made when it is first sent; the same in every attempt."""
+
+    def __repr__(self) -> str:
+        return f"<{self.lane.topic}-{self.lane.index} #{self.number} seq {self.sequence} x{len(self.records)}>"
+
+
+class Settled(NamedTuple):
+    """A batch that is done with: each of its records has the same status."""
+
+    batch: Batch
+    status: Status
+    base_offset: int
+    log_append_ms: int
+    """-1: the records keep their create times."""
+    error: str
+
+    def outcomes(self) -> Iterator[tuple[Outgoing, Outcome]]:
+        """Each record with its own outcome, in order."""
+        for delta, record in enumerate(self.batch.records):
+            if self.status is Status.OK:
+                offset = self.base_offset + delta if self.base_offset >= 0 else -1
+                stamp = self.log_append_ms if self.log_append_ms >= 0 else record.timestamp_ms
+                yield record, Outcome(Status.OK, offset, stamp, "")
+            else:
+                yield record, Outcome(self.status, -1, -1, self.error)
+
+
+class Lane:
+    """One partition's batches on their way out."""
+
+    __slots__ = (
+        "confirmed",
+        "hold_until_ms",
+        "in_flight",
+        "index",
+        "next_number",
+        "next_sequence",
+        "route",
+        "stopped",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: str, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.waiting: deque[Batch] = deque()
+        """Ascending by number. Those that were sent before come first; only the last may still be open."""
+        self.in_flight: list[Batch] = []
+        """In the order sent."""
+        self.route = -1
+        """The connection that those in flight left by."""
+        self.next_sequence = 0
+        self.next_number = 0
+        self.confirmed = False
+        """A batch was acknowledged since the start or the last failure: several may be in flight."""
+        self.hold_until_ms = 0
+        """Back-off after a failure."""
+        self.stopped = False
+        """Order can no longer be kept: nothing more is sent."""
+
+
+class Accumulator:
+    """All lanes of one producer. Times are monotonic ms."""
+
+    def __init__(
+        self, settings: ProducerSettings, rng: random.Random, *, backoff_ms: int = 100, backoff_max_ms: int = 1_000
+    ) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._backoff_ms = backoff_ms
+        self._backoff_max_ms = backoff_max_ms
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._busy: dict[tuple[str, int], Lane] = {}
+        self._ordered = settings.idempotence or settings.max_in_flight == 1
+        self._lane_limit = min(settings.max_in_flight, IDEMPOTENT_IN_FLIGHT) if self._ordered else 1 << 30
+        self._flushing = False
+        self.buffered_bytes = 0
+        """Of records handed over and not settled."""
+        self.retired = ""
+        """Why no new records are taken; empty while they are."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        return not self._busy
+
+    def add(self, topic: str, index: int, record: Outgoing, now_ms: int) -> int | None:
+        """Queue a record. Returns when the edge must look again because of it, None if it looks anyway before.
+
+        Raises BufferFull or ProducerRetired; the record is then not queued.
+        """
+        if self.retired:
+            raise ProducerRetired(self.retired)
+        size = _size_of(record)
+        if self.buffered_bytes and self.buffered_bytes + size > self._settings.buffer_bytes:
+            raise BufferFull(f"{self.buffered_bytes} bytes")
+        lane = self._lane(topic, index)
+        look_at_ms = None
+        batch = lane.waiting[-1] if lane.waiting else None
+        if batch is None or batch.sealed or batch.size + size > self._settings.batch_size:
+            if batch is not None and not batch.sealed:
+                batch.sealed = True
+                look_at_ms = now_ms
+            batch = self._open(lane, now_ms)
+            if look_at_ms is None:
+                look_at_ms = batch.send_at_ms
+        batch.records.append(record)
+        batch.size += size
+        self.buffered_bytes += size
+        if batch.size >= self._settings.batch_size:
+            batch.sealed = True
+            look_at_ms = now_ms
+        return look_at_ms
+
+    def sendable(self, now_ms: int) -> list[Lane]:
+        """Lanes whose next batch may be sent now, the one that has waited longest first."""
+        lanes = [lane for lane in self._busy.values() if self._may_send(lane, now_ms)]
+        lanes.sort(key=lambda lane: lane.waiting[0].deadline_ms)
+        return lanes
+
+    def take(self, lane: Lane, route: int, now_ms: int) -> Batch | None:
+        """Take the next batch out to send it over the connection `route`. None where it may not be sent there now."""
+        if not self._may_send(lane, now_ms) or (self._ordered and lane.in_flight and lane.route != route):
+            return None
+        batch = lane.waiting.popleft()
+        assert not lane.in_flight or not self._ordered or lane.in_flight[-1].number < batch.number, lane.in_flight
+        if self._settings.idempotence and batch.sequence < 0:
+            batch.sequence = lane.next_sequence
+            lane.next_sequence = _sequence_after(batch.sequence, len(batch.records))
+        batch.sealed = True
+        batch.attempts += 1
+        lane.in_flight.append(batch)
+        lane.route = route
+        return batch
+
+    def acked(self, batch: Batch, base_offset: int, log_append_ms: int) -> list[Settled]:
+        """The batch is in the log at `base_offset` (-1: not told)."""
+        lane = batch.lane
+        lane.in_flight.remove(batch)
+        lane.confirmed = True
+        return [self._settle(batch, Status.OK, base_offset, log_append_ms)]
+
+    def refused(self, batch: Batch, code: int, now_ms: int) -> list[Settled]:
+        """The attempt was answered by an error."""
+        batch.error = name_of(code)
+        match meaning(code):
+            case Meaning.REFUSED:
+                return self._give_up(batch)
+            case Meaning.NOT_NOW:
+                return self._again(batch, now_ms)
+            case Meaning.OUT_OF_ORDER:
+                # Expected behind a batch that failed. With nothing before it, the broker lost what it acknowledged.
+                return self._again(batch, now_ms) if self._has_earlier(batch) else self._give_up(batch)
+            case Meaning.DOUBT:
+                batch.doubts += 1
+                return self._again(batch, now_ms)
+            case Meaning.END_IN_DOUBT:
+                batch.doubts += 1
+                return self._give_up(batch)
+
+    def lost(self, batch: Batch, why: str, now_ms: int, *, sent: bool) -> list[Settled]:
+        """The attempt's connection ended, or its time was up. `sent`: some of its bytes may have reached a broker."""
+        batch.error = why
+        if sent:
+            batch.doubts += 1
+        return self._again(batch, now_ms)
+
+    def expire(self, now_ms: int) -> list[Settled]:
+        """Give up what waits past its delivery time-out. What is in flight is left to its answer or connection."""
+        settled: list[Settled] = []
+        for lane in list(self._busy.values()):
+            while lane.waiting and lane.waiting[0].deadline_ms <= now_ms:
+                settled += self._give_up(lane.waiting[0])
+        return settled
+
+    def abandon(self, why: str) -> list[Settled]:
+        """The producer is closed without waiting: everything left is settled as it stands."""
+        self._retire(why)
+        settled: list[Settled] = []
+        for lane in list(self._busy.values()):
+            for batch in (*lane.in_flight, *lane.waiting):
+                in_flight = batch in lane.in_flight
+                batch.doubts += in_flight
+                batch.error = batch.error or why
+                settled.append(self._end(batch))
+        return settled
+
+    def flush(self) -> None:
+        """From now on nothing lingers (the producer is closing)."""
+        self._flushing = True
+
+    def retire(self, why: str) -> None:
+        """Take no new records; what is queued goes on."""
+        self._retire(why)
+
+    def leader_moved(self, topic: str, index: int) -> None:
+        """A newer leader is known: what waits because of the old one need not wait longer."""
+        lane = self._lanes.get((topic, index))
+        if lane is not None:
+            lane.hold_until_ms = 0
+
+    def next_look_ms(self, now_ms: int) -> int | None:
+        """When something becomes sendable or expires by time alone."""
+        looks: list[int] = []
+        for lane in self._busy.values():
+            if lane.waiting:
+                head = lane.waiting[0]
+                looks.append(head.deadline_ms)
+                at_ms = max(lane.hold_until_ms, 0 if self._need_not_linger(lane) else head.send_at_ms)
+                if at_ms > now_ms and not self._must_wait_for_answers(lane):
+                    looks.append(at_ms)
+        return min(looks, default=None)
+
+    def _lane(self, topic: str, index: int) -> Lane:
+        key = (topic, index)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(topic, index)
+        self._busy[key] = lane
+        return lane
+
+    def _open(self, lane: Lane, now_ms: int) -> Batch:
+        settings = self._settings
+        batch = Batch(lane, lane.next_number, now_ms + settings.linger_ms, now_ms + settings.delivery_timeout_ms)
+        lane.next_number += 1
+        lane.waiting.append(batch)
+        return batch
+
+    def _may_send(self, lane: Lane, now_ms: int) -> bool:
+        if not lane.waiting or now_ms < lane.hold_until_ms or self._must_wait_for_answers(lane):
+            return False
+        return self._need_not_linger(lane) or lane.waiting[0].send_at_ms <= now_ms
+
+    def _need_not_linger(self, lane: Lane) -> bool:
+        return self._flushing or len(lane.waiting) > 1 or lane.waiting[0].sealed
+
+    def _must_wait_for_answers(self, lane: Lane) -> bool:
+        if not self._ordered or not lane.in_flight:
+            return False
+        if not lane.confirmed or len(lane.in_flight) >= self._lane_limit:
+            return True
+        return lane.in_flight[-1].number > lane.waiting[0].number
+
+    def _has_earlier(self, batch: Batch) -> bool:
+        lane = batch.lane
+        return any(other.number < batch.number for other in (*lane.waiting, *lane.in_flight))
+
+    def _again(self, batch: Batch, now_ms: int) -> list[Settled]:
+        """Back to the front of the lane, unless nothing more may be sent."""
+        lane = batch.lane
+        if lane.stopped or batch.deadline_ms <= now_ms:
+            return self._give_up(batch)
+        lane.in_flight.remove(batch)
+        lane.confirmed = False
+        lane.hold_until_ms = max(lane.hold_until_ms, now_ms + self._backoff(batch.attempts))
+        place = sum(other.number < batch.number for other in lane.waiting)
+        lane.waiting.insert(place, batch)
+        return []
+
+    def _backoff(self, attempts: int) -> int:
+        exponential = min(self._backoff_max_ms, self._backoff_ms * 2 ** min(attempts - 1, 16))
+        return int(exponential * (0.8 + 0.4 * self._rng.random()))
+
+    def _give_up(self, batch: Batch) -> list[Settled]:
+        """Settle a batch that was not acknowledged, and stop its lane where what follows could get out of order."""
+        lane = batch.lane
+        gap = batch.sequence >= 0 or (self._ordered and batch.doubts > 0)
+        settled = [self._end(batch)]
+        if gap and not lane.stopped:
+            lane.stopped = True
+            self._retire(f"{lane.topic}-{lane.index}: gave up {batch!r} after {batch.error}")
+            for later in list(lane.waiting):
+                later.error = later.error or PRODUCER_STOPPED
+                settled.append(self._end(later))
+        return settled
+
+    def _end(self, batch: Batch) -> Settled:
+        lane = batch.lane
+        if batch in lane.in_flight:
+            lane.in_flight.remove(batch)
+        else:
+            lane.waiting.remove(batch)
+        lane.confirmed = False
+        batch.error = batch.error or DELIVERY_TIMED_OUT
+        status = Status.INFO if batch.doubts else Status.FAIL
+        if status is Status.INFO:
+            self._retire(f"{lane.topic}-{lane.index}: in doubt after {batch.error}")
+        return self._settle(batch, status, -1, -1)
+
+    def _settle(self, batch: Batch, status: Status, base_offset: int, log_append_ms: int) -> Settled:
+        lane = batch.lane
+        self.buffered_bytes -= batch.size - BATCH_OVERHEAD
+        if not lane.waiting and not lane.in_flight:
+            self._busy.pop((lane.topic, lane.index), None)
+        error = "" if status is Status.OK else batch.error
+        return Settled(batch, status, base_offset, log_append_ms, error)
+
+    def _retire(self, why: str) -> None:
+        self.retired = self.retired or why
+
+
+def _size_of(record: Outgoing) -> int:
+    size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+    for name, content in record.headers:
+        size += 10 + len(name) + len(content or b"")
+    return size
+
+
+def _sequence_after(sequence: int, count: int) -> int:
+    """Sequences count from 0 to 2^31-1 and round."""
+    return (sequence + count) % (MAX_SEQUENCE + 1)

@@ -1,0 +1,115 @@
+"""What is known about a record once its producer is done with it, and what each Produce error says about that.
+
+Errors are indefinite unless listed here as definite: a code that proves that the attempt it answers appended nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from broker.protocol.errors import ErrorCode
+
+
+class Status(IntEnum):
+    """How an operation ended."""
+
+    OK = 0
+    FAIL = 1
+    """Definitely not done, now or later."""
+    INFO = 2
+    """May have been done, or may be done later."""
+
+
+class Outcome(NamedTuple):
+    """How one record ended."""
+
+    status: Status
+    offset: int
+    """Where it was appended; -1 where that is not known (not OK, or acks=0)."""
+    timestamp_ms: int
+    """What the log holds as its timestamp; -1 unless OK."""
+    error: str
+    """Empty when OK, else the name of the last error: Kafka's, or one of the client's own below."""
+
+
+TIMED_OUT = "TIMED_OUT"
+"""No answer within the request time-out: the connection was closed, whatever was outstanding on it is in doubt."""
+CONNECTION_LOST = "CONNECTION_LOST"
+BAD_ANSWER = "BAD_ANSWER"
+"""The peer's bytes were not a response to what was asked. The connection was closed."""
+DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"
+"""The delivery time-out passed before anything of the record left the client."""
+PRODUCER_STOPPED = "PRODUCER_STOPPED"
+"""Never sent, because an earlier record of its partition was given up and order could no longer be kept."""
+
+
+class Meaning(Enum):
+    """What an error in a Produce response says about the attempt that it answers."""
+
+    REFUSED = "appended nothing, and would not if tried again"
+    NOT_NOW = "appended nothing, may if tried again"
+    OUT_OF_ORDER = "appended nothing, because something before it is missing"
+    DOUBT = "may have been appended, trying again is safe or at least usual"
+    END_IN_DOUBT = "may have been appended, trying again is no use"
+
+
+_DEFINITE: dict[int, Meaning] = {
+    ErrorCode.CORRUPT_MESSAGE: Meaning.NOT_NOW,
+    ErrorCode.NOT_ENOUGH_REPLICAS: Meaning.NOT_NOW,  # checked before the append; its sibling 20 is not
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.OUT_OF_ORDER,
+    ErrorCode.MESSAGE_TOO_LARGE: Meaning.REFUSED,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: Meaning.REFUSED,
+    ErrorCode.RECORD_LIST_TOO_LARGE: Meaning.REFUSED,
+    ErrorCode.INVALID_REQUIRED_ACKS: Meaning.REFUSED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Meaning.REFUSED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Meaning.REFUSED,
+    ErrorCode.INVALID_TIMESTAMP: Meaning.REFUSED,
+    ErrorCode.UNSUPPORTED_VERSION: Meaning.REFUSED,
+    ErrorCode.INVALID_REQUEST: Meaning.REFUSED,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Meaning.REFUSED,
+    ErrorCode.POLICY_VIOLATION: Meaning.REFUSED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.REFUSED,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.REFUSED,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Meaning.REFUSED,
+    ErrorCode.INVALID_RECORD: Meaning.REFUSED,
+    ErrorCode.PRODUCER_FENCED: Meaning.REFUSED,
+}
+
+# Kafka answers a parked acks=all Produce with 3, 6, 56 or 100 when the partition leaves the broker after the append,
+# and 6, 7 and 20 always leave the record's fate open (KAFKA-13574).
+_DOUBTFUL = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
+
+_MEANINGS: dict[int, Meaning] = {**_DEFINITE, **dict.fromkeys(_DOUBTFUL, Meaning.DOUBT)}
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes after which a client asks for metadata before it tries again."""
+
+
+def meaning(code: int) -> Meaning:
+    """What a Produce error means. Codes that are not listed may mean anything: END_IN_DOUBT."""
+    return _MEANINGS.get(code, Meaning.END_IN_DOUBT)

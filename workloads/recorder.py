@@ -1,0 +1,190 @@
+"""The history: every operation's invocation and completion, one JSON object a line, written while the run goes on.
+
+What was recorded survives kill -9 of the harness: lines go to the file by plain appends, so a killed harness loses at
+most what it did not hand over. Two promises make the history usable even then, and callers keep them by `flush`:
+
+- a send's invocation is in the file before any of its bytes can reach a broker (the producer flushes before it hands
+  over bytes), else a record could be found in the log that nobody sent;
+- completions are in the file before control returns to the event loop, so nothing acts on what is not recorded.
+
+Between those two points lines are gathered, because one append for each of 5,000 records a second costs more than
+the records. Reads change nothing in the cluster: their invocation and completion are written together when they
+complete, each with its own time, and an operation id is given when the first line is written.
+
+Line formats are the contract with `checkers.history`. Times are the run's monotonic clock in ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from broker.env import Env
+from workloads.client.outcomes import Status
+
+SCHEMA = 1
+GATHER_BYTES = 64 * 1024
+"""Lines are handed over at the latest when this many bytes of them are waiting."""
+
+_json = msgspec.json.Encoder()
+_SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d}\n'
+_SENT = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d}\n'
+_NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
+
+
+class Got(NamedTuple):
+    """What one poll returned of one partition. Field order is the history's."""
+
+    part: int
+    position: int
+    """After this poll: the offset it would ask for next."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Sequence[tuple[int, int]]
+    """(offset, value) in the order received; value -1 where the payload did not verify."""
+
+
+class Bad(NamedTuple):
+    """A record whose payload did not verify."""
+
+    part: int
+    offset: int
+    why: str
+
+
+@dataclass(slots=True)
+class ReadOutcome:
+    """How a poll or a final read ended."""
+
+    status: Status = Status.OK
+    got: Sequence[Got] = ()
+    bad: Sequence[Bad] = ()
+    end: Mapping[int, int] = field(default_factory=dict)
+    """Partition -> its end as known when the final read began, for those that have now been read up to there."""
+    error: str = ""
+
+
+class Recorder:
+    """Writes one run's history. All is synchronous. OSError (a full disk) goes to the caller: no history, no run."""
+
+    def __init__(self, env: Env, path: str, run: str) -> None:
+        if env.fs.exists(path):
+            raise FileExistsError(f"{path}: a history is never written over")
+        self._env = env
+        self._file = env.fs.open(path, create=True)
+        self._lines: list[bytes] = []
+        self._waiting_bytes = 0
+        self._next_op = 0
+        self._next_process = 0
+        self._parts: dict[tuple[str, int], int] = {}
+        header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
+        self._put(header)
+        self.flush()
+
+    @property
+    def operations(self) -> int:
+        """Operations recorded so far."""
+        return self._next_op
+
+    @property
+    def partitions(self) -> Mapping[tuple[str, int], int]:
+        """(topic, partition index) -> dense id, in order of declaration."""
+        return self._parts
+
+    def now_ns(self) -> int:
+        """The run's monotonic clock, ns."""
+        return int(self._env.mono() * 1e9)
+
+    def process(
+        self, role: str, version: str, settings: Mapping[str, Any], *, client: str = "squall", zone: str = ""
+    ) -> int:
+        """Declare a logical process and get its id. `role`: producer, reader or final."""
+        process = self._next_process
+        self._next_process += 1
+        line = {"e": "p", "p": process, "role": role, "client": client, "version": version, "zone": zone}
+        self._put({**line, "settings": settings})
+        return process
+
+    def partition(self, topic: str, index: int, *, cleanup: str = "delete", retention_ms: int = -1) -> int:
+        """Declare a partition, once, and get its dense id."""
+        known = self._parts.get((topic, index))
+        if known is not None:
+            return known
+        part = self._parts[topic, index] = len(self._parts)
+        line = {"e": "t", "part": part, "topic": topic, "index": index}
+        self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms})
+        return part
+
+    def invoke_send(self, process: int, part: int, value: int, key: str | None, digest: int) -> int:
+        """A record is handed to the producer now. Returns the operation's id."""
+        op = self._next_op
+        self._next_op = op + 1
+        self._add(_SEND % (op, process, self.now_ns(), part, value, _json.encode(key), digest))
+        return op
+
+    def send_ok(self, op: int, offset: int, timestamp_ms: int) -> None:
+        """The record was acknowledged at `offset` (-1: acknowledged without one, as acks=0 does)."""
+        self._add(_SENT % (op, self.now_ns(), offset, timestamp_ms))
+
+    def send_not_ok(self, op: int, status: Status, error: str) -> None:
+        """The record definitely was not (FAIL), or may or may not have been (INFO), appended."""
+        assert status is not Status.OK, error
+        self._add(_NOT_SENT % (op, status, self.now_ns(), _json.encode(error)))
+
+    def invoke(self, process: int, f: str, fields: Mapping[str, Any]) -> int:
+        """Any other operation begins now; `fields` are its own. Returns the operation's id."""
+        op = self._next_op
+        self._next_op = op + 1
+        self._put({"e": "i", "op": op, "p": process, "f": f, "t": self.now_ns(), **fields})
+        return op
+
+    def complete(self, op: int, status: Status, error: str = "", **fields: Any) -> None:
+        """An operation begun by `invoke` ends now."""
+        self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
+
+    def read(self, process: int, f: str, began_ns: int, at: Mapping[int, int], outcome: ReadOutcome) -> int:
+        """A poll or final read that began at `began_ns` from positions `at` ends now: both its lines."""
+        op = self._next_op
+        self._next_op = op + 1
+        self._put({"e": "i", "op": op, "p": process, "f": f, "t": began_ns, "at": at})
+        line: dict[str, Any] = {"e": "c", "op": op, "st": int(outcome.status), "t": self.now_ns(), "got": outcome.got}
+        if outcome.bad:
+            line["bad"] = outcome.bad
+        if outcome.end:
+            line["end"] = outcome.end
+        self._put({**line, **_error(outcome.error)})
+        return op
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Something that is no operation: a rebalance, a note."""
+        self._put({"e": "x", "t": self.now_ns(), "kind": kind, **fields})
+
+    def flush(self) -> None:
+        """Hand over what was recorded so far. Cheap when there is nothing."""
+        if self._lines:
+            self._file.append(b"".join(self._lines))
+            self._lines.clear()
+            self._waiting_bytes = 0
+
+    def close(self) -> None:
+        """Flush, make it durable, close the file. Blocks for the disk."""
+        self.flush()
+        self._file.fsync()
+        self._file.close()
+
+    def _put(self, line: Mapping[str, Any]) -> None:
+        self._add(_json.encode(line) + b"\n")
+
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        if self._waiting_bytes >= GATHER_BYTES:
+            self.flush()
+
+
+def _error(error: str) -> dict[str, str]:
+    return {"err": error} if error else {}
