@@ -1,0 +1,25 @@
+"""Rewrites broker/protocol/schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.protocol.codegen.build import modules
+
+SCHEMA = Path(__file__).parent.parent / "schema"
+
+
+def main() -> None:
+    """Write what has changed, remove what is no longer generated."""
+    wanted = modules()
+    for path in SCHEMA.glob("*.py"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        path = SCHEMA / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Frame headers, by hand: every request and response passes here.
+
+A frame is an int32 size and that many bytes; the functions for reading take the bytes behind the size.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from broker.protocol.apis import APIS, ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire import DECODE_ERRORS, skip_tags
+
+_REQUEST: Final = Struct(">hhih")
+_REQUEST_WITH_SIZE: Final = Struct(">ihhih")
+_INT32: Final = Struct(">i")
+_FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
+_FLEXIBLE_RESPONSE_FROM: Final = _FLEXIBLE_FROM | {int(ApiKey.API_VERSIONS): 0x7FFF}
+
+
+class RequestHeader(NamedTuple):
+    """Header of a request, and where its body begins."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: int
+    """Position of the body in the frame. For an API this broker does not know: of whatever follows the client id."""
+
+
+def decode_request_header(view: memoryview) -> RequestHeader:
+    """Read the header, version 1 or 2, at the beginning of a frame. Raises only MalformedFrame.
+
+    An unknown API key is no error here: the answer to it is the server's business.
+    """
+    try:
+        key, version, correlation_id, length = _REQUEST.unpack_from(view, 0)
+        at = 10
+        client_id: str | None = None
+        if length >= 0:
+            at = 10 + length
+            # The client id keeps its int16 length in header 2, too.
+            client_id = str(view[10:at], "utf-8")
+        elif length != -1:
+            raise MalformedFrame(f"request header: client id of length {length}")
+        if version >= _FLEXIBLE_FROM.get(key, 0x7FFF):
+            tags = view[at]
+            at += 1
+            if tags:
+                at = skip_tags(view, at, tags)
+    except DECODE_ERRORS as problem:
+        raise MalformedFrame(f"request header: {problem}") from problem
+    if at > len(view):
+        raise MalformedFrame("request header: ends behind the frame")
+    return RequestHeader(key, version, correlation_id, client_id, at)
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
+    """A whole frame, size included. KeyError for an API that is not in the table."""
+    raw = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(raw)
+    tags = b"\0" if version >= _FLEXIBLE_FROM[api_key] else b""
+    size = 10 + len(raw) + len(tags) + len(body)
+    return b"".join((_REQUEST_WITH_SIZE.pack(size, api_key, version, correlation_id, length), raw, tags, body))
+
+
+def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """Header 0 or 1 of a response, without the frame's size. ApiVersions answers always have header 0 (KIP-511)."""
+    head = _INT32.pack(correlation_id)
+    return head + b"\0" if version >= _FLEXIBLE_RESPONSE_FROM.get(api_key, 0x7FFF) else head
+
+
+def decode_response_header(view: memoryview, api_key: int, version: int) -> tuple[int, int]:
+    """Correlation id and position of the body. Raises only MalformedFrame."""
+    try:
+        (correlation_id,) = _INT32.unpack_from(view, 0)
+        at = 4
+        if version >= _FLEXIBLE_RESPONSE_FROM.get(api_key, 0x7FFF):
+            tags = view[4]
+            at = 5
+            if tags:
+                at = skip_tags(view, at, tags)
+    except DECODE_ERRORS as problem:
+        raise MalformedFrame(f"response header: {problem}") from problem
+    return correlation_id, at

@@ -1,0 +1,285 @@
+"""What generated schema code and hand-written codecs share: varints, prefixed values, tagged fields, the base class.
+
+Decoders take a memoryview of bytes (format "B") and a position, and return the value with the position behind it.
+They bound their work by the bytes that are there, never by a number a peer sent:
+
+* a fixed-width read or an index behind the end raises (struct.error, IndexError),
+* positions only grow, so a slice that the end cut short is found by the one comparison of the position with the
+  length of the view that ends every message,
+* an array's length is compared with the bytes left, divided by its element's smallest size, before the first element.
+
+`Message.decode` turns all of that into `MalformedFrame`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct, error, pack, unpack_from
+from typing import Any, ClassVar, Final, Self
+
+from broker.protocol.errors import MalformedFrame
+
+Buffer = bytes | memoryview
+Write = Callable[[Buffer], object]
+
+ZERO_UUID: Final = bytes(16)
+"""The UUID that means none."""
+
+NEW: Any = object()
+"""Default of constructor arguments whose value is made anew for each object."""
+
+DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
+"""What reading behind the end, or text that is no UTF-8, raises inside a decoder."""
+
+ONE_BYTE: Final = [bytes((n,)) for n in range(128)]
+"""The unsigned varints of one byte."""
+
+new = object.__new__
+
+_pack_h: Final = Struct(">h").pack
+_pack_i: Final = Struct(">i").pack
+_INT32S: Final = [Struct(f">{n}i").unpack_from for n in range(9)]
+
+
+class Structure:
+    """Base of every generated class: equality by value, a readable repr, copies with changes. Not hashable."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__match_args__)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{self.__class__.__name__}({inner})"
+
+    def replace(self, **changes: Any) -> Self:
+        """A shallow copy in which the named fields have new values. TypeError for a name it lacks."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
+        return self.__class__(**(values | changes))
+
+
+class Message(Structure):
+    """Base of requests, responses and records: one class for all versions of a message.
+
+    A field that a version lacks has its default after decoding. Encoding leaves such a field out; where it has
+    another value than its default and Kafka's schema does not call it ignorable, that is ValueError.
+    """
+
+    __slots__ = ()
+    API_KEY: ClassVar[int] = -1
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+    DECODERS: ClassVar[tuple[Callable[[memoryview, int], tuple[Any, int]], ...]] = ()
+    """Index: version - MIN_VERSION. Raise any of DECODE_ERRORS, and may return a position behind the end."""
+    ENCODERS: ClassVar[tuple[Callable[[Any, Write], None], ...]] = ()
+
+    @classmethod
+    def decode(cls, view: memoryview, at: int, version: int) -> tuple[Self, int]:
+        """Read one message from byte `at`. Returns it and the position behind it; raises only MalformedFrame."""
+        try:
+            index = version - cls.MIN_VERSION
+            if index < 0:
+                raise MalformedFrame("no such version")
+            found, at = cls.DECODERS[index](view, at)
+        except (MalformedFrame, *DECODE_ERRORS) as problem:
+            raise MalformedFrame(f"{cls.__name__} version {version}: {problem}") from problem
+        if at > len(view):
+            raise MalformedFrame(f"{cls.__name__} version {version}: ends {at - len(view)} bytes behind the frame")
+        return found, at
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes, without header. ValueError for a value or version that the schema has no place for."""
+        parts: list[Buffer] = []
+        index = version - self.MIN_VERSION
+        if not 0 <= index < len(self.ENCODERS):
+            raise ValueError(f"{self.__class__.__name__} has no version {version}")
+        try:
+            self.ENCODERS[index](self, parts.append)
+            return b"".join(parts)
+        except (error, TypeError, AttributeError) as problem:
+            raise ValueError(f"{self.__class__.__name__} version {version}: {problem}") from problem
+
+
+def uvarint(n: int) -> bytes:
+    """`n` >= 0 as an unsigned varint."""
+    if n < 128:
+        return ONE_BYTE[n]
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte, 128 or more, stands before `at`. At most 5 bytes in all."""
+    value = first & 127
+    for shift in (7, 14, 21, 28):
+        byte = view[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise MalformedFrame("a varint of more than five bytes")
+
+
+def negative(n: int) -> MalformedFrame:
+    """For a length below zero where the field is not nullable (or below -1 where it is)."""
+    return MalformedFrame(f"length {n} of a field that cannot be null")
+
+
+def too_many(n: int) -> MalformedFrame:
+    """For an array that has more elements than the bytes left can hold."""
+    return MalformedFrame(f"an array of {n} elements in fewer bytes than they need")
+
+
+def tag_size(tag: int) -> MalformedFrame:
+    """For a tagged field whose content does not fill its size."""
+    return MalformedFrame(f"the content of tagged field {tag} does not fill its size")
+
+
+def skip_tags(view: memoryview, at: int, count: int) -> int:
+    """Pass over tagged fields. `count` is the first byte of their number, not 0. Returns the position behind them."""
+    if count > 127:
+        count, at = more(view, at, count)
+    end = len(view)
+    for _ in range(count):
+        n = view[at]
+        at += 1
+        if n > 127:
+            n, at = more(view, at, n)
+        n = view[at]
+        at += 1
+        if n > 127:
+            n, at = more(view, at, n)
+        at += n
+        if at > end:
+            raise MalformedFrame("a tagged field that ends behind the frame")
+    return at
+
+
+def read_tag(view: memoryview, at: int) -> tuple[int, int, int]:
+    """Tag, position of the content and position behind it, of one tagged field."""
+    tag = view[at]
+    at += 1
+    if tag > 127:
+        tag, at = more(view, at, tag)
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    if at + n > len(view):
+        raise MalformedFrame("a tagged field that ends behind the frame")
+    return tag, at, at + n
+
+
+def int8s(view: memoryview, at: int, n: int) -> list[int]:
+    """An array's `n` int8."""
+    if n > len(view) - at:
+        raise too_many(n)
+    return list(view[at : at + n].cast("b"))
+
+
+def int16s(view: memoryview, at: int, n: int) -> list[int]:
+    """An array's `n` int16."""
+    if n > (len(view) - at) // 2:
+        raise too_many(n)
+    return list(unpack_from(f">{n}h", view, at))
+
+
+def int32s(view: memoryview, at: int, n: int) -> list[int]:
+    """An array's `n` int32."""
+    if n < 9:
+        return list(_INT32S[n](view, at))
+    if n > (len(view) - at) // 4:
+        raise too_many(n)
+    return list(unpack_from(f">{n}i", view, at))
+
+
+def int64s(view: memoryview, at: int, n: int) -> list[int]:
+    """An array's `n` int64."""
+    if n > (len(view) - at) // 8:
+        raise too_many(n)
+    return list(unpack_from(f">{n}q", view, at))
+
+
+def uuids(view: memoryview, at: int, n: int) -> list[bytes]:
+    """An array's `n` UUIDs."""
+    if n > (len(view) - at) // 16:
+        raise too_many(n)
+    return [view[i : i + 16].tobytes() for i in range(at, at + 16 * n, 16)]
+
+
+def string(text: str) -> bytes:
+    """A string behind its int16 length."""
+    raw = text.encode()
+    return _pack_h(len(raw)) + raw
+
+
+def nullable_string(text: str | None) -> bytes:
+    """A string behind its int16 length, -1 for None."""
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return _pack_h(len(raw)) + raw
+
+
+def compact_string(text: str) -> bytes:
+    """A string behind its length + 1 as a varint."""
+    raw = text.encode()
+    n = len(raw) + 1
+    return (ONE_BYTE[n] if n < 128 else uvarint(n)) + raw
+
+
+def compact_nullable_string(text: str | None) -> bytes:
+    """A string behind its length + 1 as a varint, 0 for None."""
+    if text is None:
+        return b"\0"
+    raw = text.encode()
+    n = len(raw) + 1
+    return (ONE_BYTE[n] if n < 128 else uvarint(n)) + raw
+
+
+def length(items: Sequence[object] | Buffer) -> bytes:
+    """The int32 length before an array or bytes."""
+    return _pack_i(len(items))
+
+
+def compact_length(items: Sequence[object] | Buffer) -> bytes:
+    """The length + 1 before a compact array or bytes."""
+    n = len(items) + 1
+    return ONE_BYTE[n] if n < 128 else uvarint(n)
+
+
+def packed(code: str, items: Sequence[object]) -> bytes:
+    """An array's elements of fixed width; `code` is their struct code."""
+    return pack(f">{len(items)}{code}", *items)
+
+
+def absent(name: str) -> ValueError:
+    """For a field with a value that the version to be written has no place for."""
+    return ValueError(f"field {name} has a value, but this version has no such field")
+
+
+def tagged(tag: int, content: bytes) -> bytes:
+    """One tagged field."""
+    return uvarint(tag) + uvarint(len(content)) + content
+
+
+def uuid(value: bytes) -> bytes:
+    """`value`, after a check that it has 16 bytes."""
+    if len(value) != 16:
+        raise ValueError(f"a UUID of {len(value)} bytes")
+    return value
+
+
+def null(name: str) -> ValueError:
+    """For None in a field that the version to be written does not let be null."""
+    return ValueError(f"field {name} cannot be null in this version")
