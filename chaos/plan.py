@@ -1,0 +1,238 @@
+"""A plan: everything that is needed to repeat a run, as data. Saved as `plan.toml` in every run directory.
+
+Every setting is also a flag of `squall run`. A plan is checked whole when it is read: what names something that does
+not exist is refused with all errors at once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from chaos.faults import Fault, FaultError, make_fault
+from chaos.schedule import DEFAULT_KINDS, make_schedule
+from chaos.targets import check_feasible
+
+SCHEMA = 1
+
+FAST_FAILOVER: Mapping[str, str] = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1800",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "600",
+    "controller.quorum.fetch.timeout.ms": "1200",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.request.timeout.ms": "1000",
+}
+"""Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute."""
+
+
+class PlanError(ValueError):
+    """A plan that cannot be run; the message lists what is wrong, one line each."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClusterPlan(_Part):
+    """The brokers."""
+
+    nodes: int = Field(3, ge=1, le=9)
+    settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
+    """Broker settings by Kafka's names."""
+
+
+class WorkloadPlan(_Part):
+    """The load. Sizes in bytes, rate in records a second over all producers."""
+
+    name: Literal["appends"] = "appends"
+    topics: int = Field(2, ge=1, le=100)
+    partitions: int = Field(3, ge=1, le=1000)
+    replication_factor: int = Field(3, ge=1, le=9)
+    min_isr: int = Field(2, ge=1, le=9)
+    acks: Literal[-1, 0, 1] = -1
+    idempotence: bool = True
+    max_in_flight: int = Field(5, ge=1, le=100)
+    producers: int = Field(4, ge=1, le=1000)
+    readers: int = Field(3, ge=1, le=1000)
+    rate: int = Field(2000, ge=1, le=1_000_000)
+    min_bytes: int = Field(100, ge=64, le=1 << 20)
+    max_bytes: int = Field(2048, ge=64, le=1 << 20)
+    linger_ms: int = Field(5, ge=0, le=60_000)
+    batch_bytes: int = Field(65_536, ge=1024, le=16 << 20)
+    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    request_timeout_ms: int = Field(3_000, ge=100, le=600_000)
+    delivery_timeout_ms: int = Field(20_000, ge=100, le=3_600_000)
+    topic_settings: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if self.min_isr > self.replication_factor:
+            raise ValueError(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
+        if self.min_bytes > self.max_bytes:
+            raise ValueError(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
+        if self.idempotence and self.acks != -1:
+            raise ValueError("idempotence needs acks = -1 (all)")
+        if self.idempotence and self.max_in_flight > 5:
+            raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
+        return self
+
+
+class LimitsPlan(_Part):
+    """How long things may take after everything is healed, in seconds."""
+
+    converge_s: float = Field(30, gt=0, le=3600)
+    """ISRs full and every broker back."""
+    final_read_s: float = Field(30, gt=0, le=3600)
+    stuck_s: float = Field(15, gt=0, le=3600)
+    """No acknowledged write, or no record read, for so long after healing is a finding."""
+
+
+class FaultPlan(_Part):
+    """One fault as it stands in a file."""
+
+    at_s: float = Field(ge=0)
+    duration_s: float = Field(gt=0)
+    action: str
+    target: str = "random"
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Plan(_Part):
+    """A whole run."""
+
+    schema_version: Literal[1] = 1
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    runtime: Literal["process"] = "process"
+    warmup_s: float = Field(2, ge=0, le=600)
+    time_s: float = Field(30, gt=0, le=86_400)
+    expect: Literal["config", "safe", "loss"] = "config"
+    """What the verdict holds the run to: what its configuration promises, or everything, or a loss."""
+    cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
+    workload: WorkloadPlan = Field(default_factory=lambda: WorkloadPlan.model_validate({}))
+    limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
+    faults: tuple[FaultPlan, ...] = ()
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if self.workload.replication_factor > self.cluster.nodes:
+            raise ValueError(
+                f"workload.replication_factor {self.workload.replication_factor} needs as many nodes; "
+                f"cluster.nodes is {self.cluster.nodes}"
+            )
+        for number, fault in enumerate(self.faults):
+            if fault.at_s >= self.time_s:
+                raise ValueError(f"fault {number} begins at {fault.at_s:g} s, after the load of {self.time_s:g} s")
+        self.timeline()
+        return self
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Broker ids."""
+        return tuple(range(1, self.cluster.nodes + 1))
+
+    def timeline(self) -> tuple[Fault, ...]:
+        """The faults, checked, in order of their begin. FaultError for one that cannot be."""
+        made = []
+        for number, f in enumerate(self.faults):
+            fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
+            check_feasible(f.target, self.nodes, f"fault {number} ({f.action})")
+            if f.action in ("partition", "latency") and self.cluster.nodes < 2:
+                raise FaultError(f"fault {number} ({f.action}): a cluster of one has no links between brokers")
+            made.append(fault)
+        return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
+
+    def fault_classes(self) -> frozenset[str]:
+        """Classes (P, N) of the planned faults."""
+        return frozenset(f.fault_class for f in self.timeline())
+
+
+def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan:
+    """A plan of these values; its seed draws `kinds` (None: the default ones, where there is room) into faults."""
+    bare = make_plan(values)
+    if kinds is None:
+        try:
+            faults = make_schedule(bare.seed, _possible(DEFAULT_KINDS, bare), bare.time_s)
+        except FaultError:
+            faults = ()
+    else:
+        faults = make_schedule(bare.seed, kinds, bare.time_s)
+    listed = [
+        {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": dict(f.params)}
+        for f in faults
+    ]
+    return make_plan({**values, "faults": listed})
+
+
+def _possible(kinds: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    return kinds if plan.cluster.nodes > 1 else tuple(k for k in kinds if k not in ("partition", "latency"))
+
+
+def make_plan(values: Mapping[str, Any]) -> Plan:
+    """A checked plan. PlanError lists everything that is wrong."""
+    try:
+        return Plan.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(p) for p in e['loc']) or 'plan'}: {_plain(e)}" for e in error.errors()]
+        raise PlanError("\n".join(lines)) from None
+
+
+def _plain(error: Any) -> str:
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        return "there is no such setting"
+    given = error.get("input")
+    return message if isinstance(given, dict) else f"{message} (given: {given!r})"
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a TOML file. PlanError for what cannot be read or run."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{path}: not TOML: {error}") from None
+    try:
+        return make_plan(values)
+    except PlanError as error:
+        raise PlanError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+
+
+def write_plan(plan: Plan) -> str:
+    """A plan as TOML; `read_plan` of it gives an equal plan."""
+    data = plan.model_dump(mode="json")
+    lines = [f"{key} = {_toml(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines += _table(key, value)
+    for fault in data["faults"]:
+        lines += ["", "[[faults]]", *(f"{k} = {_toml(v)}" for k, v in fault.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: dict[str, Any]) -> list[str]:
+    plain = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    lines = ["", f"[{name}]", *plain]
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{name}.{key}]", *(f"{_toml(k)} = {_toml(v)}" for k, v in value.items())]
+    return lines
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

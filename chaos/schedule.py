@@ -1,0 +1,77 @@
+"""A seed into a plan of timed faults. The same seed and settings give the same plan, everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from chaos.faults import ACTIONS, MANNERS, SHAPES, Fault, FaultError, make_fault
+
+DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
+FIRST_AT_S = 2.0
+"""Load without faults at the beginning, so that there is something to compare with."""
+QUIET_END_S = 3.0
+"""No fault lasts into the last seconds of the load: what recovery looks like belongs into the history."""
+
+
+def rng_for(seed: int, *purpose: object) -> Random:
+    """One random stream for each purpose, so that removing one fault does not reshuffle the others."""
+    return Random(repr((seed, *purpose)))
+
+
+def parse_kinds(text: str) -> tuple[str, ...]:
+    """`kill,partition` into action names; "none" into none. FaultError names what is unknown."""
+    if text.strip() in ("", "none"):
+        return ()
+    kinds = tuple(k.strip() for k in text.split(",") if k.strip())
+    for kind in kinds:
+        if kind not in ACTIONS:
+            raise FaultError(f"unknown fault {kind!r}: one of {', '.join(ACTIONS)}, or none")
+    return kinds
+
+
+def make_schedule(seed: int, kinds: Sequence[str], time_s: float) -> tuple[Fault, ...]:
+    """Faults one after another with quiet gaps, every kind in turn in an order that the seed draws.
+
+    Each is short enough to end before the load does; a load too short for any fault raises FaultError.
+    """
+    if not kinds:
+        return ()
+    if time_s < FIRST_AT_S + QUIET_END_S + 2:
+        raise FaultError(
+            f"a load of {time_s:g} s leaves no room for faults: at least {FIRST_AT_S + QUIET_END_S + 2:g} s"
+        )
+    rng = rng_for(seed, "schedule")
+    faults: list[Fault] = []
+    at_s, end_s = FIRST_AT_S + rng.random(), time_s - QUIET_END_S
+    order: list[str] = []
+    while True:
+        if not order:
+            order = list(kinds)
+            rng.shuffle(order)
+        kind = order.pop()
+        draw = rng_for(seed, "fault", len(faults))
+        duration_s = _duration(kind, draw)
+        if at_s + duration_s > end_s:
+            if not faults:
+                duration_s = max(ACTIONS[kind].duration_s.low, end_s - at_s)
+            else:
+                return tuple(faults)
+        faults.append(_draw(len(faults), round(at_s, 2), duration_s, kind, draw))
+        at_s += duration_s + 1.5 + 2 * draw.random()
+
+
+def _duration(kind: str, rng: Random) -> float:
+    low, high = {"kill": (1.0, 4.0), "stop": (1.0, 3.0), "pause": (1.0, 5.0)}.get(kind, (2.0, 5.0))
+    return round(rng.uniform(low, high), 2)
+
+
+def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random) -> Fault:
+    target = rng.choice(("leader", "leader", "controller", "random"))
+    params: dict[str, Any] = {}
+    if kind == "partition":
+        params = {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)}
+    if kind == "latency":
+        params = {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))}
+    return make_fault(fault_id, at_s, duration_s, kind, target, params)

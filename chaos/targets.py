@@ -1,0 +1,77 @@
+"""Who is hit: a target's name into broker ids, when the fault begins, from what the cluster says just then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from chaos.faults import FaultError, check_target
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What Metadata answered: broker ids of the plan, the active controller (-1 unknown), and each partition's leader
+    and ISR.
+    """
+
+    nodes: Sequence[int]
+    controller: int
+    leaders: Mapping[str, int]
+    """"TOPIC-N" to broker id, -1 where none leads."""
+    isr: Mapping[str, tuple[int, ...]]
+    replicas: Mapping[str, tuple[int, ...]]
+
+
+class Unresolved(Exception):
+    """Nobody answers to that target just now (no leader, no known controller): the fault cannot land."""
+
+
+def check_feasible(target: str, nodes: Sequence[int], here: str) -> None:
+    """Refuse, when a plan is made, a target that its cluster can never have."""
+    kind, argument = check_target(here, target)
+    if kind == "node" and int(argument) not in nodes:
+        raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
+    if kind == "minority" and minority_size(len(nodes)) == 0:
+        raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
+
+
+def minority_size(nodes: int) -> int:
+    """How many nodes may fail while a majority stays."""
+    return (nodes - 1) // 2
+
+
+def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:
+    """Broker ids that `target` names now, sorted. Raises Unresolved."""
+    kind, argument = check_target("target", target)
+    nodes = sorted(view.nodes)
+    if kind == "all":
+        return tuple(nodes)
+    if kind == "node":
+        return (int(argument),)
+    if kind == "random":
+        return (rng.choice(nodes),)
+    if kind in ("minority", "majority"):
+        size = minority_size(len(nodes)) if kind == "minority" else len(nodes) // 2 + 1
+        return tuple(sorted(rng.sample(nodes, size)))
+    if kind == "controller":
+        if view.controller not in nodes:
+            raise Unresolved("no active controller is known")
+        return (view.controller,)
+    return (_replica(kind, argument, view, rng),)
+
+
+def _replica(kind: str, argument: str, view: ClusterView, rng: Random) -> int:
+    partitions = sorted(p for p in view.leaders if not argument or p == argument)
+    if not partitions:
+        raise Unresolved(f"no partition {argument!r}" if argument else "no partition exists")
+    partition = rng.choice(partitions)
+    leader = view.leaders[partition]
+    if leader < 0:
+        raise Unresolved(f"{partition} has no leader")
+    if kind == "leader":
+        return leader
+    followers = [r for r in view.replicas[partition] if r != leader]
+    if not followers:
+        raise Unresolved(f"{partition} has no follower")
+    return rng.choice(followers)

@@ -1,0 +1,94 @@
+"""Plans, schedules and targets: what is refused, and that a seed means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from chaos.faults import ACTIONS, FaultError, make_fault
+from chaos.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from chaos.schedule import make_schedule, parse_kinds
+from chaos.targets import ClusterView, Unresolved, resolve
+
+VIEW = ClusterView(
+    nodes=(1, 2, 3),
+    controller=2,
+    leaders={"t-0": 1, "t-1": -1},
+    isr={"t-0": (1, 2, 3), "t-1": ()},
+    replicas={"t-0": (1, 2, 3), "t-1": (2, 3, 1)},
+)
+
+
+def test_a_written_plan_reads_back_equal(tmp_path: Path) -> None:
+    for seed in range(20):
+        plan = with_schedule({"seed": seed, "workload": {"topic_settings": {"flush.messages": "1"}}}, None)
+        path = tmp_path / f"{seed}.toml"
+        path.write_text(write_plan(plan))
+        assert read_plan(path) == plan
+
+
+def test_one_seed_gives_one_schedule_and_another_seed_another() -> None:
+    kinds = ("kill", "pause", "partition", "latency")
+    assert make_schedule(7, kinds, 60) == make_schedule(7, kinds, 60)
+    assert make_schedule(7, kinds, 60) != make_schedule(8, kinds, 60)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_scheduled_fault_begins_after_quiet_and_ends_before_the_load_does(seed: int) -> None:
+    faults = make_schedule(seed, tuple(ACTIONS), 40)
+    assert faults
+    assert all(f.at_s >= 2 and f.at_s + f.duration_s <= 37 for f in faults)
+    assert all(a.at_s + a.duration_s < b.at_s for a, b in zip(faults, faults[1:], strict=False))
+
+
+def test_a_load_too_short_for_faults_is_refused() -> None:
+    with pytest.raises(FaultError, match="leaves no room"):
+        make_schedule(1, ("kill",), 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"sed": 1}, "sed: there is no such setting"),
+        ({"workload": {"acks": 2}}, "workload.acks"),
+        ({"workload": {"acks": 1}}, "idempotence needs acks = -1"),
+        ({"workload": {"min_isr": 4}}, "min_isr 4 is above replication_factor 3"),
+        ({"cluster": {"nodes": 1}}, "replication_factor 3 needs as many nodes"),
+        ({"faults": [{"at_s": 1, "duration_s": 1, "action": "kil"}]}, "unknown action 'kil'"),
+        ({"faults": [{"at_s": 1, "duration_s": 1, "action": "kill", "target": "node:9"}]}, "there is no node 9"),
+        ({"faults": [{"at_s": 1, "duration_s": 1, "action": "kill", "target": "somebody"}]}, "unknown target"),
+        ({"faults": [{"at_s": 99, "duration_s": 1, "action": "kill"}]}, "after the load"),
+        ({"faults": [{"at_s": 1, "duration_s": 1, "action": "partition", "params": {"shape": "odd"}}]}, "shape"),
+    ],
+)
+def test_an_impossible_plan_is_refused_with_what_is_wrong(values: dict[str, object], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        make_plan(values)
+
+
+def test_unknown_fault_kinds_are_named() -> None:
+    with pytest.raises(FaultError, match="unknown fault 'earthquake'"):
+        parse_kinds("kill,earthquake")
+
+
+def test_an_unknown_parameter_is_named() -> None:
+    with pytest.raises(FaultError, match="unknown parameter 'speed'"):
+        make_fault(0, 1, 1, "kill", "random", {"speed": 3})
+
+
+def test_targets_resolve_to_whom_the_cluster_names() -> None:
+    assert resolve("leader:t-0", VIEW, Random(1)) == (1,)
+    assert resolve("controller", VIEW, Random(1)) == (2,)
+    assert resolve("node:3", VIEW, Random(1)) == (3,)
+    assert len(resolve("minority", VIEW, Random(1))) == 1
+    assert len(resolve("majority", VIEW, Random(1))) == 2
+    assert resolve("follower:t-0", VIEW, Random(1))[0] in (2, 3)
+
+
+def test_a_target_that_nobody_answers_to_is_unresolved() -> None:
+    with pytest.raises(Unresolved, match="has no leader"):
+        resolve("leader:t-1", VIEW, Random(1))
+    with pytest.raises(Unresolved, match="no partition"):
+        resolve("leader:x-9", VIEW, Random(1))
