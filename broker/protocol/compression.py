@@ -1,0 +1,128 @@
+"""The four codecs of record batches, each in the framing that every Kafka client reads.
+
+The native library is imported on first use: a broker never unpacks what it stores. Unpacking is bounded: output grows
+in steps up to the caller's limit, so that a small batch that claims much costs little.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Any, Final
+
+from broker.protocol.errors import MalformedFrame
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+"""Values of a batch's codec bits."""
+
+MAX_DECOMPRESSED_BYTES: Final = 256 << 20
+"""Default bound of what one batch may unpack to."""
+
+_XERIAL: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = 16
+_BIG: Final = Struct(">i")
+_LITTLE: Final = Struct("<I")
+# Frame version 1, independent blocks of at most 64 KiB, and the checksum of these two bytes. The library's own frames
+# have linked blocks, which the Java client refuses.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK: Final = 64 << 10
+_LZ4_STORED: Final = 1 << 31
+# A snappy element makes at most 64 bytes of 3.
+_SNAPPY_RATIO: Final = 32
+
+
+def compress(codec: int, data: bytes) -> bytes:
+    """`data` packed by codec 1 to 4. ValueError for another one."""
+    import cramjam
+
+    match codec:
+        case 1:
+            return bytes(cramjam.gzip.compress(data))
+        case 2:
+            return bytes(cramjam.snappy.compress_raw(data))
+        case 3:
+            return _lz4_frame(data)
+        case 4:
+            return bytes(cramjam.zstd.compress(data))
+    raise ValueError(f"no codec {codec}")
+
+
+def decompress(codec: int, data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """What `data` was packed from. MalformedFrame for other bytes, another codec, and more than `max_bytes`."""
+    import cramjam
+
+    match codec:
+        case 1:
+            return _bounded(cramjam.gzip, data, max_bytes)
+        case 2:
+            return _snappy(data, max_bytes)
+        case 3:
+            return _bounded(cramjam.lz4, data, max_bytes)
+        case 4:
+            return _bounded(cramjam.zstd, data, max_bytes)
+    raise MalformedFrame(f"no codec {codec}")
+
+
+def _bounded(library: Any, data: memoryview, max_bytes: int) -> bytes:
+    """Unpack into a buffer that is made four times larger while it is too small."""
+    import cramjam
+
+    size = min(max_bytes, max(64 << 10, 4 * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            written = library.decompress_into(data, out)
+        except cramjam.DecompressionError as problem:
+            if "whole buffer" not in str(problem):
+                raise MalformedFrame(f"compressed records: {problem}") from problem
+            if size == max_bytes:
+                raise MalformedFrame(f"a batch that unpacks to more than {max_bytes} bytes") from problem
+            size = min(max_bytes, 4 * size)
+            continue
+        return bytes(memoryview(out)[:written])
+
+
+def _snappy(data: memoryview, max_bytes: int) -> bytes:
+    """Raw snappy, or the blocks of the Java library's stream format."""
+    if bytes(data[:8]) != _XERIAL:
+        return _raw_snappy(data, max_bytes)
+    pieces = []
+    at, left = _XERIAL_HEADER, max_bytes
+    while at < len(data):
+        try:
+            (size,) = _BIG.unpack_from(data, at)
+        except error as problem:
+            raise MalformedFrame(f"snappy stream: {problem}") from problem
+        at += 4
+        if not 0 < size <= len(data) - at:
+            raise MalformedFrame(f"a snappy block of {size} bytes where {len(data) - at} are left")
+        pieces.append(_raw_snappy(data[at : at + size], left))
+        left -= len(pieces[-1])
+        at += size
+    return b"".join(pieces)
+
+
+def _raw_snappy(data: memoryview, max_bytes: int) -> bytes:
+    import cramjam
+
+    try:
+        claimed = cramjam.snappy.decompress_raw_len(data)
+        if claimed > max_bytes or claimed > _SNAPPY_RATIO * len(data):
+            raise MalformedFrame(f"{len(data)} bytes of snappy that claim to unpack to {claimed}, limit {max_bytes}")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as problem:
+        raise MalformedFrame(f"compressed records: {problem}") from problem
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    import cramjam
+
+    pieces = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        block = data[start : start + _LZ4_BLOCK]
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(packed) < len(block):
+            pieces += (_LITTLE.pack(len(packed)), packed)
+        else:
+            pieces += (_LITTLE.pack(len(block) | _LZ4_STORED), block)
+    pieces.append(_LITTLE.pack(0))
+    return b"".join(pieces)

@@ -1,0 +1,354 @@
+"""Record batches of format 2 (KIP-98): headers for the broker's path, whole records for clients, tools and logs.
+
+The broker reads 61 bytes per batch and never a single record. CRC-32C covers byte 21 to the end of a batch, so base
+offset and leader epoch can be rewritten in place. Timestamps are milliseconds since 1970, -1 for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct, error, pack_into
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from broker.protocol.compression import MAX_DECOMPRESSED_BYTES, NONE, compress, decompress
+from broker.protocol.errors import MalformedFrame
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+"""baseOffset, length (of what follows it), leaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp,
+maxTimestamp, producerId, producerEpoch, baseSequence, recordCount."""
+
+HEADER_SIZE: Final = 61
+LENGTH_OVERHEAD: Final = 12
+"""Bytes before what `length` counts: base offset and the length itself."""
+CRC_FROM: Final = 21
+"""First byte that the CRC covers."""
+SMALLEST_RECORD: Final = 7
+"""Bytes of a record without key, value and headers."""
+
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+_CRC: Final = Struct(">I")
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before a batch's records."""
+
+    base_offset: int
+    length: int
+    """Bytes behind this field: the batch's size less 12."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record (of the last one that was produced, where compaction took some away)."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset at which the following batch begins at the earliest."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: set by the producer. 1: by the leader when it appended; then maxTimestamp holds for all records."""
+        return self.attributes >> 3 & 1
+
+    @property
+    def is_transactional(self) -> bool:
+        """True where the batch belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """True for markers and other records that no consumer sees."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; -1 without a producer id. Wraps from 2^31 - 1 to 0."""
+        return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset_delta & 0x7FFFFFFF
+
+
+class Record(NamedTuple):
+    """One record. `offset` and `timestamp` are absolute."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def read_header(view: memoryview, at: int) -> BatchHeader:
+    """The header of the batch at byte `at`. MalformedFrame where fewer than 61 bytes are left. Checks nothing else."""
+    try:
+        return BatchHeader._make(HEADER.unpack_from(view, at))
+    except error as problem:
+        raise MalformedFrame(f"batch header: {problem}") from problem
+
+
+def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
+    """Header, first byte and byte behind the last one of every whole batch, in order.
+
+    A batch that the end cuts short is left out: fetch answers may end with one. MalformedFrame for a length that no
+    batch can have and for another magic than 2.
+    """
+    at, end = 0, len(view)
+    while end - at >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(view, at))
+        stop = at + LENGTH_OVERHEAD + header.length
+        if header.length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise MalformedFrame(f"a batch of length {header.length}")
+        if header.magic != 2:
+            raise MalformedFrame(f"a batch of magic {header.magic}")
+        if stop > end:
+            return
+        yield header, at, stop
+        at = stop
+
+
+def check_crc(view: memoryview, start: int, end: int) -> bool:
+    """True where the CRC-32C of the batch in view[start:end] is right. False, too, for one shorter than a header."""
+    if end - start < HEADER_SIZE or end > len(view):
+        return False
+    return bool(_CRC.unpack_from(view, start + 17)[0] == crc32c(view[start + CRC_FROM : end]))
+
+
+def encode_batch(
+    records: Sequence[Record | tuple[Any, ...]],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    codec: int = NONE,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: int = 0,
+) -> bytes:
+    """One batch of at least one record.
+
+    The records' offsets are taken relative to the first one's, and the first one is put at `base_offset`; they must
+    ascend. With timestamp_type 1 the largest timestamp counts for all. ValueError for records that do not fit.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    first_offset, base_timestamp = records[0][0], records[0][1]
+    body = bytearray()
+    max_timestamp = base_timestamp
+    previous = first_offset - 1
+    for offset, timestamp, key, value, headers in records:
+        if offset <= previous:
+            raise ValueError(f"offset {offset} does not follow {previous}")
+        previous = offset
+        max_timestamp = max(max_timestamp, timestamp)
+        _append_record(body, timestamp - base_timestamp, offset - first_offset, key, value, headers)
+    attributes = codec | timestamp_type << 3 | transactional << 4 | control << 5
+    payload = bytes(body) if codec == NONE else compress(codec, bytes(body))
+    size = HEADER_SIZE + len(payload)
+    out = bytearray(size)
+    try:
+        HEADER.pack_into(
+            out,
+            0,
+            base_offset,
+            size - LENGTH_OVERHEAD,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            previous - first_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    except error as problem:
+        raise ValueError(f"batch header: {problem}") from problem
+    out[HEADER_SIZE:] = payload
+    pack_into(">I", out, 17, crc32c(memoryview(out)[CRC_FROM:]))
+    return bytes(out)
+
+
+def _append_record(
+    body: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+) -> None:
+    out = bytearray(1)
+    _put_varint(out, timestamp_delta)
+    _put_varint(out, offset_delta)
+    _put_bytes(out, key)
+    _put_bytes(out, value)
+    _put_varint(out, len(headers))
+    for name, content in headers:
+        _put_bytes(out, name.encode())
+        _put_bytes(out, content)
+    _put_varint(body, len(out))
+    body += out
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    zigzag = value << 1 if value >= 0 else ~value << 1 | 1
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+
+
+def _put_bytes(out: bytearray, content: bytes | None) -> None:
+    if content is None:
+        out.append(1)
+        return
+    _put_varint(out, len(content))
+    out += content
+
+
+def decode_records(
+    view: memoryview, *, max_bytes: int = MAX_DECOMPRESSED_BYTES, with_control: bool = False, check: bool = True
+) -> list[Record]:
+    """The records of all whole batches in `view`, control batches left out unless `with_control`.
+
+    `max_bytes` bounds what each batch may unpack to; `check` says whether to verify CRCs. Raises only MalformedFrame.
+    """
+    found: list[Record] = []
+    for header, start, end in batches(view):
+        if header.is_control and not with_control:
+            continue
+        if check and not check_crc(view, start, end):
+            raise MalformedFrame(f"the batch at offset {header.base_offset} has a wrong CRC")
+        found += decode_batch(header, view[start:end], max_bytes)
+    return found
+
+
+def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
+    """The records of one batch; `batch` begins with its header. Raises only MalformedFrame."""
+    body = batch[HEADER_SIZE:]
+    if header.codec != NONE:
+        body = memoryview(decompress(header.codec, body, max_bytes))
+    if not 0 <= header.record_count <= len(body) // SMALLEST_RECORD:
+        raise MalformedFrame(f"a batch of {header.record_count} records in {len(body)} bytes")
+    try:
+        found, at = _read_records(header, body)
+    except (IndexError, UnicodeDecodeError) as problem:
+        raise MalformedFrame(f"record: {problem}") from problem
+    if at != len(body):
+        raise MalformedFrame(f"{len(body) - at} bytes behind the last record of a batch")
+    return found
+
+
+def _read_records(header: BatchHeader, body: memoryview) -> tuple[list[Record], int]:
+    """The records, and the position behind them. Varints of one byte are read in place: most are."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    fixed_timestamp = header.max_timestamp if header.timestamp_type else None
+    found: list[Record] = []
+    at, limit = 0, len(body)
+    for _ in range(header.record_count):
+        size, at = _varint(body, at)
+        end = at + size
+        if size < 0 or end > limit:
+            raise MalformedFrame(f"a record of {size} bytes")
+        # The byte passed over is the record's attributes, which mean nothing yet.
+        delta = body[at + 1]
+        at += 2
+        timestamp = base_timestamp + (delta >> 1 ^ -(delta & 1))
+        if delta > 127:
+            delta, at = _varint(body, at - 1)
+            timestamp = base_timestamp + delta
+        delta = body[at]
+        at += 1
+        offset = base_offset + (delta >> 1 ^ -(delta & 1))
+        if delta > 127:
+            delta, at = _varint(body, at - 1)
+            offset = base_offset + delta
+        key, at = _read_bytes(body, at, end)
+        value, at = _read_bytes(body, at, end)
+        headers: Sequence[tuple[str, bytes | None]] = ()
+        count = body[at]
+        at += 1
+        if count:
+            headers, at = _read_headers(body, at - 1, end)
+        if at != end:
+            raise MalformedFrame(f"the fields of a record end {end - at} bytes before the record")
+        found.append(Record(offset, timestamp if fixed_timestamp is None else fixed_timestamp, key, value, headers))
+    return found, at
+
+
+def _read_headers(body: memoryview, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    count, at = _varint(body, at)
+    if not 0 <= count <= (end - at) // 2:
+        raise MalformedFrame(f"a record with {count} headers in {end - at} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(body, at, end)
+        content, at = _read_bytes(body, at, end)
+        if name is None:
+            raise MalformedFrame("a record header without a name")
+        headers.append((name.decode(), content))
+    return headers, at
+
+
+def _read_bytes(body: memoryview, at: int, end: int) -> tuple[bytes | None, int]:
+    size = body[at]
+    if size < 128:
+        at += 1
+        size = size >> 1 ^ -(size & 1)
+    else:
+        size, at = _varint(body, at)
+    if size < 0:
+        if size != -1:
+            raise MalformedFrame(f"a record's field of length {size}")
+        return None, at
+    stop = at + size
+    if stop > end:
+        raise MalformedFrame(f"a record's field of {size} bytes, {end - at} are left")
+    return body[at:stop].tobytes(), stop
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most ten bytes."""
+    byte = view[at]
+    at += 1
+    if byte < 128:
+        return byte >> 1 ^ -(byte & 1), at
+    value, shift = byte & 127, 7
+    while shift < 70:
+        byte = view[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value >> 1 ^ -(value & 1), at
+        shift += 7
+    raise MalformedFrame("a varint of more than ten bytes")
