@@ -64,7 +64,7 @@ NO_EFFECT = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerConfig:
-    """All settings of a node, validated together. Made by `from_properties`. Times in ms, sizes in bytes, unless named."""
+    """All settings of a node, validated together. From `from_properties`. Times in ms, sizes in bytes."""
 
     # Who and where.
     node_id: int = integer(..., low=0)

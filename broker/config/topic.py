@@ -154,7 +154,7 @@ def topic_setting(name: str) -> Setting:
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError where wrong."""
+    """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError."""
     values: dict[str, Any] = {}
     for name, (_, attribute) in BROKER_SYNONYMS.items():
         values[name.replace(".", "_")] = getattr(broker, attribute)

@@ -1,1 +1,1 @@
-"""One partition's life as a state machine: leader, follower, ISR, high watermark, fencing. Pure."""
+"""One partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""

@@ -1,0 +1,382 @@
+"""One partition's life on one broker: leader, follower, or neither. Pure: an event and the time in, effects out.
+
+The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide who is in sync; the
+smallest log end of the in-sync replicas decides what is committed. The rules themselves are in `rules`.
+
+Times are monotonic milliseconds of this node. Effects are to be carried out in order before the partition's next event.
+"""
+
+from __future__ import annotations
+
+from broker.protocol.errors import ErrorCode
+from broker.replication.replica import NEVER_MS, Replica
+from broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
+from broker.replication.truncation import EpochCachePort
+from broker.replication.values import (
+    NO_EFFECTS,
+    NO_EPOCH,
+    NO_NODE,
+    AdvanceLogStart,
+    AssignEpoch,
+    BrokerView,
+    Effect,
+    Effects,
+    FetchRefused,
+    HighWatermarkMoved,
+    IsrChanged,
+    LeaderAndIsr,
+    LeadershipLost,
+    ProposeIsr,
+    ReplicationSettings,
+    RestartAt,
+    RetryIsr,
+    StartFetching,
+    StopFetching,
+    TruncateTo,
+)
+
+_NO_BROKERS = BrokerView()
+# In the same leader epoch the follower may know of an assignment that this leader has yet to hear of: it will ask again.
+_NOT_A_REPLICA: Effects = (FetchRefused(ErrorCode.UNKNOWN_LEADER_EPOCH),)
+_EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),)
+
+
+class Partition(Rules):
+    """One replica of one partition. Attributes may be read by anyone, and are changed by the events below only."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        local_id: int,
+        settings: ReplicationSettings,
+        brokers: BrokerView = _NO_BROKERS,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.local_id = local_id
+        self.settings = settings
+        self.brokers = brokers
+        self.is_leader = False
+        self.is_follower = False
+        self.leader_id = NO_NODE
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.isr = self.maximal_isr = self.replicas = ()
+        self.pending = None
+        self.followers = {}
+        self.log_start_offset = self.log_end_offset = self.high_watermark = 0
+        self.epoch_start_offset = -1
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else "follower" if self.is_follower else "idle"
+        return f"<{self.topic}-{self.index} on {self.local_id}: {role} epoch {self.leader_epoch}>"
+
+    # -------------------------------------------------------------------------------------------------- the local log
+
+    def opened(self, log_start_offset: int, log_end_offset: int, high_watermark: int) -> None:
+        """The local log is there, new or recovered; `high_watermark` is the checkpointed one (0: none).
+
+        The checkpoint may be ahead of a log that lost its unsynced tail, or behind one whose start has moved since.
+        """
+        assert 0 <= log_start_offset <= log_end_offset
+        assert not self.is_leader
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
+
+    def appended(self, log_end_offset: int, now_ms: int) -> Effects:
+        """Records were written to the local log, which ends at `log_end_offset` (exclusive) now. Hot."""
+        assert log_end_offset >= self.log_end_offset
+        self.log_end_offset = log_end_offset
+        if not self.is_leader:
+            return NO_EFFECTS
+        return self._advance(now_ms)
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Records below `log_start_offset` are gone: by retention, by DeleteRecords, or because the leader's are."""
+        assert self.log_start_offset <= log_start_offset
+        assert log_start_offset <= self.high_watermark
+        self.log_start_offset = log_start_offset
+
+    def truncated(self, to: int) -> None:
+        """The log was truncated to `to`, as `TruncateTo` asked."""
+        assert self.is_follower
+        assert self.log_start_offset <= to <= self.log_end_offset
+        self.log_end_offset = to
+        self.high_watermark = min(self.high_watermark, to)
+
+    def restarted(self, at: int) -> None:
+        """The log was emptied and begins at `at`, as `RestartAt` asked. What the leader dropped was committed."""
+        assert self.is_follower
+        self.log_start_offset = self.log_end_offset = self.high_watermark = at
+
+    # ---------------------------------------------------------------------------------------------- the control plane
+
+    def become_leader(self, state: LeaderAndIsr, log_end_offset: int, now_ms: int) -> Effects:
+        """The control plane made this broker the leader, or changed the state of a partition that it leads."""
+        assert state.leader == self.local_id
+        assert self.local_id in state.isr
+        assert self.local_id in state.replicas
+        if self.is_stale_state(state):
+            return NO_EFFECTS
+        assert log_end_offset >= self.log_end_offset
+        effects: list[Effect] = [StopFetching()] if self.is_follower else []
+        new_epoch = state.leader_epoch > self.leader_epoch or not self.is_leader
+        self.is_leader, self.is_follower = True, False
+        self.log_end_offset = log_end_offset
+        before = self.isr, self.maximal_isr
+        self._adopt(state)
+        self._track_followers(new_epoch, now_ms)
+        if new_epoch:
+            # Even if nothing is ever written in this epoch: a follower that asks about it must be told where it began.
+            self.epoch_start_offset = log_end_offset
+            effects.append(AssignEpoch(state.leader_epoch, log_end_offset))
+        elif before != (self.isr, self.maximal_isr):
+            effects.append(self._isr_changed())
+        return (*effects, *self._advance(now_ms))
+
+    def become_follower(self, state: LeaderAndIsr, log_end_offset: int, now_ms: int) -> Effects:
+        """The control plane made another broker the leader (or none), or changed the state of such a partition.
+
+        Fetching starts anew in every leader epoch, the leader being the same or not: each epoch may part two logs.
+        """
+        assert state.leader != self.local_id
+        if self.is_stale_state(state):
+            return NO_EFFECTS
+        assert log_end_offset >= self.log_end_offset
+        effects: list[Effect] = [LeadershipLost(self.leader_epoch)] if self.is_leader else []
+        new_epoch = state.leader_epoch > self.leader_epoch or not self.is_follower
+        self._leave_leadership()
+        self.is_follower = True
+        self.log_end_offset = log_end_offset
+        self._adopt(state)
+        if new_epoch:
+            has_leader = state.leader != NO_NODE
+            effects.append(StartFetching(state.leader, state.leader_epoch) if has_leader else StopFetching())
+        return tuple(effects)
+
+    def stop(self, leader_epoch: int = NO_EPOCH) -> Effects:
+        """The control plane took this replica away. `leader_epoch` is the order's own, where it has one."""
+        if self.is_stale_stop(leader_epoch):
+            return NO_EFFECTS
+        effects: list[Effect] = [LeadershipLost(self.leader_epoch)] if self.is_leader else []
+        if self.is_follower:
+            effects.append(StopFetching())
+        self._leave_leadership()
+        self.is_follower = False
+        self.leader_id = NO_NODE
+        return tuple(effects)
+
+    def brokers_changed(self, brokers: BrokerView, now_ms: int) -> Effects:
+        """Newer metadata of the brokers: who is fenced or shutting down need no longer be waited for."""
+        self.brokers = brokers
+        return self._advance(now_ms) if self.is_leader else NO_EFFECTS
+
+    def settings_changed(self, settings: ReplicationSettings, now_ms: int) -> Effects:
+        """The topic's settings were altered."""
+        self.settings = settings
+        return self._advance(now_ms) if self.is_leader else NO_EFFECTS
+
+    def isr_accepted(
+        self, proposal: ProposeIsr, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...], now_ms: int
+    ) -> Effects:
+        """The controller's answer to `proposal`: the partition's state with it applied."""
+        if proposal is not self.pending or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return NO_EFFECTS
+        assert self.local_id in isr
+        self.partition_epoch = partition_epoch
+        self.isr = isr
+        self._set_pending(None)
+        return (self._isr_changed(), *self._advance(now_ms))
+
+    def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
+        """The controller refused `proposal`, or no answer came (any other error, such as REQUEST_TIMED_OUT)."""
+        if proposal is not self.pending:
+            return NO_EFFECTS
+        if error in NOT_APPLIED:
+            self._set_pending(None)
+            return (self._isr_changed(), *self._advance(now_ms))
+        if error in AWAIT_METADATA:
+            return NO_EFFECTS
+        return (RetryIsr(proposal),)
+
+    # ------------------------------------------------------------------------------------------------------ as leader
+
+    def follower_fetched(self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int) -> Effects:
+        """A follower fetched from `fetch_offset`: so its log holds everything below. Hot.
+
+        To be called after `check_leader_epoch`, the range check and `divergence` have all passed.
+        """
+        assert self.is_leader
+        assert 0 <= fetch_offset <= self.log_end_offset
+        replica = self.followers.get(replica_id)
+        if replica is None:
+            return _NOT_A_REPLICA
+        if self.is_stale_fetch(replica, replica_broker_epoch):
+            return _EARLIER_INCARNATION
+        replica.broker_epoch = replica_broker_epoch
+        self._note_fetch(replica, fetch_offset, now_ms)
+        moved = replica.log_end_offset != fetch_offset
+        replica.log_end_offset = fetch_offset
+        joining = NO_EFFECTS if replica.in_maximal_isr or self.pending is not None else self._let_join(replica)
+        # A follower that has not passed the high watermark cannot be the one that it waited for.
+        if moved and fetch_offset > self.high_watermark:
+            return joining + self._advance(now_ms)
+        return joining
+
+    def tick(self, now_ms: int) -> Effects:
+        """Remove members of the ISR that lag. Due every `settings.isr_check_interval_ms`."""
+        if not self.is_leader:
+            return NO_EFFECTS
+        shrink = self._shrink(now_ms) if self.pending is None else NO_EFFECTS
+        # Time alone can let the high watermark move: it waits for those who have caught up lately, ISR or not.
+        return shrink + self._advance(now_ms)
+
+    def _note_fetch(self, replica: Replica, fetch_offset: int, now_ms: int) -> None:
+        """When was this follower last caught up? Now, if it is at the log's end; else at its previous fetch, if it has
+        reached what was the log's end then: a steady stream of writes must not make it look late (KIP-16).
+        """
+        if fetch_offset >= self.log_end_offset:
+            replica.last_caught_up_ms = now_ms
+        elif fetch_offset >= replica.last_fetch_leader_end and replica.last_fetch_ms > replica.last_caught_up_ms:
+            replica.last_caught_up_ms = replica.last_fetch_ms
+        replica.last_fetch_ms = now_ms
+        replica.last_fetch_leader_end = self.log_end_offset
+
+    def _let_join(self, replica: Replica) -> Effects:
+        if not self.has_reached_isr(replica) or not self.is_isr_eligible(replica):
+            return NO_EFFECTS
+        return self._propose((*self.isr, replica.broker_id))
+
+    def _shrink(self, now_ms: int) -> Effects:
+        lagging = [
+            replica.broker_id
+            for replica in self.followers.values()
+            if replica.in_maximal_isr and self.is_out_of_sync(replica, now_ms)
+        ]
+        if not lagging:
+            return NO_EFFECTS
+        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging))
+
+    def _propose(self, isr: tuple[int, ...]) -> Effects:
+        assert self.pending is None
+        assert self.local_id in isr
+        with_epochs = tuple((broker_id, self._broker_epoch(broker_id)) for broker_id in isr)
+        proposal = ProposeIsr(self.leader_epoch, self.partition_epoch, with_epochs)
+        self._set_pending(proposal)
+        return proposal, self._isr_changed()
+
+    def _broker_epoch(self, broker_id: int) -> int:
+        if broker_id == self.local_id:
+            return self.brokers.epochs.get(broker_id, NO_EPOCH)
+        # A member of the ISR that has not fetched yet in this epoch is proposed without an epoch: it is no news.
+        replica = self.followers.get(broker_id)
+        return max(NO_EPOCH, replica.broker_epoch) if replica is not None else NO_EPOCH
+
+    def _advance(self, now_ms: int) -> Effects:
+        """Move the leader's high watermark as far as it may go."""
+        high_watermark = self.next_high_watermark(now_ms)
+        if high_watermark == self.high_watermark:
+            return NO_EFFECTS
+        assert self.high_watermark < high_watermark
+        assert high_watermark <= self.log_end_offset
+        self.high_watermark = high_watermark
+        return (HighWatermarkMoved(high_watermark),)
+
+    # ---------------------------------------------------------------------------------------------------- as follower
+
+    def leader_said(self, high_watermark: int, log_start_offset: int, log_end_offset: int) -> Effects:
+        """A fetch was answered and its records are in the local log, which ends at `log_end_offset` now.
+
+        To be called only where `accepts_fetched` held before they were appended.
+        """
+        assert self.is_follower
+        assert log_end_offset >= self.log_end_offset
+        self.log_end_offset = log_end_offset
+        mine = self.followed_high_watermark(high_watermark)
+        # A new leader's high watermark may be behind the one that its predecessor told; but never behind our own start.
+        self.high_watermark = max(mine, self.log_start_offset)
+        log_start = min(log_start_offset, self.high_watermark)
+        if log_start > self.log_start_offset:
+            return (AdvanceLogStart(log_start),)
+        return NO_EFFECTS
+
+    def prepare_to_fetch(self, latest_epoch: int | None) -> Effects:
+        """Fetching is about to begin, as `StartFetching` asked; `latest_epoch` is the epoch cache's latest (None: empty)."""
+        assert self.is_follower
+        target = self.first_truncation(latest_epoch)
+        if target is None or target == self.log_end_offset:
+            return NO_EFFECTS
+        return (TruncateTo(target, "before the first fetch"),)
+
+    def diverged(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
+        """The leader answered that this log parts from its own at the latest at `end_offset` of `epoch` (both >= 0)."""
+        assert self.is_follower
+        assert min(epoch, end_offset) >= 0
+        target = self.truncation_target(epochs, epoch, end_offset)
+        assert target <= self.log_end_offset
+        reason = f"the leader's epoch {epoch} ends at {end_offset}"
+        if target < self.log_start_offset:
+            return (RestartAt(target, reason),)
+        return (TruncateTo(target, reason),)
+
+    def out_of_range(self, leader_log_start: int, leader_log_end: int) -> Effects:
+        """The leader answered OFFSET_OUT_OF_RANGE; its log was then asked to be [leader_log_start, leader_log_end).
+
+        A log that is longer than the leader's is cut where the leader's ends, and not dropped: taking "too new" for
+        "too old" would throw away what may be the only copy (KAFKA-2143).
+        """
+        assert self.is_follower
+        if leader_log_end < self.log_end_offset:
+            reason = f"the leader's log ends at {leader_log_end}"
+            if leader_log_end < self.log_start_offset:
+                return (RestartAt(leader_log_end, reason),)
+            return (TruncateTo(leader_log_end, reason),)
+        if leader_log_start > self.log_end_offset:
+            return (RestartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
+        return NO_EFFECTS
+
+    # ---------------------------------------------------------------------------------------------------------- state
+
+    def _adopt(self, state: LeaderAndIsr) -> None:
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+        self.isr = state.isr
+        self._set_pending(None)
+
+    def _set_pending(self, proposal: ProposeIsr | None) -> None:
+        self.pending = proposal
+        self.maximal_isr = self.isr if proposal is None else self.maximal_of(self.isr, proposal.members)
+        for replica in self.followers.values():
+            replica.in_maximal_isr = replica.broker_id in self.maximal_isr
+
+    def _track_followers(self, new_epoch: bool, now_ms: int) -> None:
+        """One `Replica` for each other replica. In a new epoch all of them must say anew how far they are: what was
+        said to another leader, or before an election, says nothing about the logs of this epoch.
+        """
+        known = self.followers
+        self.followers = {}
+        for broker_id in self.replicas:
+            if broker_id == self.local_id:
+                continue
+            replica = known.get(broker_id) or Replica(broker_id)
+            if new_epoch:
+                replica.forget(now_ms if broker_id in self.isr else NEVER_MS)
+            replica.in_maximal_isr = broker_id in self.maximal_isr
+            self.followers[broker_id] = replica
+
+    def _leave_leadership(self) -> None:
+        self.is_leader = False
+        self.epoch_start_offset = -1
+        self.followers = {}
+        self._set_pending(None)
+
+    def _isr_changed(self) -> IsrChanged:
+        return IsrChanged(self.leader_epoch, self.partition_epoch, self.isr, self.maximal_isr)

@@ -1,0 +1,42 @@
+"""What a leader knows of one follower: all of it said by that follower's fetches of this leader epoch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.replication.values import UNKNOWN_OFFSET
+
+NEVER_MS: Final = -(2**62)
+"""Longer ago than any lag time."""
+EPOCH_NOT_LEARNT: Final = -2
+"""Broker epoch of a follower that has not fetched yet. (-1 is a fetch without one, which is taken on trust.)"""
+
+
+class Replica:
+    """Mutable, one for each follower of a partition that this node leads."""
+
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "in_maximal_isr",
+        "last_caught_up_ms",
+        "last_fetch_leader_end",
+        "last_fetch_ms",
+        "log_end_offset",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = EPOCH_NOT_LEARNT
+        self.in_maximal_isr = False
+        self.forget(NEVER_MS)
+
+    def forget(self, caught_up_ms: int) -> None:
+        """A new leader epoch: where this follower's log ends is unknown until it fetches."""
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = caught_up_ms
+        self.last_fetch_ms = NEVER_MS
+        self.last_fetch_leader_end = 0
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.broker_id} epoch {self.broker_epoch} end {self.log_end_offset}>"

@@ -1,0 +1,271 @@
+"""The rules of replication, one method each. None of them changes anything.
+
+Every rule here is what some released broker once got wrong, and what it protects is in its docstring. They are methods
+so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them directly.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.protocol.errors import ErrorCode
+from broker.replication import truncation
+from broker.replication.replica import EPOCH_NOT_LEARNT, Replica
+from broker.replication.truncation import Divergence, EpochCachePort
+from broker.replication.values import (
+    NO_EPOCH,
+    UNKNOWN_OFFSET,
+    BrokerView,
+    LeaderAndIsr,
+    ProposeIsr,
+    ReplicationSettings,
+)
+
+READ_COMMITTED: Final = 1
+"""Kafka's isolation level of the same name; 0 is read_uncommitted."""
+
+# The controller says that this very proposal was not applied and that our partition epoch is the newest: going back to
+# the committed ISR is safe after these two and after no other error (KIP-497, KIP-841).
+NOT_APPLIED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+# The proposal is dead, but something newer than we know was decided: stay as careful as before until metadata tells.
+AWAIT_METADATA: Final = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class Rules:
+    """State of one partition on one broker, and the rules over it. `Partition` adds what changes the state."""
+
+    __slots__ = (
+        "brokers",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "index",
+        "is_follower",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "local_id",
+        "log_end_offset",
+        "log_start_offset",
+        "maximal_isr",
+        "partition_epoch",
+        "pending",
+        "replicas",
+        "settings",
+        "topic",
+        "topic_id",
+    )
+
+    topic: str
+    index: int
+    topic_id: bytes
+    local_id: int
+    settings: ReplicationSettings
+    brokers: BrokerView
+
+    is_leader: bool
+    is_follower: bool
+    leader_id: int
+    """Broker id, or NO_NODE."""
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    """The committed ISR: the last one that the controller confirmed."""
+    maximal_isr: tuple[int, ...]
+    """Every broker that is in the ISR or may be: the committed members and those of a pending proposal."""
+    replicas: tuple[int, ...]
+    pending: ProposeIsr | None
+    """The proposal in flight. At most one."""
+
+    log_start_offset: int
+    log_end_offset: int
+    """Exclusive: the offset of the next record."""
+    high_watermark: int
+    """Exclusive: records below it are committed."""
+    epoch_start_offset: int
+    """Where the log ended when this node began to lead in this epoch; -1 while it does not lead."""
+    followers: dict[int, Replica]
+    """On the leader, every other replica in assignment order; empty elsewhere."""
+
+    # ------------------------------------------------------------------------------------------------------- fencing
+
+    def check_leader_epoch(self, request_epoch: int) -> ErrorCode:
+        """Whether a request that believes in `request_epoch` may be served here, by this leader in its present epoch.
+
+        It fences both ways: a zombie that still follows an old leader, and a leader that does not know yet that it is
+        an old one (KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, of followers and consumers alike.
+        """
+        if request_epoch != NO_EPOCH:
+            if request_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if request_epoch > self.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def is_stale_state(self, state: LeaderAndIsr) -> bool:
+        """Whether a decision of the control plane is no news: old ones arrive late, and twice (KAFKA-9539, KIP-570).
+
+        One of the partition epoch that is in force here is an echo. Applying it would forget the pending proposal,
+        which is still in flight.
+        """
+        return state.leader_epoch < self.leader_epoch or state.partition_epoch <= self.partition_epoch
+
+    def is_stale_stop(self, leader_epoch: int) -> bool:
+        """Whether an order to stop, given in `leader_epoch`, is older than what is in force here (KIP-570)."""
+        return leader_epoch != NO_EPOCH and leader_epoch < self.leader_epoch
+
+    def is_stale_fetch(self, replica: Replica, broker_epoch: int) -> bool:
+        """Whether a fetch was sent by an earlier incarnation of the follower, which may have held more (KIP-903)."""
+        return NO_EPOCH < broker_epoch < replica.broker_epoch
+
+    def accepts_fetched(self, leader_epoch: int, fetch_offset: int) -> bool:
+        """Whether records that were asked for in `leader_epoch` from `fetch_offset` may be appended now."""
+        return self.is_follower and leader_epoch == self.leader_epoch and fetch_offset == self.log_end_offset
+
+    # ------------------------------------------------------------------------------------------------- high watermark
+
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, as far as there are that many replicas at all."""
+        return min(self.settings.min_insync_replicas, len(self.replicas))
+
+    def is_high_watermark_frozen(self) -> bool:
+        """Below min ISR nothing more is committed: the last replica standing may be one that loses it (KAFKA-15583)."""
+        return len(self.isr) < self.effective_min_isr()
+
+    def counts_for_high_watermark(self, replica: Replica, now_ms: int) -> bool:
+        """Whether the high watermark waits for this follower: it is in the maximal ISR, or about to ask to be."""
+        return replica.in_maximal_isr or (self.is_caught_up(replica, now_ms) and self.is_isr_eligible(replica))
+
+    def next_high_watermark(self, now_ms: int) -> int:
+        """The smallest log end of all who count, if that is further than it was; it never goes back on a leader."""
+        if self.is_high_watermark_frozen():
+            return self.high_watermark
+        lowest = self.log_end_offset
+        for replica in self.followers.values():
+            if replica.log_end_offset < lowest and self.counts_for_high_watermark(replica, now_ms):
+                lowest = replica.log_end_offset
+        return lowest if lowest > self.high_watermark else self.high_watermark
+
+    def followed_high_watermark(self, leader_high_watermark: int) -> int:
+        """A follower's high watermark: the leader's, as far as the follower's own log goes."""
+        return min(leader_high_watermark, self.log_end_offset)
+
+    # ------------------------------------------------------------------------------------------------------------ ISR
+
+    def maximal_of(self, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
+        """All who may be in the ISR while a proposal is in flight, since the controller may apply it or not: those to
+        be removed until that is confirmed, and those to be added at once (KIP-497).
+        """
+        return committed + tuple(broker_id for broker_id in proposed if broker_id not in committed)
+
+    def is_caught_up(self, replica: Replica, now_ms: int) -> bool:
+        """At the leader's log end now, or some time within the lag time."""
+        if replica.log_end_offset == self.log_end_offset:
+            return True
+        return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
+
+    def is_out_of_sync(self, replica: Replica, now_ms: int) -> bool:
+        """Whether a member of the ISR is to leave it."""
+        most = self.settings.replica_lag_max_messages
+        if 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET:
+            return True
+        return not self.is_caught_up(replica, now_ms)
+
+    def has_reached_isr(self, replica: Replica) -> bool:
+        """Whether a follower holds all that is committed: its log reaches the high watermark *and* the start of this
+        epoch, for a new leader's high watermark lags behind what its predecessor committed (KAFKA-7128).
+        """
+        return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
+
+    def is_isr_eligible(self, replica: Replica) -> bool:
+        """Whether the controller would let this follower be in the ISR."""
+        return self.is_in_service(replica.broker_id) and self.is_same_incarnation(replica)
+
+    def is_in_service(self, broker_id: int) -> bool:
+        """Neither fenced nor shutting down: others are about to be removed from every ISR (KIP-841, KAFKA-13916)."""
+        return broker_id not in self.brokers.fenced and broker_id not in self.brokers.shutting_down
+
+    def is_same_incarnation(self, replica: Replica) -> bool:
+        """Whether it was the broker's present incarnation that fetched: an earlier one may have held records that
+        the present one has lost (KIP-903, KAFKA-14617).
+        """
+        registered = self.brokers.epochs.get(replica.broker_id)
+        if registered is None or replica.broker_epoch == EPOCH_NOT_LEARNT:
+            return False
+        return replica.broker_epoch in (NO_EPOCH, registered)
+
+    # ----------------------------------------------------------------------------------------------- writes and reads
+
+    def under_min_isr_before_append(self) -> bool:
+        """acks=all is refused with NOT_ENOUGH_REPLICAS: asked of the committed ISR, before the append."""
+        return len(self.isr) < self.effective_min_isr()
+
+    def under_min_isr_after(self) -> bool:
+        """acks=all is answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: asked of the maximal ISR, once the record is
+        committed. The record exists all the same.
+        """
+        return len(self.maximal_isr) < self.effective_min_isr()
+
+    def acks_all_answer(self, end_offset: int) -> ErrorCode | None:
+        """How an acks=all append that ends at `end_offset` (exclusive) is answered now; None while it has to wait."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < end_offset:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.under_min_isr_after() else ErrorCode.NONE
+
+    def latest_offset_available(self) -> bool:
+        """Whether "latest" can be told: a new leader's high watermark may lag behind what consumers have seen, and is
+        no answer before it reaches the epoch's start (KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
+        """
+        return self.high_watermark >= self.epoch_start_offset
+
+    def last_stable_offset(self, first_unstable_offset: int | None) -> int:
+        """Exclusive end for read_committed, given the log's first offset of an undecided transaction (None: none)."""
+        high_watermark = self.high_watermark
+        stable = high_watermark if first_unstable_offset is None else min(high_watermark, first_unstable_offset)
+        assert stable <= high_watermark
+        assert high_watermark <= self.log_end_offset
+        return stable
+
+    def read_limit(self, isolation: int, first_unstable_offset: int | None) -> int:
+        """Exclusive end for a consumer's fetch. (Replicas read to the log's end.) Take it once, before reading: what is
+        appended or committed meanwhile belongs to the next fetch (KAFKA-9835, KAFKA-9807).
+        """
+        if isolation == READ_COMMITTED:
+            return self.last_stable_offset(first_unstable_offset)
+        return self.high_watermark
+
+    # ----------------------------------------------------------------------------------------------------- truncation
+
+    def divergence(self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int) -> Divergence | None:
+        """Leader: whether a follower's log parts from this one. If so, answer that, send no records and do not tell
+        `follower_fetched`: a log that will be truncated has reached nothing.
+        """
+        if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
+            return None
+        return truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
+
+    def end_of_epoch(self, epochs: EpochCachePort, epoch: int) -> tuple[int, int]:
+        """Leader: the answer to OffsetForLeaderEpoch; (-1, -1) where it knows nothing of that epoch (KAFKA-6857)."""
+        return epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def truncation_target(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> int:
+        """Follower: where to truncate after the leader's diverging (epoch, end offset)."""
+        return truncation.truncation_target(epochs, epoch, end_offset, self.log_end_offset)
+
+    def first_truncation(self, latest_epoch: int | None) -> int | None:
+        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere, the leader will tell.
+
+        Not to the high watermark: that can be behind what this very replica helped to commit (KIP-101, KAFKA-1211).
+        Only a log that knows of no epoch cannot be compared with the leader's, and keeps just what is surely committed.
+        """
+        return self.high_watermark if latest_epoch is None else None
