@@ -36,7 +36,7 @@ from broker.replication.values import (
 )
 
 _NO_BROKERS = BrokerView()
-# In the same leader epoch the follower may know of an assignment that this leader has yet to hear of: it will ask again.
+# In the same leader epoch a follower may know of an assignment that its leader has yet to hear of: it asks again.
 _NOT_A_REPLICA: Effects = (FetchRefused(ErrorCode.UNKNOWN_LEADER_EPOCH),)
 _EARLIER_INCARNATION: Effects = (FetchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER),)
 
@@ -307,7 +307,7 @@ class Partition(Rules):
         return NO_EFFECTS
 
     def prepare_to_fetch(self, latest_epoch: int | None) -> Effects:
-        """Fetching is about to begin, as `StartFetching` asked; `latest_epoch` is the epoch cache's latest (None: empty)."""
+        """Fetching is about to begin, as `StartFetching` asked, of a log whose latest epoch is that (None: it has none)."""
         assert self.is_follower
         target = self.first_truncation(latest_epoch)
         if target is None or target == self.log_end_offset:
