@@ -1,0 +1,111 @@
+"""`python -m bench`: one run, a table and ratios."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.client import failover, first_ack, latency, throughput
+from bench.clusters import Cluster, Missing, clusters
+
+LOADS = ((1024, True), (1024, False), (100, True), (100, False))
+RATES = (1000, 5000)
+
+
+def say(text: str) -> None:
+    """Progress, on the error stream."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list[float]]) -> None:
+    """Every figure of one cluster, appended to `out`; the cluster is started and ended here."""
+
+    def note(name: str, value: float) -> None:
+        out.setdefault(name, []).append(value)
+        say(f"  {cluster.name:>7} {name:<40} {value:10.2f}")
+
+    cluster.start()
+    try:
+        note("launch to first ack, s", first_ack(cluster.bootstrap, cluster.launched_at))
+        time.sleep(3)
+        note("memory at rest, MB a broker", max(cluster.rss_mb()))
+        if cluster.name == "kafka" and arguments.warmup:
+            say(f"  {cluster.name:>7} warm-up of {arguments.warmup:g} s")
+            for n in range(4):
+                throughput(cluster, *LOADS[n][:1], idempotent=LOADS[n][1], seconds=arguments.warmup / 4)
+        for _ in range(arguments.rounds):
+            for size, idempotent in LOADS:
+                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}"
+                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds)
+                note(f"{kind}, MB/s", t.mb_s)
+                note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
+                note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
+            for rate in RATES:
+                found = latency(cluster, rate, arguments.seconds + 1)
+                note(f"ack at {rate}/s, p50 ms", found.p50_ms)
+                note(f"ack at {rate}/s, p99 ms", found.p99_ms)
+                note(f"ack at {rate}/s, p99.9 ms", found.p999_ms)
+                note(f"ack at {rate}/s, broker cores", found.broker_cores)
+        note("memory after load, MB a broker", max(cluster.rss_mb()))
+        if arguments.failover:
+            gap, failed = failover(cluster)
+            note("failover: kill to next ack, s", gap)
+            note("failover: records failed", failed)
+    finally:
+        cluster.stop()
+
+
+def table(results: dict[str, dict[str, list[float]]]) -> str:
+    """Median (min .. max) of each figure, and ours divided by the peer's."""
+    names = list(results)
+    rows = [f"{'figure':<40}" + "".join(f"{n:>28}" for n in names) + (f"{'ratio':>9}" if len(names) > 1 else "")]
+    for figure in next(iter(results.values())):
+        cells = []
+        for name in names:
+            values = results[name].get(figure, [])
+            cells.append(
+                f"{statistics.median(values):9.2f} ({min(values):.2f} .. {max(values):.2f})" if values else "-"
+            )
+        ratio = ""
+        if len(names) > 1 and results[names[1]].get(figure):
+            peer = statistics.median(results[names[1]][figure])
+            ratio = f"{statistics.median(results[names[0]][figure]) / peer:9.2f}" if peer else ""
+        rows.append(f"{figure:<40}" + "".join(f"{c:>28}" for c in cells) + ratio)
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--peer", choices=("none", "kafka"), default="none", help="also measure Apache Kafka")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=6, help="length of each load")
+    parser.add_argument("--warmup", type=float, default=60, help="seconds of load before a JVM is measured")
+    parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--json", type=Path, help="also write every single figure here")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "squall")
+    arguments = parser.parse_args()
+    names = ["squall"] + (["kafka"] if arguments.peer == "kafka" else [])
+    results: dict[str, dict[str, Any]] = {name: {} for name in names}
+    with tempfile.TemporaryDirectory(prefix="squall-bench-") as folder:
+        try:
+            made = clusters(names, Path(folder), arguments.cache)
+        except Missing as missing:
+            say(f"bench: {missing}")
+            return 3
+        for cluster in made:
+            measure(cluster, arguments, results[cluster.name])
+    print(table(results))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

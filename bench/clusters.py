@@ -1,0 +1,247 @@
+"""Starts and ends the compared clusters: processes on loopback ports found at run time, ended by their pids."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+NODES = (1, 2, 3)
+KAFKA_VERSION = "4.3.1"
+_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>peer</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{v}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{v}</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
+<version>2.25.4</version></dependency></dependencies></project>
+"""
+
+
+class Missing(Exception):
+    """A peer that cannot be had here; the message says how to give it."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on just now, outside the range that outgoing connections are given."""
+    found: list[int] = []
+    port = 20_000 + os.getpid() % 5_000
+    while len(found) < count:
+        port += 1
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found
+
+
+class Cluster:
+    """Three nodes as processes."""
+
+    name = ""
+
+    def __init__(self, folder: Path, extra: dict[str, str] | None = None) -> None:
+        self.folder, self.extra = folder, extra or {}
+        ports = free_ports(2 * len(NODES))
+        self.ports = dict(zip(NODES, ports[:3], strict=True))
+        self.internal = dict(zip(NODES, ports[3:], strict=True))
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.launched_at = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def settings(self, node: int) -> dict[str, str]:
+        """Server properties of one node."""
+        raise NotImplementedError
+
+    def command(self, node: int, config: Path) -> list[str]:
+        """What starts one node."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Whatever comes before the launch is timed (formatting)."""
+
+    def start(self) -> None:
+        """Write configurations and launch every node; `launched_at` is when that began."""
+        for node in NODES:
+            (self.folder / f"n{node}").mkdir(parents=True, exist_ok=True)
+            lines = [f"{key}={value}" for key, value in {**self.settings(node), **self.extra}.items()]
+            self._config(node).write_text("\n".join(lines) + "\n")
+        self.prepare()
+        self.launched_at = time.monotonic()
+        for node in NODES:
+            self.launch(node)
+
+    def _config(self, node: int) -> Path:
+        return self.folder / f"n{node}.properties"
+
+    def launch(self, node: int) -> None:
+        """Start one node on what it left."""
+        log = (self.folder / f"n{node}.log").open("ab")
+        self.processes[node] = subprocess.Popen(
+            self.command(node, self._config(node)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        log.close()
+
+    def kill(self, node: int) -> None:
+        """SIGKILL one node."""
+        self.processes[node].kill()
+        self.processes[node].wait()
+
+    def stop(self) -> None:
+        """End every node: SIGTERM, SIGKILL after 20 s."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all nodes so far."""
+        ticks = 0
+        for process in self.processes.values():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> list[float]:
+        """Resident memory of each node, MB."""
+        found = []
+        for process in self.processes.values():
+            text = Path(f"/proc/{process.pid}/status").read_text()
+            found.append(int(text.split("VmRSS:")[1].split()[0]) / 1024)
+        return found
+
+
+class Squall(Cluster):
+    """Ours."""
+
+    name = "squall"
+
+    def settings(self, node: int) -> dict[str, str]:
+        """Kafka's defaults, but for what a three-node cluster on loopback needs."""
+        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in NODES)
+        return {
+            "node.id": str(node),
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": voters,
+            "listeners": f"INTERNAL://127.0.0.1:{self.internal[node]},CLIENT://127.0.0.1:{self.ports[node]}",
+            "inter.broker.listener.name": "INTERNAL",
+            "log.dirs": str(self.folder / f"n{node}"),
+            "min.insync.replicas": "2",
+            "default.replication.factor": "3",
+            "auto.create.topics.enable": "false",
+        }
+
+    def command(self, node: int, config: Path) -> list[str]:
+        """`python -m broker`."""
+        return [sys.executable, "-P", "-m", "broker", "--config", str(config)]
+
+
+class Kafka(Cluster):
+    """Apache Kafka, KRaft, three combined nodes, from KAFKA_HOME or by Maven."""
+
+    name = "kafka"
+
+    def __init__(self, folder: Path, cache: Path, extra: dict[str, str] | None = None) -> None:
+        super().__init__(folder, extra)
+        self.jars = _jars(cache)
+
+    def settings(self, node: int) -> dict[str, str]:
+        """The same as ours, in Kafka's way."""
+        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in NODES)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node]},CONTROLLER://127.0.0.1:{self.internal[node]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / f"n{node}"),
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.replication.factor": "3",
+            "auto.create.topics.enable": "false",
+        }
+
+    def _java(self, *arguments: str) -> list[str]:
+        log4j = self.folder / "log4j2.properties"
+        log4j.write_text("status = error\nrootLogger.level = WARN\n")
+        return ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", self.jars, *arguments]
+
+    def prepare(self) -> None:
+        """Format each node's directory; not part of the start-up time."""
+        for node in NODES:
+            subprocess.run(
+                self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._config(node))),
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def command(self, node: int, config: Path) -> list[str]:
+        """The JVM flags of Kafka's own start script, heap fixed at 1 GB."""
+        java, *rest = self._java("kafka.Kafka", str(config))
+        flags = ["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        return [java, *flags, "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true", *rest]
+
+
+def _jars(cache: Path) -> str:
+    """Class path of Apache Kafka. Missing says how to give it."""
+    if shutil.which("java") is None:
+        raise Missing("Apache Kafka needs java (17 or later) on PATH")
+    home = os.environ.get("KAFKA_HOME")
+    if home:
+        libs = Path(home) / "libs"
+        if not any(libs.glob("kafka_*.jar")):
+            raise Missing(f"KAFKA_HOME={home} holds no libs/kafka_*.jar")
+        return f"{libs}/*"
+    jars = cache / f"kafka-{KAFKA_VERSION}"
+    if not (jars / ".done").exists():
+        if shutil.which("mvn") is None:
+            raise Missing("set KAFKA_HOME to an Apache Kafka 4.x, or install Maven to have its jars fetched")
+        _fetch(jars)
+    return f"{jars}/*"
+
+
+def _fetch(jars: Path) -> None:
+    """Fetch the jars whole: a folder without `.done` is made anew."""
+    shutil.rmtree(jars, ignore_errors=True)
+    jars.mkdir(parents=True)
+    pom = jars / "pom.xml"
+    pom.write_text(_POM.format(v=KAFKA_VERSION))
+    print(f"fetching Apache Kafka {KAFKA_VERSION} by Maven (once)", file=sys.stderr)
+    done = subprocess.run(
+        ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
+         f"-DoutputDirectory={jars}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise Missing(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {done.stderr.strip()[-300:]}")
+    (jars / ".done").touch()
+
+
+def clusters(names: Sequence[str], folder: Path, cache: Path) -> list[Cluster]:
+    """Clusters by name, not started."""
+    made: list[Cluster] = []
+    for name in names:
+        made.append(Squall(folder / name) if name == "squall" else Kafka(folder / name, cache))
+    return made
