@@ -307,7 +307,7 @@ class Partition(Rules):
         return NO_EFFECTS
 
     def prepare_to_fetch(self, latest_epoch: int | None) -> Effects:
-        """Fetching is about to begin, as `StartFetching` asked, of a log whose latest epoch is that (None: it has none)."""
+        """Fetching is about to begin, as `StartFetching` asked; the log's latest epoch is that (None: it has none)."""
         assert self.is_follower
         target = self.first_truncation(latest_epoch)
         if target is None or target == self.log_end_offset:
