@@ -1,0 +1,104 @@
+"""What the readers and writers of Produce and Fetch share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.hot.types import NodeEndpoint
+from broker.protocol.wire import (
+    ONE_BYTE,
+    compact_nullable_string,
+    compact_string,
+    more,
+    negative,
+    skip_tags,
+    tagged,
+    too_many,
+    uvarint,
+)
+
+_u_h: Final = Struct(">h").unpack_from
+_p_i: Final = Struct(">i").pack
+
+
+def behind_the_frame(at: int, view: memoryview) -> MalformedFrame:
+    return MalformedFrame(f"ends {at - len(view)} bytes behind the frame")
+
+
+def read_classic_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
+    (n,) = _u_h(view, at)
+    at += 2
+    if n >= 0:
+        return str(view[at : at + n], "utf-8"), at + n
+    if n != -1:
+        raise negative(n)
+    return None, at
+
+
+def read_classic_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
+    """The bytes of a string that is not null."""
+    (n,) = _u_h(view, at)
+    at += 2
+    if n < 0:
+        raise negative(n)
+    return view[at : at + n].tobytes(), at + n
+
+
+def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
+    """The bytes of a compact string that is not null."""
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    if n == 0:
+        raise negative(-1)
+    return view[at : at + n - 1].tobytes(), at + n - 1
+
+
+def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    if n == 0:
+        return None, at
+    return str(view[at : at + n - 1], "utf-8"), at + n - 1
+
+
+def compact_count(n: int) -> bytes:
+    n += 1
+    return ONE_BYTE[n] if n < 128 else uvarint(n)
+
+
+def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """A tag section of one field, tag 0: the nodes that are named as leaders (KIP-951)."""
+    out = [compact_count(len(endpoints))]
+    for node_id, host, port, rack in endpoints:
+        out += (_p_i(node_id), compact_string(host), _p_i(port), compact_nullable_string(rack), b"\0")
+    return b"\1" + tagged(0, b"".join(out))
+
+
+def bounded_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
+    """The number of elements of a compact array that is not null, each of at least `smallest` bytes."""
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    n -= 1
+    if not 0 <= n <= (len(view) - at) // smallest:
+        raise too_many(n)
+    return n, at
+
+
+def end_of_struct(view: memoryview, at: int) -> int:
+    """Pass over the tags at the end of a structure of which none is known."""
+    n = view[at]
+    return skip_tags(view, at + 1, n) if n else at + 1
+
+
+def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
+    n = view[at]
+    return (n, at + 1) if n < 128 else more(view, at + 1, n)

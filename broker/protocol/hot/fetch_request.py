@@ -1,0 +1,288 @@
+"""Fetch requests, versions 4 to 18: read from everybody, written for our followers."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.hot.common import (
+    behind_the_frame,
+    bounded_count,
+    compact_count,
+    end_of_struct,
+    read_classic_bytes,
+    read_compact_bytes,
+    read_compact_nullable_string,
+)
+from broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchPart, Topic
+from broker.protocol.wire import (
+    DECODE_ERRORS,
+    ONE_BYTE,
+    compact_string,
+    int32s,
+    more,
+    negative,
+    read_tag,
+    skip_tags,
+    tag_size,
+    tagged,
+    too_many,
+)
+
+_u_i: Final = Struct(">i").unpack_from
+_u_q: Final = Struct(">q").unpack_from
+_u_iq: Final = Struct(">iq").unpack_from
+_p_i: Final = Struct(">i").pack
+_FETCH_4: Final = Struct(">iiiib").unpack_from
+_FETCH_7: Final = Struct(">iiiibii").unpack_from
+_FETCH_15: Final = Struct(">iiibii").unpack_from
+_ASKED_4: Final = Struct(">iqi").unpack_from
+_ASKED_5: Final = Struct(">iqqi").unpack_from
+_ASKED_9: Final = Struct(">iiqqi").unpack_from
+_ASKED_12: Final = Struct(">iiqiqiB").unpack_from
+_FETCH_REQUEST: Final = Struct(">iiibii").pack
+_ASKED_HW: Final = Struct(">iiqiqi3sq").pack
+_ASKED: Final = Struct(">iiqiqiB").pack
+_REPLICA_STATE: Final = Struct(">iqB").pack
+
+
+def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
+    """Read a Fetch request, versions 4 to 18, from byte `at` to the end of `view`."""
+    try:
+        if version >= 12:
+            found, at = _fetch_flexible(view, at, version)
+        else:
+            found, at = _fetch_classic(view, at, version)
+    except DECODE_ERRORS as problem:
+        raise MalformedFrame(f"Fetch version {version}: {problem}") from problem
+    if at > len(view):
+        raise behind_the_frame(at, view)
+    return found
+
+
+def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, int]:
+    if version >= 15:
+        replica_id = -1
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _FETCH_15(view, at)
+        at += 21
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _FETCH_7(view, at)
+        at += 25
+    topics: list[tuple[Topic, list[FetchPart]]] = []
+    count, at = bounded_count(view, at, 3)
+    for _ in range(count):
+        if version >= 13:
+            topic = view[at : at + 16].tobytes()
+            at += 16
+        else:
+            topic, at = read_compact_bytes(view, at)
+        parts, at = _asked_flexible(view, at)
+        topics.append((topic, parts))
+    forgotten: list[tuple[Topic, list[int]]] = []
+    if view[at] == 1:
+        at += 1
+    else:
+        forgotten, at = _forgotten_flexible(view, at, version)
+    raw, at = read_compact_bytes(view, at)
+    rack = raw.decode()
+    cluster_id, replica_epoch = None, -1
+    tags = view[at]
+    at += 1
+    if tags:
+        if tags > 127:
+            tags, at = more(view, at, tags)
+        for _ in range(tags):
+            tag, at, stop = read_tag(view, at)
+            if tag == 1 and version >= 15:
+                replica_id, replica_epoch = _u_iq(view, at)
+                at = end_of_struct(view, at + 12)
+            elif tag == 0:
+                cluster_id, at = read_compact_nullable_string(view, at)
+            else:
+                at = stop
+            if at != stop:
+                raise tag_size(tag)
+    return FetchIn(
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        cluster_id,
+        topics,
+        forgotten,
+        rack,
+    ), at
+
+
+def _asked_flexible(view: memoryview, at: int) -> tuple[list[FetchPart], int]:
+    """The array of a topic's partitions and the topic's tags."""
+    count = view[at]
+    at += 1
+    if count > 127:
+        count, at = more(view, at, count)
+    if not 0 < count <= (len(view) - at) // 33 + 1:
+        raise too_many(count - 1)
+    parts: list[FetchPart] = []
+    for _ in range(count - 1):
+        index, leader_epoch, offset, last_epoch, start_offset, max_bytes, tags = _ASKED_12(view, at)
+        at += 33
+        high_watermark = NO_HIGH_WATERMARK
+        if tags == 1 and view[at] == 1 and view[at + 1] == 8:
+            # What our followers send: the high watermark alone.
+            (high_watermark,) = _u_q(view, at + 2)
+            at += 10
+        elif tags:
+            high_watermark, at = _asked_tags(view, at, tags)
+        parts.append((index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark))
+    n = view[at]
+    at += 1
+    if n:
+        at = skip_tags(view, at, n)
+    return parts, at
+
+
+def _asked_tags(view: memoryview, at: int, count: int) -> tuple[int, int]:
+    """The high watermark among a partition's tags. The directory id (tag 0) is passed over: one directory a broker."""
+    if count > 127:
+        count, at = more(view, at, count)
+    high_watermark = NO_HIGH_WATERMARK
+    for _ in range(count):
+        tag, at, stop = read_tag(view, at)
+        if tag == 1:
+            if stop - at != 8:
+                raise tag_size(1)
+            (high_watermark,) = _u_q(view, at)
+        at = stop
+    return high_watermark, at
+
+
+def _forgotten_flexible(view: memoryview, at: int, version: int) -> tuple[list[tuple[Topic, list[int]]], int]:
+    forgotten = []
+    count, at = bounded_count(view, at, 3)
+    for _ in range(count):
+        if version >= 13:
+            topic = view[at : at + 16].tobytes()
+            at += 16
+        else:
+            topic, at = read_compact_bytes(view, at)
+        n, at = bounded_count(view, at, 4)
+        forgotten.append((topic, int32s(view, at, n)))
+        at = end_of_struct(view, at + 4 * n)
+    return forgotten, at
+
+
+def _fetch_classic(view: memoryview, at: int, version: int) -> tuple[FetchIn, int]:
+    session_id, session_epoch = 0, -1
+    if version >= 7:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _FETCH_7(view, at)
+        at += 25
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _FETCH_4(view, at)
+        at += 17
+    topics: list[tuple[Topic, list[FetchPart]]] = []
+    (count,) = _u_i(view, at)
+    at += 4
+    if not 0 <= count <= (len(view) - at) // 6:
+        raise too_many(count)
+    for _ in range(count):
+        topic, at = read_classic_bytes(view, at)
+        parts, at = _asked_classic(view, at, version)
+        topics.append((topic, parts))
+    forgotten: list[tuple[Topic, list[int]]] = []
+    if version >= 7:
+        (count,) = _u_i(view, at)
+        at += 4
+        if not 0 <= count <= (len(view) - at) // 6:
+            raise too_many(count)
+        for _ in range(count):
+            topic, at = read_classic_bytes(view, at)
+            (n,) = _u_i(view, at)
+            if n < 0:
+                raise negative(n)
+            forgotten.append((topic, int32s(view, at + 4, n)))
+            at += 4 + 4 * n
+    rack = ""
+    if version >= 11:
+        raw, at = read_classic_bytes(view, at)
+        rack = raw.decode()
+    return FetchIn(
+        replica_id,
+        -1,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        None,
+        topics,
+        forgotten,
+        rack,
+    ), at
+
+
+def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
+    (count,) = _u_i(view, at)
+    at += 4
+    if not 0 <= count <= (len(view) - at) // 16:
+        raise too_many(count)
+    parts: list[FetchPart] = []
+    leader_epoch = start_offset = -1
+    for _ in range(count):
+        if version >= 9:
+            index, leader_epoch, offset, start_offset, max_bytes = _ASKED_9(view, at)
+            at += 28
+        elif version >= 5:
+            index, offset, start_offset, max_bytes = _ASKED_5(view, at)
+            at += 24
+        else:
+            index, offset, max_bytes = _ASKED_4(view, at)
+            at += 16
+        parts.append((index, leader_epoch, offset, -1, start_offset, max_bytes, NO_HIGH_WATERMARK))
+    return parts, at
+
+
+def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
+    """The body of a Fetch request of version 17 or 18, topics by id. A follower's fetch names its replica and epoch.
+
+    Version 17 leaves the high watermarks out. ValueError for another version.
+    """
+    if version not in (17, 18):
+        raise ValueError(f"Fetch requests are written in versions 17 and 18, not {version}")
+    out = [
+        _FETCH_REQUEST(
+            request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            request.isolation,
+            request.session_id,
+            request.session_epoch,
+        ),
+        compact_count(len(request.topics)),
+    ]
+    for topic, parts in request.topics:
+        out.append(topic)
+        out.append(compact_count(len(parts)))
+        for index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark in parts:
+            if high_watermark == NO_HIGH_WATERMARK or version < 18:
+                out.append(_ASKED(index, leader_epoch, offset, last_epoch, start_offset, max_bytes, 0))
+            else:
+                head = index, leader_epoch, offset, last_epoch, start_offset, max_bytes
+                out.append(_ASKED_HW(*head, b"\1\1\x08", high_watermark))
+        out.append(b"\0")
+    out.append(compact_count(len(request.forgotten)))
+    for topic, indexes in request.forgotten:
+        out += (topic, compact_count(len(indexes)), *map(_p_i, indexes), b"\0")
+    out.append(compact_string(request.rack))
+    tags = []
+    if request.cluster_id is not None:
+        tags.append(tagged(0, compact_string(request.cluster_id)))
+    if request.replica_id != -1 or request.replica_epoch != -1:
+        tags.append(b"\1\x0d" + _REPLICA_STATE(request.replica_id, request.replica_epoch, 0))
+    out += (ONE_BYTE[len(tags)], *tags)
+    return b"".join(out)

@@ -1,0 +1,309 @@
+"""Fetch responses, versions 4 to 18: written as chunks around file slices, read by followers and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Any, Final
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.hot.common import (
+    behind_the_frame,
+    bounded_count,
+    compact_count,
+    end_of_struct,
+    endpoint_tags,
+    read_classic_bytes,
+    read_compact_bytes,
+    read_compact_nullable_string,
+    read_uvarint,
+)
+from broker.protocol.hot.types import FetchOut, FetchPartOut, NodeEndpoint, Topic
+from broker.protocol.wire import DECODE_ERRORS, ONE_BYTE, more, negative, read_tag, tag_size, too_many
+
+_u_i: Final = Struct(">i").unpack_from
+_u_ii: Final = Struct(">ii").unpack_from
+_u_iq: Final = Struct(">iq").unpack_from
+_u_qi: Final = Struct(">qi").unpack_from
+_u_qq: Final = Struct(">qq").unpack_from
+_p_h: Final = Struct(">h").pack
+_p_i: Final = Struct(">i").pack
+_p_hi: Final = Struct(">hi").pack
+_p_ii: Final = Struct(">ii").pack
+_p_iq: Final = Struct(">iq").pack
+_p_qi: Final = Struct(">qi").pack
+_p_qq: Final = Struct(">qq").pack
+_FETCHED_HEAD: Final = Struct(">ihi").pack
+_FETCHED_4: Final = Struct(">ihqq").pack
+_FETCHED_5: Final = Struct(">ihqqq").pack
+_FETCHED_12: Final = Struct(">ihqqqBi").pack
+_IN_MEMORY: Final = (bytes, memoryview)
+_JOINED_UP_TO: Final = 2048
+"""Records in memory of up to this many bytes are copied into the chunk before them; larger ones are passed on."""
+_READ_HEAD: Final = Struct(">ihi").unpack_from
+_READ_4: Final = Struct(">ihqqi").unpack_from
+_READ_5: Final = Struct(">ihqqqi").unpack_from
+_READ_12: Final = Struct(">ihqqq").unpack_from
+
+
+def encode_fetch_response(
+    version: int,
+    throttle_ms: int,
+    error: int,
+    session_id: int,
+    topics: Sequence[tuple[Topic, Sequence[FetchPartOut]]],
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Any]:
+    """The body of a Fetch response, versions 4 to 18, as chunks to be sent one after the other.
+
+    A chunk is bytes, a memoryview of large records, or an object with `length` that a partition had for records. What
+    a version has no place for is left out.
+    """
+    if version < 12:
+        return _fetched_classic(version, throttle_ms, error, session_id, topics)
+    chunks: list[Any] = []
+    out: list[bytes | memoryview] = [_FETCHED_HEAD(throttle_ms, error, session_id), compact_count(len(topics))]
+    w = out.append
+    for topic, parts in topics:
+        if version < 13:
+            w(compact_count(len(topic)))
+        w(topic)
+        w(compact_count(len(parts)))
+        for part in parts:
+            index, code, high, stable, start, aborted, preferred, records, diverging, leader, snapshot = part
+            if aborted:
+                w(_FETCHED_5(index, code, high, stable, start))
+                w(compact_count(len(aborted)))
+                out += [_p_qq(*pair) + b"\0" for pair in aborted]
+                w(_p_i(preferred))
+            else:
+                w(_FETCHED_12(index, code, high, stable, start, 0 if aborted is None else 1, preferred))
+            if records is None:
+                w(b"\0")
+            elif isinstance(records, _IN_MEMORY):
+                w(compact_count(len(records)))
+                if len(records) <= _JOINED_UP_TO:
+                    w(records)
+                else:
+                    chunks += (b"".join(out), records)
+                    out.clear()
+            else:
+                w(compact_count(records.length))
+                chunks += (b"".join(out), records)
+                out.clear()
+            if diverging is None and leader is None and snapshot is None:
+                w(b"\0")
+            else:
+                w(_fetched_tags(diverging, leader, snapshot))
+        w(b"\0")
+    w(endpoint_tags(node_endpoints) if node_endpoints and version >= 16 else b"\0")
+    chunks.append(b"".join(out))
+    return chunks
+
+
+def _fetched_tags(
+    diverging: tuple[int, int] | None, leader: tuple[int, int] | None, snapshot: tuple[int, int] | None
+) -> bytes:
+    tags = []
+    if diverging is not None:
+        tags.append(b"\0\x0d" + _p_iq(*diverging) + b"\0")
+    if leader is not None:
+        tags.append(b"\1\x09" + _p_ii(*leader) + b"\0")
+    if snapshot is not None:
+        tags.append(b"\2\x0d" + _p_qi(*snapshot) + b"\0")
+    return ONE_BYTE[len(tags)] + b"".join(tags)
+
+
+def _fetched_classic(
+    version: int,
+    throttle_ms: int,
+    error: int,
+    session_id: int,
+    topics: Sequence[tuple[Topic, Sequence[FetchPartOut]]],
+) -> list[Any]:
+    chunks: list[Any] = []
+    out: list[bytes | memoryview] = [_p_i(throttle_ms)]
+    if version >= 7:
+        out.append(_p_hi(error, session_id))
+    out.append(_p_i(len(topics)))
+    for topic, parts in topics:
+        out += (_p_h(len(topic)), topic, _p_i(len(parts)))
+        for index, code, high, stable, start, aborted, preferred, records, _, _, _ in parts:
+            out.append(_FETCHED_4(index, code, high, stable))
+            if version >= 5:
+                out[-1] = _FETCHED_5(index, code, high, stable, start)
+            out.append(_p_i(-1 if aborted is None else len(aborted)))
+            out += [_p_qq(*pair) for pair in aborted or ()]
+            if version >= 11:
+                out.append(_p_i(preferred))
+            if records is None:
+                out.append(b"\xff\xff\xff\xff")
+            elif isinstance(records, _IN_MEMORY):
+                out += (_p_i(len(records)), records)
+            else:
+                out.append(_p_i(records.length))
+                chunks += (b"".join(out), records)
+                out.clear()
+    chunks.append(b"".join(out))
+    return chunks
+
+
+def chunks_length(chunks: Sequence[Any]) -> int:
+    """Bytes of all chunks of a response together."""
+    return sum(len(chunk) if isinstance(chunk, _IN_MEMORY) else chunk.length for chunk in chunks)
+
+
+def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
+    """Read a Fetch response, versions 4 to 18, from byte `at` to the end of `view`. Records are slices of `view`."""
+    try:
+        if version >= 12:
+            found, at = _fetch_response_flexible(view, at, version)
+        else:
+            found, at = _fetch_response_classic(view, at, version)
+    except DECODE_ERRORS as problem:
+        raise MalformedFrame(f"Fetch response version {version}: {problem}") from problem
+    if at > len(view):
+        raise behind_the_frame(at, view)
+    return found
+
+
+def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[FetchOut, int]:
+    throttle_ms, error, session_id = _READ_HEAD(view, at)
+    count, at = bounded_count(view, at + 10, 3)
+    topics = []
+    for _ in range(count):
+        if version >= 13:
+            topic = view[at : at + 16].tobytes()
+            at += 16
+        else:
+            topic, at = read_compact_bytes(view, at)
+        inner, at = bounded_count(view, at, 37)
+        parts = []
+        for _ in range(inner):
+            part, at = _fetched_flexible(view, at)
+            parts.append(part)
+        at = end_of_struct(view, at)
+        topics.append((topic, parts))
+    endpoints: list[NodeEndpoint] = []
+    tags, at = read_uvarint(view, at)
+    for _ in range(tags):
+        tag, at, stop = read_tag(view, at)
+        if tag == 0 and version >= 16:
+            endpoints, at = _read_endpoints(view, at)
+            if at != stop:
+                raise tag_size(tag)
+        at = stop
+    return FetchOut(throttle_ms, error, session_id, topics, endpoints), at
+
+
+def _read_endpoints(view: memoryview, at: int) -> tuple[list[NodeEndpoint], int]:
+    endpoints = []
+    count, at = bounded_count(view, at, 11)
+    for _ in range(count):
+        (node_id,) = _u_i(view, at)
+        host, at = read_compact_bytes(view, at + 4)
+        (port,) = _u_i(view, at)
+        rack, at = read_compact_nullable_string(view, at + 4)
+        at = end_of_struct(view, at)
+        endpoints.append((node_id, host.decode(), port, rack))
+    return endpoints, at
+
+
+def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchPartOut, int]:
+    index, error, high, stable, start = _READ_12(view, at)
+    at += 30
+    n, at = read_uvarint(view, at)
+    aborted: list[tuple[int, int]] | None = None
+    if n:
+        if n - 1 > (len(view) - at) // 17:
+            raise too_many(n - 1)
+        aborted = []
+        for _ in range(n - 1):
+            aborted.append(_u_qq(view, at))
+            at = end_of_struct(view, at + 16)
+    (preferred,) = _u_i(view, at)
+    n, at = read_uvarint(view, at + 4)
+    records = None
+    if n:
+        records = view[at : at + n - 1]
+        at += n - 1
+    n = view[at]
+    at += 1
+    diverging = leader = snapshot = None
+    if n:
+        if n > 127:
+            n, at = more(view, at, n)
+        for _ in range(n):
+            tag, at, stop = read_tag(view, at)
+            if tag == 0:
+                diverging = _u_iq(view, at)
+                at = end_of_struct(view, at + 12)
+            elif tag == 1:
+                leader = _u_ii(view, at)
+                at = end_of_struct(view, at + 8)
+            elif tag == 2:
+                snapshot = _u_qi(view, at)
+                at = end_of_struct(view, at + 12)
+            else:
+                at = stop
+            if at != stop:
+                raise tag_size(tag)
+    part = FetchPartOut(index, error, high, stable, start, aborted, preferred, records, diverging, leader, snapshot)
+    return part, at
+
+
+def _fetch_response_classic(view: memoryview, at: int, version: int) -> tuple[FetchOut, int]:
+    error = session_id = 0
+    if version >= 7:
+        throttle_ms, error, session_id = _READ_HEAD(view, at)
+        at += 10
+    else:
+        (throttle_ms,) = _u_i(view, at)
+        at += 4
+    (count,) = _u_i(view, at)
+    at += 4
+    if not 0 <= count <= (len(view) - at) // 6:
+        raise too_many(count)
+    topics = []
+    for _ in range(count):
+        topic, at = read_classic_bytes(view, at)
+        (inner,) = _u_i(view, at)
+        at += 4
+        if not 0 <= inner <= (len(view) - at) // 30:
+            raise too_many(inner)
+        parts = []
+        for _ in range(inner):
+            part, at = _fetched_part_classic(view, at, version)
+            parts.append(part)
+        topics.append((topic, parts))
+    return FetchOut(throttle_ms, error, session_id, topics), at
+
+
+def _fetched_part_classic(view: memoryview, at: int, version: int) -> tuple[FetchPartOut, int]:
+    start, preferred = -1, -1
+    if version >= 5:
+        index, error, high, stable, start, n = _READ_5(view, at)
+        at += 34
+    else:
+        index, error, high, stable, n = _READ_4(view, at)
+        at += 26
+    aborted: list[tuple[int, int]] | None = None
+    if n >= 0:
+        if n > (len(view) - at) // 16:
+            raise too_many(n)
+        aborted = [_u_qq(view, i) for i in range(at, at + 16 * n, 16)]
+        at += 16 * n
+    elif n != -1:
+        raise negative(n)
+    if version >= 11:
+        (preferred,) = _u_i(view, at)
+        at += 4
+    (n,) = _u_i(view, at)
+    at += 4
+    records = None
+    if n >= 0:
+        records = view[at : at + n]
+        at += n
+    elif n != -1:
+        raise negative(n)
+    return FetchPartOut(index, error, high, stable, start, aborted, preferred, records), at

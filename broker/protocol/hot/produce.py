@@ -1,0 +1,202 @@
+"""Produce: the request read, the response written. Versions 3 to 13."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.hot.common import (
+    behind_the_frame,
+    compact_count,
+    endpoint_tags,
+    read_classic_bytes,
+    read_classic_nullable_string,
+)
+from broker.protocol.hot.types import NodeEndpoint, ProduceIn, ProducePart, ProducePartOut, Topic
+from broker.protocol.wire import (
+    DECODE_ERRORS,
+    compact_nullable_string,
+    more,
+    negative,
+    nullable_string,
+    skip_tags,
+    too_many,
+)
+
+_u_i: Final = Struct(">i").unpack_from
+_u_hi: Final = Struct(">hi").unpack_from
+_u_hii: Final = Struct(">hii").unpack_from
+_u_ii: Final = Struct(">ii").unpack_from
+_p_h: Final = Struct(">h").pack
+_p_i: Final = Struct(">i").pack
+_p_ii: Final = Struct(">ii").pack
+_PRODUCED_3: Final = Struct(">ihqq").pack
+_PRODUCED_5: Final = Struct(">ihqqq").pack
+_PRODUCED_9: Final = Struct(">ihqqqB").pack
+_PRODUCED_9_WELL: Final = Struct(">ihqqq3s").pack
+_NOTHING_MORE: Final = b"\x01\0\0"
+"""No record errors, no message, no tagged fields."""
+
+
+def decode_produce(view: memoryview, at: int, version: int) -> ProduceIn:
+    """Read a Produce request, versions 3 to 13, from byte `at` to the end of `view`."""
+    try:
+        if version >= 9:
+            found, at = _produce_flexible(view, at, version)
+        else:
+            found, at = _produce_classic(view, at)
+    except DECODE_ERRORS as problem:
+        raise MalformedFrame(f"Produce version {version}: {problem}") from problem
+    if at > len(view):
+        raise behind_the_frame(at, view)
+    return found
+
+
+def _produce_flexible(view: memoryview, at: int, version: int) -> tuple[ProduceIn, int]:
+    n = view[at]
+    at += 1
+    if n > 127:
+        n, at = more(view, at, n)
+    transactional_id = None
+    if n:
+        transactional_id = str(view[at : at + n - 1], "utf-8")
+        at += n - 1
+    acks, timeout_ms = _u_hi(view, at)
+    at += 6
+    count = view[at]
+    at += 1
+    if count > 127:
+        count, at = more(view, at, count)
+    if not 0 < count <= len(view) - at + 1:
+        raise too_many(count - 1)
+    topics = []
+    for _ in range(count - 1):
+        if version >= 13:
+            n = 16
+        else:
+            n = view[at]
+            at += 1
+            if n > 127:
+                n, at = more(view, at, n)
+            if n == 0:
+                raise negative(-1)
+            n -= 1
+        topic = view[at : at + n].tobytes()
+        parts, at = _produce_parts_flexible(view, at + n)
+        topics.append((topic, parts))
+    n = view[at]
+    at += 1
+    if n:
+        at = skip_tags(view, at, n)
+    return ProduceIn(transactional_id, acks, timeout_ms, topics), at
+
+
+def _produce_parts_flexible(view: memoryview, at: int) -> tuple[list[ProducePart], int]:
+    """The array of a topic's partitions and the topic's tags."""
+    count = view[at]
+    at += 1
+    if count > 127:
+        count, at = more(view, at, count)
+    if not 0 < count <= (len(view) - at) // 6 + 1:
+        raise too_many(count - 1)
+    parts: list[ProducePart] = []
+    for _ in range(count - 1):
+        (index,) = _u_i(view, at)
+        n = view[at + 4]
+        at += 5
+        if n > 127:
+            n, at = more(view, at, n)
+        records = None
+        if n:
+            stop = at + n - 1
+            records = view[at:stop]
+            at = stop
+        n = view[at]
+        at += 1
+        if n:
+            at = skip_tags(view, at, n)
+        parts.append((index, records))
+    n = view[at]
+    at += 1
+    if n:
+        at = skip_tags(view, at, n)
+    return parts, at
+
+
+def _produce_classic(view: memoryview, at: int) -> tuple[ProduceIn, int]:
+    transactional_id, at = read_classic_nullable_string(view, at)
+    acks, timeout_ms, count = _u_hii(view, at)
+    at += 10
+    if not 0 <= count <= (len(view) - at) // 6:
+        raise too_many(count)
+    topics = []
+    for _ in range(count):
+        topic, at = read_classic_bytes(view, at)
+        (inner,) = _u_i(view, at)
+        at += 4
+        if not 0 <= inner <= (len(view) - at) // 8:
+            raise too_many(inner)
+        parts: list[ProducePart] = []
+        for _ in range(inner):
+            index, n = _u_ii(view, at)
+            at += 8
+            records = None
+            if n >= 0:
+                records = view[at : at + n]
+                at += n
+            elif n != -1:
+                raise negative(n)
+            parts.append((index, records))
+        topics.append((topic, parts))
+    return ProduceIn(transactional_id, acks, timeout_ms, topics), at
+
+
+def encode_produce_response(
+    version: int,
+    topics: Sequence[tuple[Topic, Sequence[ProducePartOut]]],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """The body of a Produce response, versions 3 to 13. What a version has no place for is left out."""
+    if version < 9:
+        return _produced_classic(version, topics, throttle_ms)
+    out = [compact_count(len(topics))]
+    for topic, parts in topics:
+        if version < 13:
+            out.append(compact_count(len(topic)))
+        out.append(topic)
+        out.append(compact_count(len(parts)))
+        for index, error, base_offset, append_time_ms, start_offset, message, leader in parts:
+            if message is None and leader is None:
+                out.append(_PRODUCED_9_WELL(index, error, base_offset, append_time_ms, start_offset, _NOTHING_MORE))
+                continue
+            out.append(_PRODUCED_9(index, error, base_offset, append_time_ms, start_offset, 1))
+            out.append(compact_nullable_string(message))
+            if leader is None or version < 10:
+                out.append(b"\0")
+            else:
+                out.append(b"\1\0\x09" + _p_ii(*leader) + b"\0")
+        out.append(b"\0")
+    out.append(_p_i(throttle_ms))
+    out.append(endpoint_tags(node_endpoints) if node_endpoints and version >= 10 else b"\0")
+    return b"".join(out)
+
+
+def _produced_classic(
+    version: int, topics: Sequence[tuple[Topic, Sequence[ProducePartOut]]], throttle_ms: int
+) -> bytes:
+    out = [_p_i(len(topics))]
+    for topic, parts in topics:
+        out += (_p_h(len(topic)), topic, _p_i(len(parts)))
+        for index, error, base_offset, append_time_ms, start_offset, message, _ in parts:
+            if version < 5:
+                out.append(_PRODUCED_3(index, error, base_offset, append_time_ms))
+                continue
+            out.append(_PRODUCED_5(index, error, base_offset, append_time_ms, start_offset))
+            if version >= 8:
+                out.append(b"\0\0\0\0")
+                out.append(nullable_string(message))
+    out.append(_p_i(throttle_ms))
+    return b"".join(out)
