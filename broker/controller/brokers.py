@@ -1,0 +1,247 @@
+"""Brokers come, stay, go and vanish: registration, heartbeats, controlled shutdown, fencing (R13, KIP-500, KIP-631).
+
+A broker registers an incarnation and starts fenced. It is unfenced when it has replayed its own registration. It is
+fenced when its session runs out, when it asks for it, or when it stops. Each of these moves leaderships and ISRs in the
+same unit of records that changes the broker, so that no image shows a fenced broker in an ISR with other members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
+from broker.controller.image import NO_LEADER
+from broker.controller.sessions import SessionChange
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from broker.protocol.schema.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.controller.decision import Command
+    from broker.controller.image import Broker, ClusterImage, PartitionImage
+
+NOBODY = -1
+"""In place of a broker id."""
+REGISTER_BROKER_VERSION = 3
+REGISTRATION_CHANGE_VERSION = 1
+FENCE, UNFENCE = 1, -1
+"""`BrokerRegistrationChangeRecord.fenced`."""
+IN_CONTROLLED_SHUTDOWN = 1
+
+Registration = Decision[BrokerRegistrationResponse]
+Heartbeat = Decision[BrokerHeartbeatResponse]
+
+
+def register(command: Command, request: BrokerRegistrationRequest) -> Registration:
+    """Register an incarnation of a broker, or amend its registration. The reply carries the broker epoch.
+
+    Errors: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another incarnation's session lasts (it is
+    worth trying again); UNSUPPORTED_VERSION where the broker lacks a finalized feature level.
+    """
+    try:
+        existing = _check_registration(command, request)
+    except Refused as refused:
+        return Decision(BrokerRegistrationResponse(error_code=refused.code))
+    record = _registration_record(command, request)
+    writes = [Write(record, REGISTER_BROKER_VERSION)]
+    if existing is not None and existing.incarnation_id == request.incarnation_id:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+    elif existing is not None:
+        writes += _replace_incarnation(command, existing, request.previous_broker_epoch)
+    return Decision(
+        BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
+        tuple(writes),
+        SessionChange(request.broker_id, metadata_offset=-1),
+    )
+
+
+def _check_registration(command: Command, request: BrokerRegistrationRequest) -> Broker | None:
+    image, cluster_id = command.image, command.settings.cluster_id
+    if request.cluster_id != cluster_id:
+        message = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
+        raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    existing = image.brokers.get(request.broker_id)
+    if existing is not None and existing.incarnation_id != request.incarnation_id:
+        alive = command.sessions.is_valid(image, request.broker_id, command.now_ms)
+        if alive and not existing.in_controlled_shutdown:
+            raise Refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
+    supported = {feature.name: feature for feature in request.features}
+    for name, level in image.features.items():
+        feature = supported.get(name)
+        if feature is None or not feature.min_supported_version <= level <= feature.max_supported_version:
+            message = f"Unable to register because the broker does not support version {level} of {name}."
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, message)
+    return existing
+
+
+def _registration_record(command: Command, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=command.next_offset,
+        end_points=[
+            BrokerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def _replace_incarnation(command: Command, existing: Broker, previous_broker_epoch: int) -> list[Write]:
+    """The old incarnation is gone: it leaves its ISRs and leaderships. If it lost data, it is no longer eligible."""
+    if elr_enabled(command.image) and not stopped_cleanly(existing, previous_broker_epoch):
+        return leadership_changes(command, unclean=existing.id)
+    return leadership_changes(command, remove=existing.id)
+
+
+def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
+    """True when the clean-shutdown marker was written by the very incarnation that is registered (KIP-966)."""
+    return previous_broker_epoch == existing.epoch
+
+
+def heartbeat(command: Command, request: BrokerHeartbeatRequest) -> Heartbeat:
+    """Keep a broker's session, and change its state as it asks and as it may. Error: STALE_BROKER_EPOCH."""
+    image = command.image
+    try:
+        check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    except Refused as refused:
+        return Decision(BrokerHeartbeatResponse(error_code=refused.code))
+    broker = image.brokers[request.broker_id]
+    contact = SessionChange(broker.id, request.current_metadata_offset)
+    reply = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= broker.registered_at,
+        is_fenced=broker.fenced,
+        should_shut_down=False,
+    )
+    if broker.fenced:
+        return _heartbeat_of_fenced(command, request, broker, reply, contact)
+    if request.want_fence:
+        reply.is_fenced, reply.should_shut_down = True, request.want_shut_down
+        return Decision(reply, tuple(fence(command, broker)), contact)
+    if request.want_shut_down or broker.in_controlled_shutdown:
+        return _heartbeat_of_stopping(command, broker, reply, contact)
+    return Decision(reply, (), contact)
+
+
+def _heartbeat_of_fenced(
+    command: Command,
+    request: BrokerHeartbeatRequest,
+    broker: Broker,
+    reply: BrokerHeartbeatResponse,
+    contact: SessionChange,
+) -> Heartbeat:
+    if request.want_shut_down:
+        reply.should_shut_down = True
+        return Decision(reply, (), contact)
+    if request.want_fence or not reply.is_caught_up:
+        return Decision(reply, (), contact)
+    reply.is_fenced = False
+    return Decision(reply, tuple(unfence(command, broker)), contact)
+
+
+def _heartbeat_of_stopping(
+    command: Command, broker: Broker, reply: BrokerHeartbeatResponse, contact: SessionChange
+) -> Heartbeat:
+    """Leaderships first; then, once every active broker has read of the change, the broker may stop (KIP-841)."""
+    image = command.image
+    if any(partition.leader == broker.id for _, _, partition in image.partitions()):
+        writes = leadership_changes(command, remove=broker.id)
+        if not broker.in_controlled_shutdown:
+            writes.insert(0, _change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN))
+        return Decision(reply, tuple(writes), SessionChange(broker.id, contact.metadata_offset, begins_shutdown=True))
+    if broker.in_controlled_shutdown and not command.sessions.may_stop(image, broker.id):
+        return Decision(reply, (), contact)
+    reply.is_fenced = reply.should_shut_down = True
+    return Decision(reply, tuple(fence(command, broker)), contact)
+
+
+def expire(command: Command) -> Decision[Broker | None]:
+    """Fence the broker that has been silent longest beyond its session time-out. The reply is that broker.
+
+    One at a time: where the leaderships of the next one go depends on what fencing this one did.
+    """
+    broker_id = command.sessions.expired(command.image, command.now_ms)
+    if broker_id is None:
+        return Decision(None)
+    broker = command.image.brokers[broker_id]
+    return Decision(broker, tuple(fence(command, broker)))
+
+
+def fence(command: Command, broker: Broker) -> list[Write]:
+    """Records that take a broker out of its ISRs and leaderships, and fence it."""
+    return [*leadership_changes(command, remove=broker.id), _change(broker, fenced=FENCE)]
+
+
+def unfence(command: Command, broker: Broker) -> list[Write]:
+    """Records that let a broker serve again, and lead what has no leader and needs it."""
+    return [_change(broker, fenced=UNFENCE), *leadership_changes(command, add=broker.id)]
+
+
+def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> Write:
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+    return Write(record, REGISTRATION_CHANGE_VERSION)
+
+
+def leadership_changes(
+    command: Command, *, remove: int = NOBODY, add: int = NOBODY, unclean: int = NOBODY
+) -> list[Write]:
+    """Records for every partition that changes when brokers do.
+
+    `remove` leaves the ISRs and may not lead; `add` may lead although the image still shows it fenced; `unclean` lost
+    records: it leaves ISR and ELR and may not lead.
+    """
+    image = command.image
+
+    def acceptable(broker_id: int) -> bool:
+        return broker_id not in (remove, unclean) and (broker_id == add or image.is_active(broker_id))
+
+    writes = []
+    for topic_id, index, before in list(_affected(image, (remove, unclean), add)):
+        change = partition_change(command, topic_id, index, before)
+        change.acceptable = acceptable
+        change.isr = tuple(replica for replica in before.isr if replica not in (remove, unclean))
+        change.unclean_shutdown = () if unclean == NOBODY else (unclean,)
+        record = change.plan()
+        if record is not None:
+            writes.append(Write(record, PARTITION_CHANGE_VERSION))
+    return writes
+
+
+def _affected(
+    image: ClusterImage, leaving: tuple[int, int], coming: int
+) -> Iterable[tuple[bytes, int, PartitionImage]]:
+    for topic, index, partition in image.partitions():
+        leaves = any(member in leaving for member in partition.isr + partition.elr)
+        if leaves or (coming != NOBODY and partition.leader == NO_LEADER):
+            yield topic.id, index, partition

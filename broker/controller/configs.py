@@ -1,0 +1,164 @@
+"""Settings altered at run time: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs, for topics and brokers.
+
+Each resource is decided for itself, all of its changes or none. What is valid is broker.config's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config import (
+    BROKER_SETTINGS,
+    ConfigError,
+    ConfigOp,
+    Kind,
+    alter_topic_configs,
+    validate_topic_configs,
+)
+from broker.controller.decision import Decision, Refused, Write, duplicates
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.settings import DYNAMIC_BROKER_SETTINGS
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_configs as legacy_wire
+from broker.protocol.schema import incremental_alter_configs as wire
+from broker.protocol.schema.metadata_records import ConfigRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage
+
+Change = tuple[str, int, str | None]
+"""(name of the setting, ConfigOp, value)."""
+
+
+def incremental_alter_configs(
+    command: Command, request: wire.IncrementalAlterConfigsRequest
+) -> Decision[wire.IncrementalAlterConfigsResponse]:
+    """Change some settings of some resources; the others keep theirs."""
+    twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
+    writes: list[Write] = []
+    responses = []
+    for asked in request.resources:
+        resource = (asked.resource_type, asked.resource_name)
+        response = wire.AlterConfigsResourceResponse(
+            error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+        )
+        try:
+            if resource in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+            changes = [(config.name, config.config_operation, config.value) for config in asked.configs]
+            writes += _incremental(command, resource, changes)
+        except Refused as refused:
+            response.error_code, response.error_message = refused.code, refused.message
+        responses.append(response)
+    reply = wire.IncrementalAlterConfigsResponse(responses=responses)
+    return Decision(reply, () if request.validate_only else tuple(writes))
+
+
+def alter_configs(
+    command: Command, request: legacy_wire.AlterConfigsRequest
+) -> Decision[legacy_wire.AlterConfigsResponse]:
+    """Replace all settings of some resources: what is not named goes back to its default."""
+    twice = duplicates([(resource.resource_type, resource.resource_name) for resource in request.resources])
+    writes: list[Write] = []
+    responses = []
+    for asked in request.resources:
+        resource = (asked.resource_type, asked.resource_name)
+        response = legacy_wire.AlterConfigsResourceResponse(
+            error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+        )
+        try:
+            if resource in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+            changes = [(config.name, int(ConfigOp.SET), config.value) for config in asked.configs]
+            writes += _replacing(command, resource, changes)
+        except Refused as refused:
+            response.error_code, response.error_message = refused.code, refused.message
+        responses.append(response)
+    reply = legacy_wire.AlterConfigsResponse(responses=responses)
+    return Decision(reply, () if request.validate_only else tuple(writes))
+
+
+def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+    if duplicates([name for name, _, _ in changes]):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    for _, operation, _ in changes:
+        if operation not in tuple(ConfigOp):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+    _check_resource(command.image, resource)
+    before = command.image.configs.get(resource, {})
+    return _records(resource, before, _altered(command, resource, before, changes))
+
+
+def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
+    _check_resource(command.image, resource)
+    after = _altered(command, resource, {}, changes)
+    return _records(resource, command.image.configs.get(resource, {}), after)
+
+
+def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
+    kind, name = resource
+    if kind == TOPIC_RESOURCE:
+        if name not in image.topic_ids:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif kind == BROKER_RESOURCE:
+        if name and not (name.isdecimal() and name.isascii()):
+            raise Refused(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+        if name and int(name) not in image.brokers:
+            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+    else:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}.")
+
+
+def _altered(
+    command: Command, resource: tuple[int, str], before: Mapping[str, str], changes: Sequence[Change]
+) -> dict[str, str]:
+    try:
+        config = command.settings.in_force(command.image)
+        if resource[0] == TOPIC_RESOURCE:
+            after = alter_topic_configs(config, before, changes)
+            return validate_topic_configs(config, after)
+        after = _alter_broker(before, changes)
+        command.settings.config.changed(after)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return after
+
+
+def _alter_broker(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    altered = dict(before)
+    for name, operation, value in changes:
+        if name not in DYNAMIC_BROKER_SETTINGS:
+            raise ConfigError(name, f"{name} cannot be altered while brokers run")
+        if operation == ConfigOp.DELETE:
+            altered.pop(name, None)
+        elif value is None:
+            raise ConfigError(name, f"{name} has no value")
+        elif operation == ConfigOp.SET:
+            altered[name] = value
+        else:
+            altered[name] = _listed(altered.get(name, ""), name, operation, value)
+    return altered
+
+
+def _listed(current: str, name: str, operation: int, value: str) -> str:
+    if BROKER_SETTINGS[name].kind is not Kind.LIST:
+        raise ConfigError(name, f"operation {operation} is not possible on {name}: it is no list")
+    items, given = [item for item in current.split(",") if item], [item for item in value.split(",") if item]
+    if operation == ConfigOp.APPEND:
+        return ",".join(dict.fromkeys(items + given))
+    return ",".join(item for item in items if item not in given)
+
+
+def _records(resource: tuple[int, str], before: Mapping[str, str], after: Mapping[str, str]) -> list[Write]:
+    kind, resource_name = resource
+    return [
+        Write(
+            ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=after.get(name)),
+            0,
+        )
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,101 @@
+"""The active controller of one term: which command is decided where, what the clock demands, and how decisions apply.
+
+Pure: it appends nothing and sends nothing. Whoever runs it appends a decision's records to the metadata log, applies
+the decision here at the offset where they landed, and answers once they are committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.controller import brokers, configs, features, isr, leaders, producer_ids, topics
+from broker.controller.decision import Command, Decision
+from broker.controller.replay import replay
+from broker.controller.sessions import Sessions
+from broker.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from broker.controller.image import ClusterImage
+    from broker.controller.settings import ControllerSettings
+
+COMMANDS: dict[int, Callable[[Command, Any], Decision[Any]]] = {
+    ApiKey.BROKER_REGISTRATION: brokers.register,
+    ApiKey.BROKER_HEARTBEAT: brokers.heartbeat,
+    ApiKey.ALTER_PARTITION: isr.alter_partitions,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ApiKey.ALTER_CONFIGS: configs.alter_configs,
+    ApiKey.ELECT_LEADERS: leaders.elect_leaders,
+    ApiKey.ALLOCATE_PRODUCER_IDS: producer_ids.allocate_producer_ids,
+}
+"""Every request that the active controller decides."""
+
+UNCLEAN_CHECK_MS = 1000
+"""How often leaderless partitions are looked at again: their topics' settings may have changed."""
+
+
+class Controller:
+    """One term of an active controller. `image` becomes its own: it replays into it what is not committed yet."""
+
+    def __init__(
+        self, image: ClusterImage, settings: ControllerSettings, rng: random.Random, next_offset: int, now_ms: int
+    ) -> None:
+        """`next_offset`: where the next record goes, behind what the quorum itself has written to the log."""
+        self.image = image
+        self.settings = settings
+        self.next_offset = next_offset
+        self.sessions = Sessions.fresh(settings.config.broker_session_timeout_ms, image, now_ms)
+        self._rng = rng
+        self._ticked_ms = now_ms
+        self._unclean_ms = now_ms
+        self._balanced_ms = now_ms
+
+    def command(self, now_ms: int) -> Command:
+        """What a decision made now may look at."""
+        return Command(self.image, self.sessions, self.settings, now_ms, self.next_offset, self._rng)
+
+    def decide(self, api_key: int, request: Any, now_ms: int) -> Decision[Any]:
+        """The outcome of one request. KeyError for an API that is not the controller's."""
+        return COMMANDS[api_key](self.command(now_ms), request)
+
+    def bootstrap(self, now_ms: int) -> Decision[None]:
+        """What the first controller of a fresh cluster writes."""
+        return features.bootstrap(self.command(now_ms))
+
+    def tick(self, now_ms: int) -> Decision[Any]:
+        """What time alone demands, one thing at a call: call again until there are no records.
+
+        Call at least ten times per session time-out. A gap of more than half of that means that this process stood
+        still: nobody could have been heard, so it counts against nobody.
+        """
+        gap = now_ms - self._ticked_ms
+        self._ticked_ms = now_ms
+        if gap > self.sessions.timeout_ms // 2:
+            self.sessions.forgive(gap, now_ms)
+        command = self.command(now_ms)
+        decision: Decision[Any] = brokers.expire(command)
+        if not decision.records and now_ms - self._unclean_ms >= UNCLEAN_CHECK_MS:
+            self._unclean_ms = now_ms
+            decision = leaders.elect_unclean(command)
+        if not decision.records and self._balance_due(now_ms):
+            self._balanced_ms = now_ms
+            decision = leaders.balance(command)
+        return decision
+
+    def _balance_due(self, now_ms: int) -> bool:
+        config = self.settings.config
+        interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+        return config.auto_leader_rebalance_enable and now_ms - self._balanced_ms >= interval_ms
+
+    def apply(self, decision: Decision[Any], epoch: int, now_ms: int) -> None:
+        """Make a decision part of the image: its records were appended at `next_offset`, by the leader of `epoch`."""
+        for write in decision.records:
+            replay(self.image, write.record, self.next_offset, epoch)
+            self.next_offset += 1
+        if decision.session is not None:
+            self.sessions.apply(decision.session, now_ms, self.image.offset)

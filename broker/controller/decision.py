@@ -1,0 +1,83 @@
+"""What the controller answers and writes: commands become a `Decision`, and only replay changes the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+    from broker.controller.image import ClusterImage
+    from broker.controller.sessions import SessionChange, Sessions
+    from broker.controller.settings import ControllerSettings
+
+R = TypeVar("R")
+
+
+class Write(NamedTuple):
+    """One record to append to the metadata log."""
+
+    record: Any
+    """A message of broker.protocol.schema.metadata_records."""
+    version: int
+    """Version of its schema to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """A command's outcome. Nothing has happened until the records are appended and replayed.
+
+    The records are one unit: all or none of them reach the log. The reply may leave once they, and all that was
+    written before them, are committed: it may rest on what the working image holds of earlier commands.
+    """
+
+    reply: R
+    records: tuple[Write, ...] = ()
+    session: SessionChange | None = None
+    """What the command says about a broker's session; it holds even if the records never commit."""
+
+
+class Refused(Exception):
+    """A command, or a part of it, that is answered with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """All that a decision may look at. Nothing here is changed by deciding, but for the state of `rng`."""
+
+    image: ClusterImage
+    """With every record of this controller replayed, committed or not."""
+    sessions: Sessions
+    settings: ControllerSettings
+    now_ms: int
+    next_offset: int
+    """Offset that the first record of this decision will have."""
+    rng: random.Random
+    """For topic ids and for where placements begin."""
+
+
+def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+    """Refuse a broker that is not registered, or speaks for an incarnation that has been replaced (KIP-903)."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Refused(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != broker_epoch:
+        message = f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}"
+        raise Refused(ErrorCode.STALE_BROKER_EPOCH, message)
+
+
+def duplicates(names: list[R]) -> Mapping[R, None]:
+    """The values that occur more than once, in order."""
+    seen: dict[R, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    return {name: None for name, count in seen.items() if count > 1}

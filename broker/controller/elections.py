@@ -1,0 +1,199 @@
+"""How one partition changes: who leads, who is in the ISR, which epochs move (R1, R10, R11, E1).
+
+`PartitionChange` collects what is wanted and plans the record. The rules, in the order in which they are tried:
+a valid leader stays; the first acceptable replica of the ISR in replica order leads; where the ISR is empty, the first
+acceptable eligible leader replica (KIP-966), then the last known leader; where the topic allows unclean elections, the
+first acceptable replica leads, alone in the ISR and RECOVERING; otherwise nobody leads. Without eligible leader
+replicas the last member of an ISR is never removed: it alone is known to hold every committed record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from broker.controller.image import ELR_FEATURE, NO_LEADER, RECOVERING, PartitionImage
+from broker.controller.replay import LEADER_UNCHANGED
+from broker.protocol.schema.metadata_records import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage
+
+PARTITION_CHANGE_VERSION = 2
+
+
+class Election(Enum):
+    """Which replicas may be elected."""
+
+    PREFERRED = "preferred"
+    """Like ONLINE, but the preferred leader takes over from a valid one."""
+    ONLINE = "online"
+    """ISR members (and eligible leader replicas) only: nothing committed is lost."""
+    UNCLEAN = "unclean"
+    """Any live replica rather than none: may lose committed records."""
+
+
+@dataclass(slots=True)
+class PartitionChange:
+    """A change to plan. What is left None stays as `before` has it."""
+
+    topic_id: bytes
+    index: int
+    before: PartitionImage
+    acceptable: Callable[[int], bool]
+    """Whether a broker may lead: alive, and not about to leave."""
+    min_isr: int
+    """min.insync.replicas of the topic, at most the replication factor."""
+    election: Election = Election.ONLINE
+    elr_enabled: bool = False
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
+    unclean_shutdown: tuple[int, ...] = ()
+    """Replicas that lost what they had not synced: no longer eligible."""
+
+    def plan(self) -> PartitionChangeRecord | None:
+        """The record that makes the change, None where nothing changes."""
+        before, target = self.before, _Target(self)
+        target.complete_reassignment()
+        target.keep_eligible(self)
+        leader, unclean = self._elect(target)
+        record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
+        if leader != before.leader:
+            record.leader = leader
+            if unclean:
+                target.isr, target.elr = (leader,), ()
+                if before.leader_recovery_state != RECOVERING:
+                    record.leader_recovery_state = RECOVERING
+            elif leader in target.elr:
+                target.isr = (leader,)
+                target.elr = tuple(replica for replica in target.elr if replica != leader)
+        elif not set(before.replicas) <= set(target.replicas):
+            # A replica that leaves the partition must notice: the leader epoch fences it (KIP-455).
+            record.leader = before.leader
+        self._fill(record, target)
+        return None if record == PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index) else record
+
+    def _elect(self, target: _Target) -> tuple[int, bool]:
+        """(leader, whether the election is unclean)."""
+        valid = [replica for replica in target.replicas if self._valid(replica, target)]
+        preferred = target.replicas[0]
+        if self.election is Election.PREFERRED and preferred in valid:
+            return preferred, False
+        if self.before.leader in valid:
+            return self.before.leader, False
+        if valid:
+            return valid[0], False
+        if self._last_known_leader_may_lead(target):
+            return self.before.last_known_elr[0], True
+        if self.election is Election.UNCLEAN:
+            for replica in target.replicas:
+                if self.acceptable(replica):
+                    return replica, True
+        return NO_LEADER, False
+
+    def _valid(self, replica: int, target: _Target) -> bool:
+        """Holds every committed record, and is alive."""
+        complete = replica in (target.isr or target.elr)
+        return complete and self.acceptable(replica)
+
+    def _last_known_leader_may_lead(self, target: _Target) -> bool:
+        if not self.elr_enabled or target.isr or target.elr or len(self.before.last_known_elr) != 1:
+            return False
+        return self.acceptable(self.before.last_known_elr[0])
+
+    def _fill(self, record: PartitionChangeRecord, target: _Target) -> None:
+        before = self.before
+        # Without eligible leader replicas an ISR never becomes empty; with them nobody may be left in it.
+        if target.isr != before.isr and (target.isr or self.elr_enabled):
+            record.isr = list(target.isr)
+        elr = target.elr if self.elr_enabled else ()
+        if elr != before.elr:
+            record.eligible_leader_replicas = list(elr)
+        self._fill_last_known_leader(record)
+        if target.replicas != before.replicas:
+            record.replicas = list(target.replicas)
+        if target.adding != before.adding:
+            record.adding_replicas = list(target.adding)
+        if target.removing != before.removing:
+            record.removing_replicas = list(target.removing)
+        wanted = self.leader_recovery_state
+        if wanted is not None and wanted != before.leader_recovery_state:
+            record.leader_recovery_state = wanted
+
+    def _fill_last_known_leader(self, record: PartitionChangeRecord) -> None:
+        before = self.before
+        leader = before.leader if record.leader == LEADER_UNCHANGED else record.leader
+        if leader != NO_LEADER or not self.elr_enabled:
+            if before.last_known_elr:
+                record.last_known_elr = []
+        elif record.isr == [] and before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
+            record.last_known_elr = [before.leader]
+
+
+class _Target:
+    """The partition as it shall be, while it is planned."""
+
+    __slots__ = ("adding", "elr", "isr", "removing", "replicas")
+
+    def __init__(self, change: PartitionChange) -> None:
+        before = change.before
+        self.isr = before.isr if change.isr is None else change.isr
+        self.replicas = before.replicas if change.replicas is None else change.replicas
+        self.adding = before.adding if change.adding is None else change.adding
+        self.removing = before.removing if change.removing is None else change.removing
+        self.elr: tuple[int, ...] = ()
+
+    def complete_reassignment(self) -> None:
+        """Finish a reassignment once every added replica is in the ISR and somebody stays in it (KIP-455)."""
+        if not self.adding and not self.removing:
+            return
+        isr = tuple(replica for replica in self.isr if replica not in self.removing)
+        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
+        if isr and replicas and set(self.adding) <= set(isr):
+            self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
+
+    def keep_eligible(self, change: PartitionChange) -> None:
+        """Members that leave the ISR while it is below its minimum stay eligible: nothing is committed without them."""
+        if not change.elr_enabled or len(self.isr) >= change.min_isr:
+            return
+        before = change.before
+        self.elr = tuple(
+            replica
+            for replica in self.replicas
+            if (replica in before.isr or replica in before.elr)
+            and replica not in self.isr
+            and replica not in change.unclean_shutdown
+        )
+
+
+def election_for(command: Command, topic: str) -> Election:
+    """ONLINE, or UNCLEAN where the topic, or the brokers by default, allow it."""
+    unclean = command.settings.unclean_leader_election_enabled(command.image, topic)
+    return Election.UNCLEAN if unclean else Election.ONLINE
+
+
+def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:
+    """A change of one partition with its topic's rules, to be told what is wanted."""
+    image = command.image
+    topic = image.topics_by_id[topic_id].name
+    return PartitionChange(
+        topic_id=topic_id,
+        index=index,
+        before=before,
+        acceptable=image.is_active,
+        min_isr=min(command.settings.min_insync_replicas(image, topic), len(before.replicas)),
+        election=election_for(command, topic),
+        elr_enabled=elr_enabled(image),
+    )
+
+
+def elr_enabled(image: ClusterImage) -> bool:
+    """Whether eligible leader replicas are finalized on."""
+    return image.features.get(ELR_FEATURE, 0) >= 1

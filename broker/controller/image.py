@@ -1,0 +1,197 @@
+"""What the metadata log says about the cluster, as one value: brokers, topics, partitions, settings, features.
+
+Every node holds one image and changes it only by `replay.replay`, one committed record at a time, so that all nodes at
+one offset hold equal images. Entities are immutable and replaced as a whole: a reader may keep one across a change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NO_LEADER = -1
+"""`PartitionImage.leader` where no replica leads."""
+
+RECOVERED = 0
+"""Leader recovery state: the leader was elected from the ISR, or has finished recovering."""
+RECOVERING = 1
+"""Leader recovery state: the leader was elected from outside the ISR and may lack committed records (KIP-704)."""
+
+TOPIC_RESOURCE = 2
+"""Kafka's config resource type of a topic."""
+BROKER_RESOURCE = 4
+"""Kafka's config resource type of a broker; the name "" stands for every broker."""
+CLUSTER_DEFAULT = (BROKER_RESOURCE, "")
+"""Key in `ClusterImage.configs` of the settings that hold for every broker."""
+
+ELR_FEATURE = "eligible.leader.replicas.version"
+"""Feature whose level 1 turns on eligible leader replicas (KIP-966)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One registered broker."""
+
+    id: int
+    epoch: int
+    """The broker epoch: offset of the record that registered this incarnation."""
+    incarnation_id: bytes
+    endpoints: Mapping[str, tuple[str, int]]
+    """Listener name to advertised (host, port)."""
+    fenced: bool
+    in_controlled_shutdown: bool = False
+    rack: str | None = None
+    registered_at: int = -1
+    """Offset of the latest registration record; a broker that has replayed it may be unfenced."""
+    log_dirs: tuple[bytes, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+    """(name, lowest level, highest level) that it supports."""
+
+    @property
+    def active(self) -> bool:
+        """May lead, and may enter an ISR: neither fenced nor shutting down (KIP-841)."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition, as the controller last decided it."""
+
+    replicas: tuple[int, ...]
+    """Broker ids; the first is the preferred leader."""
+    isr: tuple[int, ...]
+    leader: int
+    """Broker id, or NO_LEADER."""
+    leader_epoch: int
+    """Bumped when the leader changes, or must notice a change that it did not ask for."""
+    partition_epoch: int
+    """Bumped by every change."""
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    """Replicas outside the ISR that hold every committed record (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def preferred_leader(self) -> int:
+        """The replica that leads when all is well."""
+        return self.replicas[0]
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic. `partitions` is changed in place by replay only."""
+
+    name: str
+    id: bytes
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ImageDelta:
+    """What a run of records changed, with what was there before; what is there now is in the image."""
+
+    brokers: dict[int, Broker | None] = field(default_factory=dict)
+    """Changed brokers: id to the registration before, None where there was none."""
+    partitions: dict[tuple[bytes, int], PartitionImage | None] = field(default_factory=dict)
+    """Changed partitions of topics that still exist: (topic id, index) to the state before, None for a new one."""
+    created_topics: dict[bytes, None] = field(default_factory=dict)
+    deleted_topics: dict[bytes, Topic] = field(default_factory=dict)
+    """Topics that existed before and are gone, with their partitions as they last were."""
+    configs: dict[tuple[int, str], None] = field(default_factory=dict)
+    """Changed settings: (resource type, resource name)."""
+    features: bool = False
+    """A feature level changed."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.brokers
+            or self.partitions
+            or self.created_topics
+            or self.deleted_topics
+            or self.configs
+            or self.features
+        )
+
+
+def everything(image: ClusterImage) -> ImageDelta:
+    """A delta by which all that `image` holds is new: for whoever begins to follow it."""
+    return ImageDelta(
+        brokers=dict.fromkeys(image.brokers),
+        partitions={(topic.id, index): None for topic, index, _ in image.partitions()},
+        created_topics=dict.fromkeys(image.topics_by_id),
+        configs=dict.fromkeys(image.configs),
+        features=bool(image.features),
+    )
+
+
+@dataclass(slots=True)
+class ClusterImage:
+    """The cluster as of one offset of the metadata log."""
+
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    """(resource type, resource name) to the settings that were altered there."""
+    features: dict[str, int] = field(default_factory=dict)
+    """Finalized levels."""
+    features_offset: int = -1
+    """Offset of the last record that changed a level."""
+    next_producer_id: int = 0
+    offset: int = -1
+    """Offset of the last record in it."""
+    epoch: int = -1
+    """Epoch of the quorum that wrote that record."""
+    version: int = 0
+    """Counts the records that changed what clients can see: key of caches made from the image."""
+    delta: ImageDelta = field(default_factory=ImageDelta, compare=False)
+    """Changes since `take_delta` was last called."""
+
+    def take_delta(self) -> ImageDelta:
+        """The changes since the last call; the next one begins empty."""
+        delta, self.delta = self.delta, ImageDelta()
+        return delta
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics_by_id[topic_id]
+
+    def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        """One partition, None where there is none."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(index)
+
+    def partitions(self) -> Iterator[tuple[Topic, int, PartitionImage]]:
+        """Every partition, in order of creation: the same on all nodes."""
+        for topic in self.topics_by_id.values():
+            for index, partition in topic.partitions.items():
+                yield topic, index, partition
+
+    def is_active(self, broker_id: int) -> bool:
+        """Registered, not fenced, not shutting down."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def clone(self) -> ClusterImage:
+        """An image that can be changed without changing this one. Its delta is empty."""
+        return ClusterImage(
+            brokers=dict(self.brokers),
+            topics_by_id={
+                topic_id: Topic(topic.name, topic_id, dict(topic.partitions))
+                for topic_id, topic in self.topics_by_id.items()
+            },
+            topic_ids=dict(self.topic_ids),
+            configs={resource: dict(values) for resource, values in self.configs.items()},
+            features=dict(self.features),
+            features_offset=self.features_offset,
+            next_producer_id=self.next_producer_id,
+            offset=self.offset,
+            epoch=self.epoch,
+            version=self.version,
+        )

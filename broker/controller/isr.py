@@ -1,0 +1,149 @@
+"""AlterPartition: a leader asks for a new ISR (KIP-497, KIP-841, KIP-903).
+
+The order of the checks is part of the contract: a leader that is ahead of this controller must look for a newer one, a
+leader that is behind must wait for metadata, and only a leader that is neither may be told that its ISR will not do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
+from broker.controller.image import RECOVERED, RECOVERING
+from broker.controller.replay import LEADER_UNCHANGED, changed
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_partition as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage, PartitionImage
+
+    Asked = wire.AlterPartitionRequestPartitionData
+
+ANY_BROKER_EPOCH = -1
+"""In place of a member's broker epoch: do not compare it."""
+
+
+def alter_partitions(command: Command, request: wire.AlterPartitionRequest) -> Decision[wire.AlterPartitionResponse]:
+    """Decide each partition of the request for itself. Top-level error: STALE_BROKER_EPOCH."""
+    try:
+        check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
+    except Refused as refused:
+        return Decision(wire.AlterPartitionResponse(error_code=refused.code))
+    work = _Work(command, request.broker_id)
+    topics = [
+        wire.AlterPartitionResponseTopicData(
+            topic_id=topic.topic_id,
+            partitions=[work.answer(topic.topic_id, asked) for asked in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return Decision(wire.AlterPartitionResponse(topics=topics), tuple(work.writes))
+
+
+class _Work:
+    """One request on its way through: what it has changed so far counts for the partitions behind."""
+
+    def __init__(self, command: Command, broker_id: int) -> None:
+        self.command, self.broker_id = command, broker_id
+        self.writes: list[Write] = []
+        self.decided: dict[tuple[bytes, int], PartitionImage] = {}
+
+    def answer(self, topic_id: bytes, asked: Asked) -> wire.AlterPartitionResponsePartitionData:
+        index = asked.partition_index
+        try:
+            partition = self.alter(topic_id, asked)
+        except Refused as refused:
+            return wire.AlterPartitionResponsePartitionData(partition_index=index, error_code=refused.code)
+        return wire.AlterPartitionResponsePartitionData(
+            partition_index=index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            isr=list(partition.isr),
+            leader_recovery_state=partition.leader_recovery_state,
+            partition_epoch=partition.partition_epoch,
+        )
+
+    def alter(self, topic_id: bytes, asked: Asked) -> PartitionImage:
+        image, index = self.command.image, asked.partition_index
+        if topic_id not in image.topics_by_id:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        before = self.decided.get((topic_id, index)) or image.partition(topic_id, index)
+        if before is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        check_epochs(before, self.broker_id, asked)
+        check_isr(before, asked)
+        if ineligible(image, asked.new_isr_with_epochs):
+            raise Refused(ErrorCode.INELIGIBLE_REPLICA)
+        return self._change(topic_id, index, before, asked)
+
+    def _change(self, topic_id: bytes, index: int, before: PartitionImage, asked: Asked) -> PartitionImage:
+        change = partition_change(self.command, topic_id, index, before)
+        change.isr = tuple(member.broker_id for member in asked.new_isr_with_epochs)
+        change.leader_recovery_state = asked.leader_recovery_state
+        record = change.plan()
+        if record is None:
+            return before
+        after = changed(before, record)
+        self.decided[topic_id, index] = after
+        self.writes.append(Write(record, PARTITION_CHANGE_VERSION))
+        if record.leader not in (LEADER_UNCHANGED, self.broker_id):
+            # The change completed a reassignment that takes the leadership from the sender.
+            raise Refused(ErrorCode.NEW_LEADER_ELECTED)
+        return after
+
+
+def check_epochs(partition: PartitionImage, broker_id: int, asked: Asked) -> None:
+    """Refuse a sender that does not know the partition as it is now: ahead, behind, or not its leader."""
+    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
+        # It has seen a later controller than this one.
+        raise Refused(ErrorCode.NOT_CONTROLLER)
+    if asked.leader_epoch < partition.leader_epoch:
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
+    if broker_id != partition.leader:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    check_partition_epoch(partition, asked.partition_epoch)
+
+
+def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:
+    """Compare and swap: a change made from an older state of the partition must not win (KIP-497)."""
+    if partition_epoch < partition.partition_epoch:
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def check_isr(partition: PartitionImage, asked: Asked) -> None:
+    """Refuse an ISR that is malformed, lacks its leader, or grows while the leader recovers (KIP-704)."""
+    isr = [member.broker_id for member in asked.new_isr_with_epochs]
+    malformed = not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas)
+    if malformed or partition.leader not in isr:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    recovery = asked.leader_recovery_state
+    if recovery not in (RECOVERED, RECOVERING) or (recovery == RECOVERING and len(isr) > 1):
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    if partition.leader_recovery_state == RECOVERED and recovery == RECOVERING:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+
+
+def ineligible(image: ClusterImage, members: Sequence[wire.BrokerState]) -> list[int]:
+    """Members that may not enter an ISR: unknown, fenced, stopping (KIP-841), or of another incarnation (KIP-903)."""
+    return [
+        member.broker_id
+        for member in members
+        if not is_available(image, member.broker_id) or not is_same_incarnation(image, member)
+    ]
+
+
+def is_available(image: ClusterImage, broker_id: int) -> bool:
+    """Registered, not fenced, not shutting down: it will not leave the moment it is admitted."""
+    return image.is_active(broker_id)
+
+
+def is_same_incarnation(image: ClusterImage, member: wire.BrokerState) -> bool:
+    """The incarnation whose fetches the leader saw is the one that is registered: it has not restarted with less."""
+    if member.broker_epoch == ANY_BROKER_EPOCH:
+        return True
+    broker = image.brokers.get(member.broker_id)
+    return broker is not None and broker.epoch == member.broker_epoch

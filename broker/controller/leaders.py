@@ -1,0 +1,98 @@
+"""Elections on request and by the clock: ElectLeaders, preferred leaders, unclean elections (C1, R11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Decision, Refused, Write
+from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from broker.controller.image import NO_LEADER
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import elect_leaders as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage, PartitionImage
+
+ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""`ElectLeadersRequest.election_type`."""
+
+
+def elect_leaders(command: Command, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
+    """Elect leaders of the named partitions, or, with none named, of all that need it. Each is decided for itself."""
+    election = ELECTION_TYPES.get(request.election_type)
+    if election is None:
+        return Decision(wire.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+    writes: list[Write] = []
+    results: dict[str, wire.ReplicaElectionResult] = {}
+    everything = request.topic_partitions is None
+    for name, index in _asked(command.image, request):
+        result = wire.PartitionResult(partition_id=index, error_message=None)
+        try:
+            writes.append(_elect(command, name, index, election))
+        except Refused as refused:
+            if everything and refused.code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            result.error_code, result.error_message = refused.code, refused.message
+        results.setdefault(name, wire.ReplicaElectionResult(topic=name)).partition_result.append(result)
+    return Decision(wire.ElectLeadersResponse(replica_election_results=list(results.values())), tuple(writes))
+
+
+def _asked(image: ClusterImage, request: wire.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+    if request.topic_partitions is None:
+        for topic, index, _ in image.partitions():
+            yield topic.name, index
+    else:
+        seen: dict[tuple[str, int], None] = {}
+        for asked in request.topic_partitions:
+            seen.update(dict.fromkeys((asked.topic, index) for index in asked.partitions))
+        yield from seen
+
+
+def _elect(command: Command, name: str, index: int, election: Election) -> Write:
+    topic = command.image.topic(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    preferred = election is Election.PREFERRED
+    if partition.leader == partition.preferred_leader if preferred else partition.leader != NO_LEADER:
+        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    write = _election(command, topic.id, index, partition, election)
+    if write is None and preferred:
+        raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    if write is None:
+        raise Refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
+    return write
+
+
+def _election(
+    command: Command, topic_id: bytes, index: int, partition: PartitionImage, election: Election
+) -> Write | None:
+    change = partition_change(command, topic_id, index, partition)
+    change.election = election
+    record = change.plan()
+    return None if record is None else Write(record, PARTITION_CHANGE_VERSION)
+
+
+def elect_unclean(command: Command) -> Decision[None]:
+    """Lead what has no leader and may be led by any live replica: the setting may have been altered meanwhile."""
+    writes = []
+    for topic, index, partition in command.image.partitions():
+        if partition.leader == NO_LEADER and election_for(command, topic.name) is Election.UNCLEAN:
+            write = _election(command, topic.id, index, partition, Election.UNCLEAN)
+            writes += [] if write is None else [write]
+    return Decision(None, tuple(writes))
+
+
+def balance(command: Command) -> Decision[None]:
+    """Give preferred leaders their partitions back where they can take them, so that leaders stay spread evenly."""
+    writes = []
+    for topic, index, partition in command.image.partitions():
+        if partition.leader != partition.preferred_leader and partition.preferred_leader in partition.isr:
+            write = _election(command, topic.id, index, partition, Election.PREFERRED)
+            writes += [] if write is None else [write]
+    return Decision(None, tuple(writes))

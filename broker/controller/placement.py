@@ -1,0 +1,98 @@
+"""Where the replicas of new partitions go: leaders and followers spread evenly, racks apart, live brokers first (C1).
+
+Brokers stand in a ring that takes one of each rack in turn. Partition p is led by the p-th unfenced broker from a
+random start; its followers come from further on in the ring, by a distance that grows with every turn of the leaders,
+so that the partitions of one leader do not all have the same followers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Refused
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.controller.decision import Command
+    from broker.controller.image import Broker, ClusterImage
+
+
+def place(command: Command, count: int, replication_factor: int) -> list[tuple[int, ...]]:
+    """Replicas for `count` new partitions, leader first. Raises Refused (INVALID_REPLICATION_FACTOR).
+
+    A broker in controlled shutdown is not used; a fenced one only where the unfenced are too few, and never to lead.
+    """
+    usable = [broker for broker in command.image.brokers.values() if not broker.in_controlled_shutdown]
+    if len(usable) < replication_factor:
+        raise _impossible(
+            replication_factor,
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(usable)} broker(s) are registered.",
+        )
+    live = ring([broker for broker in usable if not broker.fenced])
+    if not live:
+        raise _impossible(replication_factor, "All brokers are currently fenced.")
+    spare = ring([broker for broker in usable if broker.fenced])
+    start = command.rng.randrange(len(live))
+    shift = command.rng.randrange(len(live))
+    return [_replicas(live, spare, start + nth, shift, replication_factor) for nth in range(count)]
+
+
+def _replicas(live: list[Broker], spare: list[Broker], nth: int, shift: int, wanted: int) -> tuple[int, ...]:
+    turn, at = divmod(nth, len(live))
+    leader = live[at]
+    others = live[at + 1 :] + live[:at]
+    if others:
+        distance = (shift + turn) % len(others)
+        others = others[distance:] + others[:distance]
+    others += spare[nth % len(spare) :] + spare[: nth % len(spare)] if spare else []
+    chosen = [leader]
+    while len(chosen) < wanted:
+        racks = {broker.rack for broker in chosen}
+        follower = next((broker for broker in others if broker.rack is None or broker.rack not in racks), others[0])
+        chosen.append(follower)
+        others.remove(follower)
+    return tuple(broker.id for broker in chosen)
+
+
+def ring(brokers: list[Broker]) -> list[Broker]:
+    """The brokers in order of their ids, one of each rack in turn."""
+    racks: dict[str, list[Broker]] = {}
+    for broker in sorted(brokers, key=lambda broker: broker.id):
+        racks.setdefault(broker.rack or "", []).append(broker)
+    order: list[Broker] = []
+    for turn in range(max((len(members) for members in racks.values()), default=0)):
+        order += [members[turn] for _, members in sorted(racks.items()) if turn < len(members)]
+    return order
+
+
+def _impossible(replication_factor: int, why: str) -> Refused:
+    message = f"Unable to replicate the partition {replication_factor} time(s): {why}"
+    return Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def check_manual(image: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
+    """Refuse an assignment made by hand that is empty, repeats a broker, names an unknown one, or differs in length."""
+    if not replicas:
+        raise _refuse_manual("includes an empty replica list.")
+    previous = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise _refuse_manual(f"includes broker {broker_id}, but no such broker is registered.")
+        if broker_id == previous:
+            raise _refuse_manual(f"includes the broker {broker_id} more than once.")
+        previous = broker_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _refuse_manual(
+            f"includes a partition with {len(replicas)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def _refuse_manual(what: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {what}")
+
+
+def live_replicas(image: ClusterImage, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """The replicas that may be in a new partition's ISR, in order."""
+    return tuple(replica for replica in replicas if image.is_active(replica))

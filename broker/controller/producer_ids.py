@@ -1,0 +1,30 @@
+"""AllocateProducerIds: blocks of producer ids that no other broker will hand out (P2, KIP-730)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from broker.protocol.schema.metadata_records import ProducerIdsRecord
+
+if TYPE_CHECKING:
+    from broker.controller.decision import Command
+
+BLOCK_SIZE = 1000
+
+
+def allocate_producer_ids(
+    command: Command, request: AllocateProducerIdsRequest
+) -> Decision[AllocateProducerIdsResponse]:
+    """The next block of ids for one broker. A block whose reply is lost stays unused. Error: STALE_BROKER_EPOCH."""
+    try:
+        check_broker_epoch(command.image, request.broker_id, request.broker_epoch)
+    except Refused as refused:
+        return Decision(AllocateProducerIdsResponse(error_code=refused.code))
+    start = command.image.next_producer_id
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_SIZE
+    )
+    reply = AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE)
+    return Decision(reply, (Write(record, 0),))

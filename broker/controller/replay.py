@@ -1,0 +1,218 @@
+"""Metadata records into the cluster image: the only code that changes an image.
+
+The records are those of Kafka's metadata log (KIP-500, KIP-631). A record that contradicts the image is a bug of the
+controller that wrote it, or a damaged log: an AssertionError stops the node before it acts on a wrong image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from broker.controller.image import NO_LEADER, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.protocol.schema import metadata_records as records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEADER_UNCHANGED = -2
+"""`PartitionChangeRecord.leader` where the leader, and so the leader epoch, stays."""
+RECOVERY_UNCHANGED = -1
+"""`PartitionChangeRecord.leader_recovery_state` where it stays."""
+
+
+def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
+    """Apply one record to `image` and note in `image.delta` what it changed.
+
+    Records must come in order of their offsets, each once. Kinds that say nothing about the image (NoOpRecord, those of
+    features that are not served) only move its offset.
+    """
+    assert offset > image.offset, f"record {offset} after {image.offset}"
+    assert epoch >= image.epoch, f"epoch {epoch} after {image.epoch}"
+    image.offset = offset
+    image.epoch = epoch
+    apply = APPLY.get(type(record))
+    if apply is not None:
+        apply(image, record)
+
+
+def _register_broker(image: ClusterImage, record: records.RegisterBrokerRecord) -> None:
+    _note_broker(image, record.broker_id)
+    image.brokers[record.broker_id] = Broker(
+        id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints={endpoint.name: (endpoint.host, endpoint.port) for endpoint in record.end_points},
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        rack=record.rack,
+        registered_at=image.offset,
+        log_dirs=tuple(record.log_dirs),
+        features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+    )
+
+
+def _unregister_broker(image: ClusterImage, record: records.UnregisterBrokerRecord) -> None:
+    _registered(image, record.broker_id, record.broker_epoch)
+    _note_broker(image, record.broker_id)
+    del image.brokers[record.broker_id]
+
+
+def _fence_broker(image: ClusterImage, record: records.FenceBrokerRecord) -> None:
+    _set_broker(image, replace(_registered(image, record.id, record.epoch), fenced=True))
+
+
+def _unfence_broker(image: ClusterImage, record: records.UnfenceBrokerRecord) -> None:
+    _set_broker(image, replace(_registered(image, record.id, record.epoch), fenced=False))
+
+
+def _change_broker(image: ClusterImage, record: records.BrokerRegistrationChangeRecord) -> None:
+    broker = _registered(image, record.broker_id, record.broker_epoch)
+    if record.fenced:
+        broker = replace(broker, fenced=record.fenced > 0)
+    if record.in_controlled_shutdown:
+        broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown > 0)
+    _set_broker(image, broker)
+
+
+def _registered(image: ClusterImage, broker_id: int, epoch: int) -> Broker:
+    broker = image.brokers.get(broker_id)
+    assert broker is not None, f"broker {broker_id} is not registered"
+    assert broker.epoch == epoch, f"broker {broker_id} has epoch {broker.epoch}, the record {epoch}"
+    return broker
+
+
+def _set_broker(image: ClusterImage, broker: Broker) -> None:
+    if image.brokers[broker.id] != broker:
+        _note_broker(image, broker.id)
+        image.brokers[broker.id] = broker
+
+
+def _note_broker(image: ClusterImage, broker_id: int) -> None:
+    image.version += 1
+    image.delta.brokers.setdefault(broker_id, image.brokers.get(broker_id))
+
+
+def _topic(image: ClusterImage, record: records.TopicRecord) -> None:
+    assert record.name not in image.topic_ids, f"topic {record.name} exists"
+    assert record.topic_id not in image.topics_by_id, f"topic id {record.topic_id.hex()} exists"
+    image.topics_by_id[record.topic_id] = Topic(record.name, record.topic_id)
+    image.topic_ids[record.name] = record.topic_id
+    image.version += 1
+    image.delta.created_topics[record.topic_id] = None
+
+
+def _remove_topic(image: ClusterImage, record: records.RemoveTopicRecord) -> None:
+    topic = image.topics_by_id.pop(record.topic_id, None)
+    assert topic is not None, f"no topic has the id {record.topic_id.hex()}"
+    del image.topic_ids[topic.name]
+    image.version += 1
+    delta = image.delta
+    if image.configs.pop((TOPIC_RESOURCE, topic.name), None) is not None:
+        delta.configs[TOPIC_RESOURCE, topic.name] = None
+    for index in topic.partitions:
+        delta.partitions.pop((topic.id, index), None)
+    if topic.id in delta.created_topics:
+        del delta.created_topics[topic.id]
+    else:
+        delta.deleted_topics[topic.id] = topic
+
+
+def _partition(image: ClusterImage, record: records.PartitionRecord) -> None:
+    _set_partition(
+        image,
+        record.topic_id,
+        record.partition_id,
+        PartitionImage(
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            leader_recovery_state=record.leader_recovery_state,
+            elr=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+            adding=tuple(record.adding_replicas or ()),
+            removing=tuple(record.removing_replicas or ()),
+        ),
+    )
+
+
+def _change_partition(image: ClusterImage, record: records.PartitionChangeRecord) -> None:
+    before = image.partition(record.topic_id, record.partition_id)
+    assert before is not None, f"no partition {record.topic_id.hex()}-{record.partition_id}"
+    _set_partition(image, record.topic_id, record.partition_id, changed(before, record))
+
+
+def changed(partition: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
+    """`partition` after `record`. Naming a leader, even the present one, bumps the leader epoch (E1)."""
+    named = record.leader != LEADER_UNCHANGED
+    recovery = record.leader_recovery_state
+    return PartitionImage(
+        replicas=_either(record.replicas, partition.replicas),
+        isr=_either(record.isr, partition.isr),
+        leader=record.leader if named else partition.leader,
+        leader_epoch=partition.leader_epoch + 1 if named else partition.leader_epoch,
+        partition_epoch=partition.partition_epoch + 1,
+        leader_recovery_state=partition.leader_recovery_state if recovery == RECOVERY_UNCHANGED else recovery,
+        elr=_either(record.eligible_leader_replicas, partition.elr),
+        last_known_elr=_either(record.last_known_elr, partition.last_known_elr),
+        adding=_either(record.adding_replicas, partition.adding),
+        removing=_either(record.removing_replicas, partition.removing),
+    )
+
+
+def _either(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
+    return old if new is None else tuple(new)
+
+
+def _set_partition(image: ClusterImage, topic_id: bytes, index: int, partition: PartitionImage) -> None:
+    assert partition.leader == NO_LEADER or partition.leader in partition.isr, f"leader outside the ISR: {partition}"
+    partitions = image.topics_by_id[topic_id].partitions
+    image.version += 1
+    image.delta.partitions.setdefault((topic_id, index), partitions.get(index))
+    partitions[index] = partition
+
+
+def _config(image: ClusterImage, record: records.ConfigRecord) -> None:
+    resource = (record.resource_type, record.resource_name)
+    values = image.configs.setdefault(resource, {})
+    if record.value is None:
+        values.pop(record.name, None)
+    else:
+        values[record.name] = record.value
+    if not values:
+        del image.configs[resource]
+    image.delta.configs[resource] = None
+
+
+def _feature_level(image: ClusterImage, record: records.FeatureLevelRecord) -> None:
+    if record.feature_level == 0:
+        image.features.pop(record.name, None)
+    else:
+        image.features[record.name] = record.feature_level
+    image.features_offset = image.offset
+    image.version += 1
+    image.delta.features = True
+
+
+def _producer_ids(image: ClusterImage, record: records.ProducerIdsRecord) -> None:
+    assert record.next_producer_id >= image.next_producer_id, "producer ids never go back"
+    image.next_producer_id = record.next_producer_id
+
+
+APPLY: dict[type[Any], Callable[[ClusterImage, Any], None]] = {
+    records.RegisterBrokerRecord: _register_broker,
+    records.UnregisterBrokerRecord: _unregister_broker,
+    records.FenceBrokerRecord: _fence_broker,
+    records.UnfenceBrokerRecord: _unfence_broker,
+    records.BrokerRegistrationChangeRecord: _change_broker,
+    records.TopicRecord: _topic,
+    records.RemoveTopicRecord: _remove_topic,
+    records.PartitionRecord: _partition,
+    records.PartitionChangeRecord: _change_partition,
+    records.ConfigRecord: _config,
+    records.FeatureLevelRecord: _feature_level,
+    records.ProducerIdsRecord: _producer_ids,
+}
+"""How each kind of record changes an image."""

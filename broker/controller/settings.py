@@ -1,0 +1,61 @@
+"""What the controller needs to know of the configuration: the node's own file, with what was altered since on top.
+
+A topic's setting is found at the topic, else among what was altered for this node, else for all nodes, else in the
+node's file, else it is the default: Kafka's precedence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.config import TOPIC_SETTINGS, BrokerConfig
+from broker.config.topic import BROKER_SYNONYMS
+from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.controller.image import ClusterImage
+
+DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values())
+"""Settings of brokers that may be altered while they run: those that are the defaults of topics' settings."""
+
+
+class ControllerSettings:
+    """The configuration of the node on which the controller is active, and the cluster's id."""
+
+    def __init__(self, config: BrokerConfig, cluster_id: str) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self._altered: dict[str, str] = {}
+        self._in_force = config
+
+    def in_force(self, image: ClusterImage) -> BrokerConfig:
+        """The node's configuration with the altered settings of `image`."""
+        altered = altered_settings(image, self.config.node_id)
+        if altered != self._altered:
+            self._altered, self._in_force = altered, self.config.changed(altered)
+        return self._in_force
+
+    def topic_setting(self, image: ClusterImage, topic: str, name: str) -> Any:
+        """The value in force of one topic-level setting, as broker.config types it."""
+        override = image.configs.get((TOPIC_RESOURCE, topic), {}).get(name)
+        if override is not None:
+            return TOPIC_SETTINGS[name].parse(override)
+        return getattr(self.in_force(image), BROKER_SYNONYMS[name][1])
+
+    def unclean_leader_election_enabled(self, image: ClusterImage, topic: str) -> bool:
+        """May a replica from outside the ISR lead rather than none (R11)?"""
+        enabled: bool = self.topic_setting(image, topic, "unclean.leader.election.enable")
+        return enabled
+
+    def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
+        """How many replicas must be in the ISR for acks=all, before it is capped by the replication factor."""
+        replicas: int = self.topic_setting(image, topic, "min.insync.replicas")
+        return replicas
+
+
+def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
+    """What was altered at run time for one node: for all nodes, and on top for it alone."""
+    everyone: Mapping[str, str] = image.configs.get(CLUSTER_DEFAULT, {})
+    return {**everyone, **image.configs.get((BROKER_RESOURCE, str(node_id)), {})}

@@ -1,0 +1,331 @@
+"""Topics come, grow and go: CreateTopics, CreatePartitions, DeleteTopics (C1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config import ConfigError, describe_topic, validate_topic_configs
+from broker.controller.decision import Decision, Refused, Write, duplicates
+from broker.controller.image import TOPIC_RESOURCE
+from broker.controller.placement import check_manual, live_replicas, place
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import create_partitions as partitions_wire
+from broker.protocol.schema import create_topics as create_wire
+from broker.protocol.schema import delete_topics as delete_wire
+from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from broker.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage, Topic
+
+PARTITION_VERSION = 2
+MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_NAME_LENGTH = 249
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+METADATA_TOPIC = "__cluster_metadata"
+USE_DEFAULT = -1
+"""In place of a number of partitions or a replication factor."""
+
+
+# ---------------------------------------------------------------------------------------------------- CreateTopics
+
+
+def create_topics(
+    command: Command, request: create_wire.CreateTopicsRequest
+) -> Decision[create_wire.CreateTopicsResponse]:
+    """Decide each topic for itself; with `validate_only` nothing is written. Never raises."""
+    twice = duplicates([topic.name for topic in request.topics])
+    too_many = sum(_partitions_asked(topic) for topic in request.topics) > MAX_PARTITIONS_PER_REQUEST
+    writes: list[Write] = []
+    results: dict[str, create_wire.CreatableTopicResult] = {}
+    for topic in request.topics:
+        try:
+            if topic.name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if too_many:
+                message = "Excessively large number of partitions per request."
+                raise Refused(ErrorCode.POLICY_VIOLATION, message)
+            results[topic.name], records = _create_topic(command, topic)
+            writes += records
+        except Refused as refused:
+            results[topic.name] = create_wire.CreatableTopicResult(
+                name=topic.name, error_code=refused.code, error_message=refused.message
+            )
+    reply = create_wire.CreateTopicsResponse(topics=list(results.values()))
+    return Decision(reply, () if request.validate_only else tuple(writes))
+
+
+def _partitions_asked(topic: create_wire.CreatableTopic) -> int:
+    return len(topic.assignments) or max(topic.num_partitions, 0)
+
+
+def _create_topic(
+    command: Command, topic: create_wire.CreatableTopic
+) -> tuple[create_wire.CreatableTopicResult, list[Write]]:
+    image = command.image
+    check_new_name(image, topic.name)
+    overrides = _check_overrides(command, topic)
+    placements = _placements(command, topic)
+    topic_id = new_topic_id(command)
+    writes = [Write(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
+    writes += [
+        Write(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value), 0)
+        for name, value in overrides.items()
+    ]
+    writes += _partition_records(image, topic_id, 0, placements)
+    result = create_wire.CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(placements),
+        replication_factor=len(placements[0]),
+        configs=[
+            create_wire.CreatableTopicConfigs(
+                name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.source
+            )
+            for entry in describe_topic(command.settings.in_force(image), overrides)
+        ],
+    )
+    return result, writes
+
+
+def check_new_name(image: ClusterImage, name: str) -> None:
+    """Refuse a name that is not allowed, taken, or as good as taken: "a.b" and "a_b" would share metrics' names."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    if name == METADATA_TOPIC:
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    if name in image.topic_ids:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        unified = name.replace(".", "_")
+        for other in image.topic_ids:
+            if other.replace(".", "_") == unified:
+                message = f"Topic '{name}' collides with existing topic: {other}"
+                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a topic's name, None where nothing is."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return "'.' or '..' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not NAME_CHARACTERS.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def _check_overrides(command: Command, topic: create_wire.CreatableTopic) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    try:
+        given = {config.name: config.value for config in topic.configs}
+        return validate_topic_configs(command.settings.in_force(command.image), given)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _placements(command: Command, topic: create_wire.CreatableTopic) -> list[tuple[int, ...]]:
+    if topic.assignments:
+        return _manual_placements(command.image, topic)
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise Refused(ErrorCode.INVALID_PARTITIONS, message)
+    config = command.settings.config
+    count = config.num_partitions if topic.num_partitions == USE_DEFAULT else topic.num_partitions
+    factor = config.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
+    return place(command, count, factor)
+
+
+def _manual_placements(image: ClusterImage, topic: create_wire.CreatableTopic) -> list[tuple[int, ...]]:
+    if topic.replication_factor != USE_DEFAULT:
+        message = "A manual partition assignment was specified, but replication factor was not set to -1."
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
+    if topic.num_partitions != USE_DEFAULT:
+        message = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        raise Refused(ErrorCode.INVALID_REQUEST, message)
+    placements: dict[int, tuple[int, ...]] = {}
+    factor = None
+    for assignment in topic.assignments:
+        index, replicas = assignment.partition_index, tuple(assignment.broker_ids)
+        if index in placements:
+            message = f"Found multiple manual partition assignments for partition {index}"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        check_manual(image, replicas, factor)
+        _check_live(image, index, replicas)
+        factor = len(replicas)
+        placements[index] = replicas
+    if sorted(placements) != list(range(len(placements))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return [placements[index] for index in range(len(placements))]
+
+
+def _check_live(image: ClusterImage, index: int, replicas: Sequence[int]) -> None:
+    if not live_replicas(image, tuple(replicas)):
+        message = (
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown."
+        )
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _partition_records(
+    image: ClusterImage, topic_id: bytes, first_index: int, placements: list[tuple[int, ...]]
+) -> list[Write]:
+    writes = []
+    for index, replicas in enumerate(placements, first_index):
+        isr = live_replicas(image, replicas)
+        record = PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=list(isr),
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        writes.append(Write(record, PARTITION_VERSION))
+    return writes
+
+
+def new_topic_id(command: Command) -> bytes:
+    """A random (version 4) UUID that is neither reserved nor in use."""
+    while True:
+        raw = bytearray(command.rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if bytes(raw) not in command.image.topics_by_id:
+            return bytes(raw)
+
+
+# ------------------------------------------------------------------------------------------------ CreatePartitions
+
+
+def create_partitions(
+    command: Command, request: partitions_wire.CreatePartitionsRequest
+) -> Decision[partitions_wire.CreatePartitionsResponse]:
+    """Add partitions to topics, each decided for itself."""
+    twice = duplicates([topic.name for topic in request.topics])
+    writes: list[Write] = []
+    results: dict[str, partitions_wire.CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        result = partitions_wire.CreatePartitionsTopicResult(name=topic.name, error_message=None)
+        try:
+            if topic.name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            writes += _more_partitions(command, topic)
+        except Refused as refused:
+            result.error_code, result.error_message = refused.code, refused.message
+        results[topic.name] = result
+    reply = partitions_wire.CreatePartitionsResponse(results=list(results.values()))
+    return Decision(reply, () if request.validate_only else tuple(writes))
+
+
+def _more_partitions(command: Command, asked: partitions_wire.CreatePartitionsTopic) -> list[Write]:
+    image = command.image
+    topic = image.topic(asked.name)
+    if topic is None:
+        raise _unknown_topic()
+    present = len(topic.partitions)
+    if asked.count == present:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if asked.count < present:
+        message = (
+            f"The topic {asked.name} currently has {present} partition(s); {asked.count} would not be an increase."
+        )
+        raise Refused(ErrorCode.INVALID_PARTITIONS, message)
+    if asked.count - present > MAX_PARTITIONS_PER_REQUEST:
+        raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    placements = _added_placements(command, asked, topic)
+    return _partition_records(image, topic.id, present, placements)
+
+
+def _added_placements(
+    command: Command, asked: partitions_wire.CreatePartitionsTopic, topic: Topic
+) -> list[tuple[int, ...]]:
+    present = len(topic.partitions)
+    additional = asked.count - present
+    factor = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        return place(command, additional, factor)
+    if len(asked.assignments) != additional:
+        message = (
+            f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} assignment(s) "
+            "were specified."
+        )
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    placements = [tuple(assignment.broker_ids) for assignment in asked.assignments]
+    for index, replicas in enumerate(placements, present):
+        check_manual(command.image, replicas, factor)
+        _check_live(command.image, index, replicas)
+    return placements
+
+
+# ---------------------------------------------------------------------------------------------------- DeleteTopics
+
+
+def delete_topics(
+    command: Command, request: delete_wire.DeleteTopicsRequest
+) -> Decision[delete_wire.DeleteTopicsResponse]:
+    """Remove topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself."""
+    asked = [(name, ZERO_UUID) for name in request.topic_names]
+    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    names = duplicates([name for name, _ in asked if name is not None])
+    ids = duplicates([topic_id for _, topic_id in asked if topic_id != ZERO_UUID])
+    removed: dict[bytes, None] = {}
+    results = []
+    for name, topic_id in asked:
+        result = delete_wire.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+        try:
+            _check_delete(command, name, topic_id)
+            if name in names or topic_id in ids:
+                message = "Duplicate topic name." if name in names else "Duplicate topic id."
+                raise Refused(ErrorCode.INVALID_REQUEST, message)
+            topic = _find(command.image, name, topic_id)
+            if topic.id in removed:
+                message = "The provided topic name maps to an ID that was already supplied."
+                raise Refused(ErrorCode.INVALID_REQUEST, message)
+            removed[topic.id] = None
+            result.name, result.topic_id = topic.name, topic.id
+        except Refused as refused:
+            result.error_code, result.error_message = refused.code, refused.message
+        results.append(result)
+    writes = tuple(Write(RemoveTopicRecord(topic_id=topic_id), 0) for topic_id in removed)
+    return Decision(delete_wire.DeleteTopicsResponse(responses=results), writes)
+
+
+def _check_delete(command: Command, name: str | None, topic_id: bytes) -> None:
+    if not command.settings.config.delete_topic_enable:
+        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+
+
+def _find(image: ClusterImage, name: str | None, topic_id: bytes) -> Topic:
+    if name is None:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        return topic
+    topic = image.topic(name)
+    if topic is None:
+        raise _unknown_topic()
+    return topic
+
+
+def _unknown_topic() -> Refused:
+    return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
