@@ -1,0 +1,68 @@
+"""What finders hand on: witnesses, and how many of each kind there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+WITNESSES = 20
+"""How many witnesses of one finding are kept. All of them are in the `anomalies/` table."""
+
+
+class Witness(NamedTuple):
+    """One place where an anomaly shows. Fields that do not apply are -1."""
+
+    anomaly: str
+    evidence: str
+    """What it takes to see it: see `checkers.catalog`."""
+    part: int
+    off: int
+    val: int
+    op: int
+    proc: int
+    """The process whose settings say whether it is permitted; -1 where it is nobody's in particular."""
+    other: int
+    """See `Anomaly.other` in `checkers.catalog`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """All witnesses of one anomaly, with one kind of evidence, that are judged by the settings of one process."""
+
+    anomaly: str
+    evidence: str
+    proc: int
+    count: int
+    witnesses: tuple[Witness, ...]
+    """The first ones, by partition and offset; at most WITNESSES."""
+
+
+def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
+    """Group and count. The order of the input does not matter."""
+    groups: dict[tuple[str, str, int], list[Witness]] = {}
+    for witness in sorted(witnesses):
+        groups.setdefault((witness.anomaly, witness.evidence, witness.proc), []).append(witness)
+    return [Finding(*key, len(group), tuple(group[:WITNESSES])) for key, group in sorted(groups.items())]
+
+
+def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """For findings.json."""
+    return [
+        {
+            "anomaly": finding.anomaly,
+            "evidence": finding.evidence,
+            "proc": finding.proc,
+            "count": finding.count,
+            "witnesses": [witness._asdict() for witness in finding.witnesses],
+        }
+        for finding in findings
+    ]
+
+
+def from_json(stored: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """What `to_json` made. KeyError or TypeError where it did not make that."""
+    return [
+        Finding(**{**finding, "witnesses": tuple(Witness(**witness) for witness in finding["witnesses"])})
+        for finding in stored
+    ]

@@ -1,0 +1,119 @@
+"""A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
+
+`convert` writes `RUN/history/`: records, told, ops, finals, partitions, processes, assignments, commits and faults as
+Parquet, and last `conversion.json`, which says what was read, and why not all of it where that is so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkers import nemesis_log, parser
+from checkers.parquet import TableWriter, read_tables, write_small
+from checkers.tables import SCHEMA, Fault, History, Problem
+
+FOLDER = "history"
+CONVERSION = "conversion.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What `convert` read. `problems` is empty where everything parsed; a torn last line is no problem."""
+
+    run: str
+    wall_ms: int
+    mono_ns: int
+    lines: int
+    torn_bytes: int
+    records: int
+    corrupt: int
+    compacted: bool
+    outcomes: dict[str, dict[str, int]]
+    names: list[str]
+    problems: list[Problem] = field(default_factory=list)
+
+
+def convert(run_dir: Path) -> Conversion:
+    """Make `run_dir`/history/ anew from the run's JSONL files. Works on files cut at any byte.
+
+    FileNotFoundError where there is no history.jsonl; a missing nemesis.jsonl is a run without faults.
+    """
+    folder = run_dir / FOLDER
+    folder.mkdir(exist_ok=True)
+    (folder / CONVERSION).unlink(missing_ok=True)
+    history, rows = _convert_history(run_dir / parser.FILE, folder)
+    faults, trouble = read_faults(run_dir)
+    write_small(folder, history, faults)
+    conversion = Conversion(
+        run=history.run,
+        wall_ms=history.wall_ms,
+        mono_ns=history.mono_ns,
+        lines=history.lines,
+        torn_bytes=history.torn_bytes,
+        records=rows,
+        corrupt=history.corrupt,
+        compacted=any(partition.compacted for partition in history.partitions),
+        outcomes=history.outcomes,
+        names=history.names,
+        problems=[each for each in (history.problem, trouble) if each is not None],
+    )
+    text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
+    (folder / CONVERSION).write_text(text + "\n")
+    return conversion
+
+
+def read_conversion(run_dir: Path) -> Conversion:
+    """What `convert` wrote. FileNotFoundError where it did not finish, ValueError where it is of another schema."""
+    stored: dict[str, Any] = json.loads((run_dir / FOLDER / CONVERSION).read_text())
+    if stored.pop("schema", None) != SCHEMA:
+        raise ValueError(f"{CONVERSION} is of another schema: convert the history again")
+    return Conversion(**{**stored, "problems": [Problem(**each) for each in stored["problems"]]})
+
+
+def read_faults(run_dir: Path) -> tuple[list[Fault], Problem | None]:
+    """The faults in nemesis.jsonl, none where there is no such file, and why reading it stopped early."""
+    path = run_dir / nemesis_log.FILE
+    if not path.exists():
+        return [], None
+    with path.open("rb") as lines:
+        return nemesis_log.parse_faults(lines)
+
+
+def load(run_dir: Path) -> tuple[History, list[Fault]]:
+    """The whole converted history in memory: for the reference finders."""
+    conversion = read_conversion(run_dir)
+    history = History(
+        run=conversion.run,
+        wall_ms=conversion.wall_ms,
+        mono_ns=conversion.mono_ns,
+        lines=conversion.lines,
+        torn_bytes=conversion.torn_bytes,
+        problem=next((each for each in conversion.problems if each.file == parser.FILE), None),
+        names=conversion.names,
+        corrupt=conversion.corrupt,
+        outcomes=conversion.outcomes,
+    )
+    return history, read_tables(run_dir / FOLDER, history)
+
+
+def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
+    reader = parser.Parser()
+    tables = {"records": reader.history.records, "told": reader.history.told, "ops": reader.history.ops}
+    writers = {name: TableWriter(folder / f"{name}.parquet", table) for name, table in tables.items()}
+
+    def drain(_: History) -> None:
+        for name, table in tables.items():
+            writers[name].write(table)
+            table.truncate(0)
+
+    reader.drain = drain
+    with path.open("rb") as lines:
+        reader.feed(lines)
+    history = reader.finish()
+    drain(history)
+    for writer in writers.values():
+        writer.close()
+    return history, writers["records"].rows

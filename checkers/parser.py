@@ -1,0 +1,303 @@
+"""history.jsonl, line by line, into tables. Joins each completion with its invocation.
+
+A history may end anywhere, because the harness may be killed anywhere: a prefix of a history is a history in which the
+operations under way have no completion. So reading stops at the first line that is not understood, and what came
+before it is kept; whatever an anomaly in a prefix proves, it proves of the whole.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from checkers.positions import FinalReads, Positions
+from checkers.tables import (
+    EMPTY_POLL,
+    FAIL,
+    INFO,
+    LISTED,
+    NOT_A_READER,
+    OK,
+    POLL,
+    SCHEMA,
+    SEND,
+    SEQUENCE_BITS,
+    Assignment,
+    History,
+    Partition,
+    Problem,
+    Process,
+)
+
+FILE = "history.jsonl"
+_SAME = ("kind", "st", "proc", "part", "op", "iso", "t0", "t1", "final", "seg", "key")
+"""What all records of one partition of one poll have in common."""
+STATUS = ("ok", "fail", "info")
+DRAIN_ROWS = 1 << 20
+"""Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
+
+_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError)
+_Open = tuple[str, int, int, int, dict[str, Any]]
+"""An operation under way: f, process, invoked at, partition, its line."""
+
+
+class Malformed(ValueError):
+    """A line that is JSON but cannot be part of a history."""
+
+
+class Parser:
+    """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them."""
+
+    def __init__(self, drain: Callable[[History], None] | None = None) -> None:
+        self.history = History()
+        self.drain = drain
+        self._open: dict[int, _Open] = {}
+        self._last_op = -1
+        self._last_value: dict[int, int] = {}
+        self._processes: dict[int, Process] = {}
+        self._partitions: dict[int, Partition] = {}
+        self._positions = Positions()
+        self._finals = FinalReads()
+        self._names: dict[str, int] = {}
+        self._keys: dict[tuple[int, str], int] = {}
+        self._outcomes: dict[str, Counter[str]] = {}
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
+            "x": self._event,
+        }  # fmt: skip
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
+        history = self.history
+        tables = (history.records, history.told, history.ops)
+        for raw in lines:
+            marks = [len(table) for table in tables]
+            try:
+                line = json.loads(raw)
+                handler = self._handlers.get(line["e"])
+                if handler is None:
+                    raise Malformed(f"a line of the unknown kind {line['e']!r}")
+                if not history.lines and line["e"] != "h":
+                    raise Malformed("the history does not begin with its header")
+                handler(line)
+            except _UNREADABLE as error:
+                for table, mark in zip(tables, marks, strict=True):
+                    table.truncate(mark)
+                self._stop(raw, error)
+                return
+            history.lines += 1
+            if self.drain is not None and len(history.records) >= DRAIN_ROWS:
+                self.drain(history)
+
+    def finish(self) -> History:
+        """The history, operations without completion included."""
+        history = self.history
+        for op, (f, proc, t0, part, line) in sorted(self._open.items()):
+            self._count(f, INFO, "")
+            history.ops.append((op, self._name(f), proc, part, INFO, t0, -1, self._name("")))
+            if f == "send":
+                self._sent(op, INFO, -1, t0, -1, line)
+        history.partitions = [self._partitions[part] for part in sorted(self._partitions)]
+        history.processes = [self._processes[proc] for proc in sorted(self._processes)]
+        history.names = list(self._names)
+        history.outcomes = {f: dict(sorted(counts.items())) for f, counts in sorted(self._outcomes.items())}
+        history.finals = self._finals.finish(self._partitions)
+        if not history.lines and history.problem is None:
+            history.problem = Problem(FILE, 0, "nothing is in it")
+        return history
+
+    def _stop(self, raw: bytes, error: Exception) -> None:
+        if not raw.endswith(b"\n") and isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            self.history.torn_bytes = len(raw)
+            return
+        why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"
+        self.history.problem = Problem(FILE, self.history.lines + 1, why)
+
+    # ------------------------------------------------------------------------------------------ declarations
+
+    def _header(self, line: dict[str, Any]) -> None:
+        if self.history.lines:
+            raise Malformed("a second header")
+        if line["schema"] != SCHEMA:
+            raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
+        self.history.run = str(line["run"])
+        self.history.wall_ms, self.history.mono_ns = int(line["wall_ms"]), int(line["mono_ns"])
+
+    def _process(self, line: dict[str, Any]) -> None:
+        proc = int(line["p"])
+        if proc in self._processes:
+            raise Malformed(f"process {proc} is declared twice")
+        role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
+        settings = dict(line.get("settings", {}))
+        self._processes[proc] = Process(proc, role, client, version, zone, settings)
+
+    def _partition(self, line: dict[str, Any]) -> None:
+        part, cleanup = int(line["part"]), str(line.get("cleanup", "delete"))
+        if part in self._partitions:
+            raise Malformed(f"partition {part} is declared twice")
+        retention_ms = int(line.get("retention_ms", -1))
+        bounded = retention_ms >= 0 or int(line.get("retention_bytes", -1)) >= 0
+        deletable = "delete" in cleanup and bounded
+        self._partitions[part] = Partition(
+            part, str(line["topic"]), int(line["index"]), cleanup, retention_ms, deletable
+        )  # fmt: skip
+
+    # -------------------------------------------------------------------------------------------- operations
+
+    def _invoked(self, line: dict[str, Any]) -> None:
+        op, proc, f, t0, part = line["op"], line["p"], line["f"], line["t"], line.get("part", -1)
+        if op <= self._last_op:
+            raise Malformed(f"operation {op} after operation {self._last_op}")
+        if proc not in self._processes:
+            raise Malformed(f"process {proc} was never declared")
+        if part != -1 and part not in self._partitions:
+            raise Malformed(f"partition {part} was never declared")
+        if f == "send":
+            self._new_value(proc, line["v"])
+        elif f in ("poll", "final_read"):
+            self._positions.assigned(proc, _offsets(line["at"]))
+        else:
+            self._moved(f, proc, t0, part, line)
+        self._last_op = op
+        self._open[op] = (f, proc, t0, part, line)
+
+    def _new_value(self, proc: int, value: int) -> None:
+        if value >> SEQUENCE_BITS != proc or value <= self._last_value.get(proc, -1):
+            raise Malformed(f"value {value} is not a new one of process {proc}")
+        self._last_value[proc] = value
+
+    def _completed(self, line: dict[str, Any]) -> None:
+        op, st, t1 = line["op"], line["st"], line["t"]
+        if op not in self._open:
+            raise Malformed(f"operation {op} completes, but is not under way")
+        if st not in (OK, FAIL, INFO):
+            raise Malformed(f"status {st}")
+        f, proc, t0, part, invoked = self._open[op]
+        if f == "send":
+            self._sent(op, st, line.get("off", -1), t0, t1, invoked)
+        elif f in ("poll", "final_read"):
+            self._polled(op, line, invoked, t0)
+        elif f == "list_offsets":
+            self._listed(op, line, invoked, t0)
+        error = str(line.get("err", ""))
+        self.history.ops.append((op, self._name(f), proc, part, st, t0, t1, self._name(error)))
+        self._count(f, st, error)
+        del self._open[op]
+
+    def _sent(self, op: int, st: int, off: int, t0: int, t1: int, line: dict[str, Any]) -> None:
+        part, key, key_id = line["part"], line.get("k"), -1
+        if key is not None and self._partitions[part].compacted:
+            key_id = self._keys.setdefault((part, key), len(self._keys))
+        # An offset that came with anything but an acknowledgement says nothing.
+        off = off if st == OK else -1
+        row = (SEND, st, line["p"], part, op, 0, off, line["v"], NOT_A_READER, t0, t1, 0, 0, key_id)
+        self.history.records.append(row)
+
+    def _polled(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
+        proc, f, st, t1 = invoked["p"], invoked["f"], line["st"], line["t"]
+        process = self._processes[proc]
+        final = int(process.settings.get("round", 1)) if f == "final_read" else 0
+        constants = (st, process.isolation, final, t0, t1)
+        idx = 0
+        if final:
+            self._finals.began(proc, process.isolation, final, t0, _offsets(invoked["at"]))
+        for number, entry in enumerate(line.get("got", ())):
+            part, position, hw, lso, log_start, pairs, *more = entry
+            partition = self._partitions[part]
+            partition.log_start = max(partition.log_start, log_start)
+            if partition.deletable:
+                self._positions.log_starts_at(proc, part, log_start)
+            seg = self._positions.seg(proc, part)
+            last_off = self._received(op, proc, part, idx, seg, position, pairs, constants)
+            idx += len(pairs) or 1
+            epoch = more[0] if more else -1
+            told = (EMPTY_POLL if not pairs else POLL, part, proc, op, number, st, process.isolation, final, epoch)
+            self.history.told.append((*told, hw, lso, log_start, position, len(pairs), last_off, t0, t1))
+            self._positions.moved(proc, part, position)
+            if final:
+                self._finals.reached(proc, part, position, log_start, t1)
+        if final:
+            self._finals.ended(proc, _offsets(line.get("end", {})))
+        if st != OK:
+            self._positions.forget(proc)
+
+    def _received(
+        self, op: int, proc: int, part: int, idx: int, seg: int, position: int, pairs: list[list[int]],
+        constants: tuple[int, ...],
+    ) -> int:  # fmt: skip
+        """Add the records of one partition of one poll. Returns the highest offset; -1 where there is none."""
+        st, iso, final, t0, t1 = constants
+        if not pairs:
+            row = (EMPTY_POLL, st, proc, part, op, idx, position, -1, iso, t0, t1, final, seg, -1)
+            self.history.records.append(row)
+            return -1
+        count = len(pairs)
+        offsets = [off for off, _ in pairs]
+        values = [val for _, val in pairs]
+        self.history.corrupt += values.count(-1)
+        columns = self.history.records.columns
+        columns["idx"].extend(range(idx, idx + count))
+        columns["off"].extend(offsets)
+        columns["val"].extend(values)
+        same = (POLL, st, proc, part, op, iso, t0, t1, final, seg, -1)
+        for name, value in zip(_SAME, same, strict=True):
+            column = columns[name]
+            column.extend(array(column.typecode, (value,)) * count)
+        return max(offsets)
+
+    def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
+        """The latest offset is the high watermark, or with read_committed the last stable offset, told another way."""
+        which = invoked.get("which", "latest")
+        if which not in ("latest", "lso") or line["st"] != OK:
+            return
+        process = self._processes[invoked["p"]]
+        committed = which == "lso" or process.isolation == 1
+        hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
+        told = (LISTED, invoked["part"], process.proc, op, 0, OK, process.isolation, 0, line.get("epoch", -1))
+        self.history.told.append((*told, hw, lso, -1, -1, 0, -1, t0, line["t"]))
+
+    def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
+        """What changes a reader's position: its reads before and after do not follow each other."""
+        positions = _offsets(line.get("at", {}))
+        if f == "seek":
+            for each in positions or ([part] if part != -1 else []):
+                self._positions.forget_one(proc, each)
+        if f in ("assign", "subscribe", "crash_client") or (f == "seek" and not positions and part == -1):
+            self._positions.forget(proc)
+        if f == "admin" and line.get("what") == "delete_records":
+            for partition in self._partitions.values():
+                partition.deletable |= part in (-1, partition.part)
+        for each, position in positions.items() or {part: -1}.items():
+            self.history.assignments.append(Assignment(t0, proc, f, each, position))
+
+    def _event(self, line: dict[str, Any]) -> None:
+        kind, proc = str(line["kind"]), line.get("p", -1)
+        if kind == "rebalance" and proc != -1:
+            self._positions.forget(proc)
+            self.history.assignments.append(Assignment(line["t"], proc, kind))
+
+    # ------------------------------------------------------------------------------------------------- names
+
+    def _name(self, text: str) -> int:
+        return self._names.setdefault(text, len(self._names))
+
+    def _count(self, f: str, st: int, error: str) -> None:
+        counts = self._outcomes.setdefault(f, Counter())
+        counts[STATUS[st]] += 1
+        if error:
+            counts[f"error {error}"] += 1
+
+
+def _offsets(by_part: Any) -> dict[int, int]:
+    """{"3": 17} of JSON into {3: 17}."""
+    return {int(part): int(offset) for part, offset in by_part.items()}
+
+
+def parse(lines: Iterable[bytes]) -> History:
+    """A history from its lines, each with its line feed."""
+    parser = Parser()
+    parser.feed(lines)
+    return parser.finish()

@@ -1,0 +1,118 @@
+"""Where readers stand: which of their reads follow each other, and how far each final read came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from checkers.tables import FinalRead, Partition
+
+
+class Positions:
+    """For every reader and partition, how often its position was forgotten, as a number that its reads carry.
+
+    Consecutive reads are compared only where nothing lies between them that may move a position: a partition missing
+    from an assignment, a seek, a rebalance, a crash, a failed poll, records removed below the log start.
+    """
+
+    def __init__(self) -> None:
+        self._seg: dict[tuple[int, int], int] = {}
+        self._position: dict[tuple[int, int], int] = {}
+        self._assigned: dict[int, Iterable[int]] = {}
+
+    def seg(self, proc: int, part: int) -> int:
+        """The number that a read of this partition by this process carries now."""
+        return self._seg.get((proc, part), 0)
+
+    def assigned(self, proc: int, at: Mapping[int, int]) -> None:
+        """A poll begins with these partitions assigned."""
+        before = self._assigned.get(proc, ())
+        if before != at.keys():
+            for part in before:
+                if part not in at:
+                    self.forget_one(proc, part)
+            self._assigned[proc] = at.keys()
+
+    def moved(self, proc: int, part: int, position: int) -> None:
+        """An answer left the reader at `position`."""
+        self._position[proc, part] = position
+
+    def log_starts_at(self, proc: int, part: int, log_start: int) -> None:
+        """The log begins at `log_start` now. A reader that stood before it was moved on, and skipped nothing."""
+        if log_start > self._position.get((proc, part), log_start):
+            self.forget_one(proc, part)
+
+    def forget_one(self, proc: int, part: int) -> None:
+        """This position may have moved in a way that is not recorded."""
+        self._seg[proc, part] = self.seg(proc, part) + 1
+        self._position.pop((proc, part), None)
+
+    def forget(self, proc: int) -> None:
+        """All positions of this process may have moved."""
+        for part in [part for reader, part in self._position if reader == proc]:
+            self.forget_one(proc, part)
+
+
+@dataclass(slots=True)
+class _Reading:
+    part: int
+    proc: int
+    round: int
+    iso: int
+    t0: int
+    t1: int
+    start: int
+    reached: int
+    log_start: int = -1
+    end: int = -1
+    whole: bool = True
+
+
+class FinalReads:
+    """Follows the readers of final reads, and says at the end what of each partition they prove."""
+
+    def __init__(self) -> None:
+        self._readings: dict[tuple[int, int], _Reading] = {}
+
+    def began(self, proc: int, iso: int, round_: int, t0: int, at: Mapping[int, int]) -> None:
+        """One more call of a final read, from the positions `at`."""
+        for part, position in at.items():
+            reading = self._readings.get((proc, part))
+            if reading is None:
+                self._readings[proc, part] = _Reading(part, proc, round_, iso, t0, t0, position, position)
+            elif position > reading.reached:
+                # What lies between may exist, and this reader will not see it.
+                reading.whole = False
+
+    def reached(self, proc: int, part: int, position: int, log_start: int, t1: int) -> None:
+        """An answer left the final reader at `position` and told where the log begins."""
+        reading = self._readings.get((proc, part))
+        if reading is not None:
+            reading.reached, reading.t1 = max(reading.reached, position), t1
+            if reading.log_start < 0:
+                reading.log_start = log_start
+
+    def ended(self, proc: int, ends: Mapping[int, int]) -> None:
+        """The final reader reached these ends, known since it began."""
+        for part, end in ends.items():
+            reading = self._readings.get((proc, part))
+            if reading is not None:
+                reading.end = end
+
+    def finish(self, partitions: Mapping[int, Partition]) -> list[FinalRead]:
+        """Every final read, by partition and process. Notes in `partitions` what they allow to judge."""
+        finals = [
+            FinalRead(
+                each.part, each.proc, each.round, each.iso, each.t0, each.t1, each.start, each.log_start, each.reached,
+                each.end, int(each.whole),
+            )
+            for each in self._readings.values()
+        ]  # fmt: skip
+        finals.sort()
+        for final in finals:
+            partition = partitions[final.part]
+            if final.whole and (final.reached, -final.start) > (partition.cover_to, -partition.cover_from):
+                partition.cover_from, partition.cover_to = final.start, final.reached
+            if final.complete:
+                partition.cover_t0 = max(partition.cover_t0, final.t0)
+        return finals

@@ -1,0 +1,50 @@
+"""What brokers told of a partition beside its records: high watermark, last stable offset, end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.findings import Witness
+from checkers.tables import History, Told
+
+HIGH_WATERMARK, LAST_STABLE_OFFSET = "high watermark", "last stable offset"
+"""Evidence of offset-regression: which of them went back."""
+ABOVE_HIGH_WATERMARK, READ_ABOVE = "above the high watermark", "read at or above it"
+"""Evidence of lso-violation."""
+
+
+def find(history: History) -> Iterator[Witness]:
+    """offset-regression and lso-violation."""
+    told = sorted(history.told.rows(), key=lambda each: (each.op, each.idx))
+    yield from regressions(told)
+    yield from violations(told)
+
+
+def regressions(told: list[Told]) -> Iterator[Witness]:
+    """Each answer against the one before it, of one client, partition and leader epoch.
+
+    A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
+    """
+    before: dict[tuple[str, int, int, int], int] = {}
+    for each in told:
+        if each.epoch < 0:
+            continue
+        for which, off in ((HIGH_WATERMARK, each.hw), (LAST_STABLE_OFFSET, each.lso)):
+            if off < 0:
+                continue
+            key = (which, each.proc, each.part, each.epoch)
+            if off < before.get(key, off):
+                yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, before[key])
+            before[key] = off
+
+
+def violations(told: list[Told]) -> Iterator[Witness]:
+    """What one answer says against itself."""
+    for each in told:
+        if each.lso < 0:
+            continue
+        where = (each.part, each.lso, -1, each.op, each.proc)
+        if 0 <= each.hw < each.lso:
+            yield Witness("lso-violation", ABOVE_HIGH_WATERMARK, *where, each.hw)
+        if each.iso == 1 and each.last_off >= each.lso:
+            yield Witness("lso-violation", READ_ABOVE, *where, each.last_off)
