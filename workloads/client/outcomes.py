@@ -40,6 +40,8 @@ BAD_ANSWER = "BAD_ANSWER"
 """The peer's bytes were not a response to what was asked. The connection was closed."""
 DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"
 """The delivery time-out passed before anything of the record left the client."""
+CLOSED = "CLOSED"
+"""The producer was closed before the record had an outcome."""
 PRODUCER_STOPPED = "PRODUCER_STOPPED"
 """Never sent, because an earlier record of its partition was given up and order could no longer be kept."""
 

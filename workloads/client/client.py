@@ -1,0 +1,301 @@
+"""A client's connections and its view of the cluster, shared by its producer, consumer and admin.
+
+Two kinds of connection: one to each broker that leads something, for data, and one *control* connection to any broker
+that answers, for metadata, producer ids and admin requests. Apart, because answers come in order: metadata asked on a
+data connection would wait behind a Produce that waits for replicas, just when a leader is needed most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from broker.env import Env
+from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from broker.protocol.wire import Message
+from workloads.client.cluster import Address, ClusterView, Leader, Place
+from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
+from workloads.client.settings import ClientSettings
+from workloads.client.waiting import Bell, Signal
+
+R = TypeVar("R", bound=Message)
+
+METADATA_TOPIC_IDS_FROM = 10
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The data connection to one node."""
+
+    address: Address
+    connection: Connection | None = None
+    connecting: bool = False
+    failures: int = 0
+    next_try: float = 0.0
+
+
+class Client:
+    """Run `run` in a nursery (`await nursery.start(client.run)`); everything else needs it running."""
+
+    def __init__(self, env: Env, bootstrap: Sequence[Address], settings: ClientSettings | None = None) -> None:
+        assert bootstrap, "no bootstrap server"
+        self.env = env
+        self.settings = settings or ClientSettings()
+        self.view = ClusterView()
+        self._bootstrap = tuple(bootstrap)
+        self._topics: dict[str, None] = {}
+        self._listeners: list[Callable[[Sequence[Place]], None]] = []
+        self._slots: dict[int, _Slot] = {}
+        self._connections: dict[int, Connection] = {}
+        self._next_serial = 0
+        self._controls: dict[Address, Connection] = {}
+        self._control_lock = trio.Lock()
+        self._candidate = env.rng.randrange(len(self._bootstrap))
+        self._stale = Signal()
+        self._updated = Bell()
+        self._connected = Bell()
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep connections and metadata until `close`."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._watch)
+            nursery.start_soon(self._keep_metadata)
+            task_status.started()
+
+    def close(self) -> None:
+        """End all connections and tasks. What is outstanding ends as lost."""
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def listen(self, changed: Callable[[Sequence[Place]], None]) -> None:
+        """Call `changed` when a connection or metadata changed, with the partitions that have another leader."""
+        self._listeners.append(changed)
+
+    def track(self, topics: Iterable[str]) -> None:
+        """Keep metadata of these topics from now on."""
+        new = [topic for topic in topics if topic not in self._topics]
+        self._topics.update(dict.fromkeys(new))
+        if new:
+            self.refresh_soon()
+
+    def refresh_soon(self) -> None:
+        """What is known turned out to be stale: ask for metadata."""
+        self._stale.set()
+
+    async def refreshed(self) -> None:
+        """Ask for metadata and wait until an answer has come."""
+        updates = self.view.updates
+        self.refresh_soon()
+        while self.view.updates == updates:
+            await self._updated.wait()
+
+    def hint(self, place: Place, leader: Leader, endpoint: Address | None) -> bool:
+        """Take in a broker's word about who leads. True where it is news: no need to ask for metadata then."""
+        news = self.view.hint(*place, leader, endpoint)
+        if news:
+            self._tell([place])
+        return news
+
+    def connection(self, node_id: int) -> Connection | None:
+        """The open data connection to a node. None where there is none: then one is being opened."""
+        address = self.view.nodes.get(node_id)
+        if address is None:
+            return None
+        slot = self._slots.get(node_id)
+        if slot is None:
+            slot = self._slots[node_id] = _Slot(address)
+        if slot.address != address:
+            slot.address = address
+            slot.next_try = 0.0
+            if slot.connection is not None:
+                slot.connection.close()
+        if slot.connection is not None and not slot.connection.closed:
+            return slot.connection
+        slot.connection = None
+        if not slot.connecting and self._nursery is not None:
+            slot.connecting = True
+            self._nursery.start_soon(self._fill_slot, node_id, slot)
+        return None
+
+    async def ask(self, request: Message, response: type[R], *, version: int | None = None) -> R:
+        """Ask any broker, over the control connection, trying one after another until one answers.
+
+        Never gives up: bound it with env.timeout. A request that is not idempotent goes through `ask_once`.
+        """
+        failures = 0
+        while True:
+            try:
+                return await self.ask_once(request, response, version=version)
+            except (RequestFailed, UnsupportedApi):
+                failures += 1
+                await self.env.sleep(self.backoff(failures))
+
+    async def ask_once(self, request: Message, response: type[R], *, version: int | None = None) -> R:
+        """Ask one broker. Raises RequestFailed, UnsupportedApi."""
+        async with self._control_lock:
+            connection = await self._control_connection()
+            chosen = version
+            if chosen is None:
+                chosen = connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
+            try:
+                return await connection.request(request, response, chosen, self.settings.control_timeout_ms / 1000)
+            except RequestFailed:
+                self._next_candidate()
+                raise
+
+    async def ask_node(self, node_id: int, request: Message, response: type[R]) -> R:
+        """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi."""
+        limit_s = self.settings.request_timeout_ms / 1000
+        with self.env.timeout(limit_s):
+            while (connection := self.connection(node_id)) is None:
+                if node_id not in self.view.nodes:
+                    raise RequestFailed(CONNECTION_LOST, sent=False, detail=f"node {node_id} has no address")
+                await self._connected.wait()
+            version = connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
+            return await connection.request(request, response, version, limit_s)
+        raise RequestFailed(TIMED_OUT, sent=True, detail=f"node {node_id}")
+
+    def backoff(self, failures: int) -> float:
+        """Seconds to wait after that many failures in a row, with jitter."""
+        settings = self.settings
+        exponential = settings.retry_backoff_ms << min(failures - 1, 16)
+        return min(exponential, settings.retry_backoff_max_ms) * (0.8 + 0.4 * self.env.rng.random()) / 1000
+
+    async def _keep_metadata(self) -> None:
+        failures = 0
+        while True:
+            with self.env.timeout(self.settings.metadata_max_age_ms / 1000):
+                await self._stale.wait()
+                # A broker that is cut off from the controller keeps answering what it last knew: ask another one.
+                self._next_candidate()
+            try:
+                await self._refresh()
+                failures = 0
+            except (RequestFailed, UnsupportedApi):
+                failures += 1
+                self._stale.set()
+            # At most one question in a back-off's time, however many errors call for it.
+            await self.env.sleep(self.backoff(max(1, failures)))
+
+    async def _refresh(self) -> None:
+        topics = [MetadataRequestTopic(name=topic) for topic in self._topics]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = await self.ask_once(request, MetadataResponse)
+        known = {topic.name for topic in answer.topics}
+        moved = self.view.apply(answer, self._topics)
+        self._close_departed()
+        self._updated.ring()
+        if not all(topic in known for topic in self._topics):
+            self._stale.set()
+        self._tell(moved)
+
+    def _close_departed(self) -> None:
+        """Drop connections to nodes that are no longer of the cluster, so that their number stays bounded."""
+        for node_id in [node_id for node_id in self._slots if node_id not in self.view.nodes]:
+            slot = self._slots.pop(node_id)
+            if slot.connection is not None:
+                slot.connection.close()
+
+    async def _control_connection(self) -> Connection:
+        """The control connection to the candidate whose turn it is. The turn passes when it cannot be reached."""
+        candidates = self._candidates()
+        for address in [address for address in self._controls if address not in candidates]:
+            self._controls.pop(address).close()
+        address = candidates[self._candidate % len(candidates)]
+        connection = self._controls.get(address)
+        if connection is None or connection.closed:
+            try:
+                connection = self._controls[address] = await self._open(address)
+            except RequestFailed:
+                self._next_candidate()
+                raise
+        return connection
+
+    def _candidates(self) -> list[Address]:
+        nodes = [self.view.nodes[node_id] for node_id in sorted(self.view.nodes)]
+        return list(dict.fromkeys((*nodes, *self._bootstrap)))
+
+    def _next_candidate(self) -> None:
+        self._candidate += 1
+
+    async def _fill_slot(self, node_id: int, slot: _Slot) -> None:
+        try:
+            pause = slot.next_try - self.env.mono()
+            if pause > 0:
+                await self.env.sleep(pause)
+            address = slot.address
+            connection = await self._open(address)
+            if slot.address == address and self._slots.get(node_id) is slot:
+                slot.connection = connection
+            else:
+                connection.close()
+            slot.failures = 0
+        except RequestFailed:
+            slot.failures += 1
+            self.refresh_soon()
+        finally:
+            slot.connecting = False
+        slot.next_try = self.env.mono() + self._reconnect_backoff(slot.failures)
+        self._connected.ring()
+        self._tell(())
+
+    def _reconnect_backoff(self, failures: int) -> float:
+        settings = self.settings
+        exponential = min(settings.reconnect_backoff_ms << min(failures, 16), settings.reconnect_backoff_max_ms)
+        return exponential * (0.8 + 0.4 * self.env.rng.random()) / 1000
+
+    async def _open(self, address: Address) -> Connection:
+        """A connection that is ready for requests. Raises RequestFailed."""
+        limit_s = self.settings.connect_timeout_ms / 1000
+        assert self._nursery is not None, "run is not running"
+        with self.env.timeout(limit_s):
+            try:
+                link = await self.env.connect(*address)
+            except OSError as error:
+                raise RequestFailed(CONNECTION_LOST, sent=False, detail=f"{address}: {error}") from error
+            serial = self._next_serial
+            self._next_serial += 1
+            connection = Connection(self.env, link, self.settings, serial, self._nursery.start_soon)
+            self._connections[serial] = connection
+            self._nursery.start_soon(self._run_connection, connection)
+            try:
+                await connection.negotiate(limit_s)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+        raise RequestFailed(TIMED_OUT, sent=False, detail=f"connecting to {address}")
+
+    async def _run_connection(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._connections.pop(connection.serial, None)
+        self._tell(())
+
+    async def _watch(self) -> None:
+        """Close connections with a request whose time is up."""
+        settings = self.settings
+        # No request's time is shorter than this, so nothing is due sooner that is not known by now.
+        shortest_s = min(settings.request_timeout_ms, settings.connect_timeout_ms, settings.control_timeout_ms) / 1000
+        while True:
+            now = self.env.mono()
+            look_at = now + shortest_s
+            for connection in list(self._connections.values()):
+                connection.expire(now)
+                deadline = connection.next_deadline()
+                if deadline is not None and not connection.closed:
+                    look_at = min(look_at, deadline)
+            await self.env.sleep(max(look_at - now, 0.001))
+
+    def _tell(self, moved: Sequence[Place]) -> None:
+        for listener in self._listeners:
+            listener(moved)

@@ -1,0 +1,348 @@
+"""One connection to a broker: pipelined requests, answered in the order they were sent.
+
+Answers are matched to the oldest outstanding request, and to nothing else: an answer with another correlation id ends
+the connection, so a reordered or repeated answer can never be taken for that of another request. When a request's
+time is up the connection is closed, for whatever was sent on it may still be done. When the connection ends, by
+whatever cause, everything outstanding is told so, once.
+
+Requests go straight to the link; only what does not fit waits, and starts a task to send it. Answers are handed out
+as views of the receive buffer, good for the duration of the call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from struct import Struct
+from typing import TypeVar
+
+import trio
+
+from broker.env import Buffer, Env, Link, LinkClosed
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode, MalformedFrame, name_of
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.protocol.wire import Message
+from workloads.client.outcomes import BAD_ANSWER, CONNECTION_LOST, TIMED_OUT
+from workloads.client.settings import ClientSettings
+
+VERSION = "0.1"
+"""Of this client, as told to brokers and to the history."""
+FIRST_BUFFER = 64 * 1024
+MAX_PIECES = 64
+KEPT_BUFFER = 1024 * 1024
+"""A receive buffer that grew beyond this is given back once it is empty."""
+
+_SIZE = Struct(">i")
+_ERROR = Struct(">h")
+
+R = TypeVar("R", bound=Message)
+
+
+class RequestFailed(Exception):
+    """A request that got no answer."""
+
+    def __init__(self, why: str, *, sent: bool, detail: str = "") -> None:
+        super().__init__(f"{why} {detail}".rstrip())
+        self.why = why
+        """TIMED_OUT, CONNECTION_LOST or BAD_ANSWER."""
+        self.sent = sent
+        """Some of its bytes may have reached the broker."""
+
+
+class UnsupportedApi(Exception):
+    """The broker speaks no version of an API that this client speaks."""
+
+
+Answer = Callable[[memoryview | None, RequestFailed | None], None]
+"""Called once, with the answer's body or with why there is none.
+
+May raise MalformedFrame before any effect of its own; it is then called again, with that failure.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class _Outstanding:
+    api_key: int
+    version: int
+    correlation_id: int
+    answer: Answer
+    deadline: float
+    starts_at: int
+    """Position of its first byte in all that was ever handed to the connection."""
+
+
+class Connection:
+    """See the module. `run` must be running for anything to be answered."""
+
+    def __init__(
+        self,
+        env: Env,
+        link: Link,
+        settings: ClientSettings,
+        serial: int,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
+        self.serial = serial
+        """Unique among the connections of one client."""
+        self._env = env
+        self._link = link
+        self._settings = settings
+        self._start = start
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._outstanding: deque[_Outstanding] = deque()
+        self._next_correlation = 0
+        self._unsent: deque[memoryview] = deque()
+        self._when_sent: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._accepted = 0
+        self._handed = 0
+        self._flushing = False
+        self._why = ""
+        self._ended = False
+        self._buffer = bytearray(FIRST_BUFFER)
+        self._fill = 0
+
+    @property
+    def peer(self) -> str:
+        """Where it leads, "host:port"."""
+        return self._link.peer
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more can be sent. What is outstanding may not have been told yet."""
+        return bool(self._why) or self._ended
+
+    @property
+    def idle(self) -> bool:
+        """No answer is awaited."""
+        return not self._outstanding
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Handed to this connection but not yet to the link."""
+        return self._accepted - self._handed
+
+    @property
+    def congested(self) -> bool:
+        """More waits to be sent than is good: hand over nothing now."""
+        return self.unsent_bytes > self._settings.max_unsent_bytes
+
+    def version(self, api_key: int, ours_max: int, ours_min: int = 0) -> int:
+        """The highest version that both sides speak. Raises UnsupportedApi."""
+        lowest, highest = self._versions.get(api_key, (0, -1))
+        version = min(ours_max, highest)
+        if version < max(lowest, ours_min):
+            ours, theirs = f"{ours_min} to {ours_max}", f"{lowest} to {highest}"
+            raise UnsupportedApi(f"{ApiKey(api_key).name}: {self.peer} speaks {theirs}, this client {ours}")
+        return version
+
+    def submit(self, api_key: int, version: int, body: bytes, answer: Answer, timeout_s: float) -> None:
+        """Send a request; `answer` is called once, later, never from within this call.
+
+        Raises RequestFailed (not sent) on a closed connection; `answer` is then not called.
+        """
+        if self.closed:
+            raise RequestFailed(self._why or CONNECTION_LOST, sent=False)
+        correlation_id = self._next_correlation
+        self._next_correlation = (correlation_id + 1) & 0x7FFFFFFF
+        deadline = self._env.mono() + timeout_s
+        waiting = _Outstanding(api_key, version, correlation_id, answer, deadline, self._accepted)
+        self._outstanding.append(waiting)
+        self._send(encode_request(api_key, version, correlation_id, self._settings.client_id, body))
+
+    def post(self, api_key: int, version: int, body: bytes, when_sent: Callable[[bool], None]) -> None:
+        """Send a request that has no answer (Produce with acks=0).
+
+        `when_sent` is called once, later: True when the link has all its bytes, False when the link ended first.
+        """
+        if self.closed:
+            raise RequestFailed(self._why or CONNECTION_LOST, sent=False)
+        correlation_id = self._next_correlation
+        self._next_correlation = (correlation_id + 1) & 0x7FFFFFFF
+        frame = encode_request(api_key, version, correlation_id, self._settings.client_id, body)
+        self._when_sent.append((self._accepted + len(frame), when_sent))
+        self._send(frame)
+        self._flush_soon()
+
+    async def request(self, request: Message, response: type[R], version: int, timeout_s: float) -> R:
+        """Send a request and wait for its decoded answer. Raises RequestFailed."""
+        return await self._exchange(request, version, timeout_s, lambda body: response.decode(body, 0, version)[0])
+
+    async def negotiate(self, timeout_s: float) -> None:
+        """Learn which versions the broker speaks (KIP-35, KIP-511). Raises RequestFailed."""
+        request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
+        error = ErrorCode.UNSUPPORTED_VERSION.value
+        for version in (ApiVersionsRequest.MAX_VERSION, 0):
+            answer = await self._exchange(request, version, timeout_s, partial(_decode_api_versions, version))
+            error = answer.error_code
+            if error == ErrorCode.NONE:
+                self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+                return
+            if error != ErrorCode.UNSUPPORTED_VERSION:
+                break
+            request = ApiVersionsRequest()
+        self.close(BAD_ANSWER)
+        raise RequestFailed(BAD_ANSWER, sent=True, detail=f"ApiVersions: {name_of(error)}")
+
+    async def _exchange(self, request: Message, version: int, timeout_s: float, decode: Callable[[memoryview], R]) -> R:
+        found: list[R | RequestFailed] = []
+        done = trio.Event()
+
+        def answer(body: memoryview | None, failure: RequestFailed | None) -> None:
+            if body is not None:
+                found.append(decode(body))
+            elif failure is not None:
+                found.append(failure)
+            done.set()
+
+        self.submit(request.API_KEY, version, request.encode(version), answer, timeout_s)
+        await done.wait()
+        (result,) = found
+        if isinstance(result, RequestFailed):
+            raise result
+        return result
+
+    def next_deadline(self) -> float | None:
+        """When the next outstanding request's time is up, by env.mono()."""
+        return min((waiting.deadline for waiting in self._outstanding), default=None)
+
+    def expire(self, now: float) -> None:
+        """Close if a request's time is up."""
+        deadline = self.next_deadline()
+        if deadline is not None and deadline <= now:
+            self.close(TIMED_OUT)
+
+    def close(self, why: str = CONNECTION_LOST) -> None:
+        """End the connection. What is outstanding is told by `run`. Idempotent."""
+        self._why = self._why or why
+        self._link.close()
+
+    async def run(self) -> None:
+        """Receive until the connection ends; then tell whatever is outstanding."""
+        try:
+            while not self._why:
+                await self._link.wait_readable()
+                self._receive()
+        except LinkClosed:
+            self.close(CONNECTION_LOST)
+        except MalformedFrame:
+            self.close(BAD_ANSWER)
+        finally:
+            self.close()
+            self._end()
+
+    def _receive(self) -> None:
+        received = self._link.recv_into(memoryview(self._buffer)[self._fill :])
+        if received is None:
+            return
+        if received == 0:
+            raise LinkClosed(f"{self.peer} closed the connection")
+        self._fill += received
+        view = memoryview(self._buffer)
+        at = 0
+        while self._fill - at >= 4 and not self._why:
+            (size,) = _SIZE.unpack_from(view, at)
+            if not 4 <= size <= self._settings.max_response_bytes:
+                raise MalformedFrame(f"a response of {size} bytes")
+            if self._fill - at - 4 < size:
+                break
+            self._dispatch(view[at + 4 : at + 4 + size])
+            at += 4 + size
+        self._make_room(view, at)
+
+    def _make_room(self, view: memoryview, at: int) -> None:
+        """Move a frame under way to the front, of a larger buffer where it does not fit."""
+        left = self._fill - at
+        needed = FIRST_BUFFER
+        if left >= 4:
+            needed = max(needed, _SIZE.unpack_from(view, at)[0] + 4)
+        if len(self._buffer) < needed or (left < FIRST_BUFFER and len(self._buffer) > KEPT_BUFFER >= needed):
+            larger = bytearray(needed)
+            larger[:left] = view[at : self._fill]
+            self._buffer = larger
+        elif at:
+            view[:left] = bytes(view[at : self._fill])
+        self._fill = left
+
+    def _dispatch(self, frame: memoryview) -> None:
+        if not self._outstanding:
+            raise MalformedFrame("an answer that nothing waits for")
+        waiting = self._outstanding.popleft()
+        try:
+            correlation_id, body_at = decode_response_header(frame, waiting.api_key, waiting.version)
+            if correlation_id != waiting.correlation_id:
+                raise MalformedFrame(f"answer {correlation_id}, expected {waiting.correlation_id}")
+            waiting.answer(frame[body_at:], None)
+        except MalformedFrame as problem:
+            waiting.answer(None, RequestFailed(BAD_ANSWER, sent=True, detail=str(problem)))
+            raise
+
+    def _send(self, frame: Buffer) -> None:
+        self._accepted += len(frame)
+        if self._unsent:
+            self._unsent.append(memoryview(frame))
+            return
+        try:
+            taken = self._link.send((frame,))
+        except LinkClosed:
+            self.close()
+            return
+        self._handed += taken
+        if taken < len(frame):
+            self._unsent.append(memoryview(frame)[taken:])
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._start(self._flush)
+
+    async def _flush(self) -> None:
+        try:
+            self._tell_sent()
+            while self._unsent:
+                await self._link.wait_writable()
+                self._push()
+                self._tell_sent()
+        except LinkClosed:
+            self.close()
+        finally:
+            self._flushing = False
+
+    def _push(self) -> None:
+        """Hand over what the link takes now."""
+        taken = self._link.send(list(islice(self._unsent, MAX_PIECES)))
+        self._handed += taken
+        while taken:
+            first = self._unsent[0]
+            if taken < len(first):
+                self._unsent[0] = first[taken:]
+                return
+            taken -= len(first)
+            self._unsent.popleft()
+
+    def _tell_sent(self) -> None:
+        while self._when_sent and self._when_sent[0][0] <= self._handed:
+            self._when_sent.popleft()[1](True)
+
+    def _end(self) -> None:
+        self._ended = True
+        self._unsent.clear()
+        while self._outstanding:
+            waiting = self._outstanding.popleft()
+            waiting.answer(None, RequestFailed(self._why, sent=self._handed > waiting.starts_at))
+        self._tell_sent()
+        while self._when_sent:
+            self._when_sent.popleft()[1](False)
+
+
+def _decode_api_versions(version: int, body: memoryview) -> ApiVersionsResponse:
+    if len(body) < 2:
+        raise MalformedFrame("an ApiVersions answer without error code")
+    # A broker that does not know this version answers in version 0, whatever was asked.
+    known = _ERROR.unpack_from(body)[0] != ErrorCode.UNSUPPORTED_VERSION
+    return ApiVersionsResponse.decode(body, 0, version if known else 0)[0]

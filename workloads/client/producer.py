@@ -1,0 +1,359 @@
+"""The producer: the accumulator's decisions carried out over connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import encode_batch
+from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from broker.protocol.schema.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from broker.protocol.wire import ZERO_UUID
+from workloads.client.batching import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
+from workloads.client.client import Client
+from workloads.client.cluster import Leader, Place
+from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA
+from workloads.client.settings import CODECS, ProducerSettings
+from workloads.client.waiting import Bell, Signal
+
+PRODUCE_OLDEST = 3
+"""The first version that carries record batches of format 2."""
+PRODUCE_TOPIC_IDS_FROM = 13
+REQUEST_OVERHEAD = 128
+MAX_INT32 = 2**31 - 1
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A Produce request under way."""
+
+    serial: int
+    """Of its connection."""
+    version: int
+    batches: dict[Place, Batch]
+    names: dict[bytes, str]
+    """Topic id -> name, as they were when it was sent."""
+
+
+class Producer:
+    """Sends records with the promises of `batching`, over a running `Client` of its own or a shared one.
+
+    `before_send` is called before any bytes of records go to a link, `after_outcomes` after a group of records got
+    their outcomes: where a recorder writes what it has gathered. What they raise ends the producer's task.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: ProducerSettings | None = None,
+        *,
+        before_send: Callable[[], None] = _nothing,
+        after_outcomes: Callable[[], None] = _nothing,
+    ) -> None:
+        self.settings = settings or ProducerSettings()
+        self._client = client
+        self._env = client.env
+        self._before_send = before_send
+        self._after_outcomes = after_outcomes
+        shared = client.settings
+        self._accumulator = Accumulator(
+            self.settings,
+            client.env.rng,
+            backoff_ms=shared.retry_backoff_ms,
+            backoff_max_ms=shared.retry_backoff_max_ms,
+        )
+        self._codec = CODECS[self.settings.codec]
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._in_flight: dict[int, int] = {}
+        self._wake = Signal()
+        self._room = Bell()
+        self._look_at_ms: int | None = None
+        self._closed = False
+        self._timeout_s = shared.request_timeout_ms / 1000
+        # The broker gives up first: its answer tells more than a closed connection does.
+        self._broker_timeout_ms = shared.request_timeout_ms - min(1000, shared.request_timeout_ms // 5)
+        client.listen(self._on_change)
+
+    @property
+    def retired(self) -> str:
+        """Why no new records are taken; empty while they are."""
+        return self._accumulator.retired
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Of records handed over that have no outcome yet."""
+        return self._accumulator.buffered_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Every record handed over has its outcome."""
+        return self._accumulator.idle
+
+    def send(
+        self,
+        topic: str,
+        index: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header],
+        timestamp_ms: int,
+        done: Done,
+    ) -> None:
+        """Hand over a record. `done` is called once, later, with its outcome.
+
+        Raises BufferFull or ProducerRetired; the record is then not taken and `done` never called.
+        """
+        now_ms = int(self._env.mono() * 1000)
+        record = Outgoing(key, value, headers, timestamp_ms, done)
+        look_at_ms = self._accumulator.add(topic, index, record, now_ms)
+        if look_at_ms is not None and (self._look_at_ms is None or look_at_ms < self._look_at_ms):
+            self._look_at_ms = look_at_ms
+            self._wake.set()
+
+    async def room(self) -> None:
+        """Until some records have got their outcome (after BufferFull)."""
+        await self._room.wait()
+
+    def retire(self, why: str) -> None:
+        """Take no new records; go on with those handed over."""
+        self._accumulator.retire(why)
+
+    async def finish(self) -> None:
+        """Send what lingers and wait until every record has its outcome. At most about the delivery time-out."""
+        self._accumulator.flush()
+        self._wake.set()
+        while not self._accumulator.idle:
+            await self._room.wait()
+
+    def close(self) -> None:
+        """Give every record without outcome the one that it has now, FAIL or INFO, and send nothing more."""
+        if not self._closed:
+            self._closed = True
+            self._settle(self._accumulator.abandon(CLOSED))
+            self._tell_outcomes()
+            self._wake.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send until `close`. Records may be handed over before this runs."""
+        async with trio.open_nursery() as nursery:
+            if self.settings.idempotence:
+                nursery.start_soon(self._get_producer_id)
+            task_status.started()
+            while not self._closed:
+                now_ms = int(self._env.mono() * 1000)
+                expired = self._accumulator.expire(now_ms)
+                if expired:
+                    self._settle(expired)
+                    self._tell_outcomes()
+                self._send_all(now_ms)
+                await self._sleep_until(self._accumulator.next_look_ms(now_ms))
+            nursery.cancel_scope.cancel()
+
+    async def _sleep_until(self, look_at_ms: int | None) -> None:
+        self._look_at_ms = look_at_ms
+        if look_at_ms is None:
+            await self._wake.wait()
+            return
+        with self._env.timeout(max(look_at_ms / 1000 - self._env.mono(), 0.0005)):
+            await self._wake.wait()
+
+    async def _get_producer_id(self) -> None:
+        """Until a broker has given one; records wait, and may expire, in the meantime."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
+        failures = 0
+        while True:
+            answer = await self._client.ask(request, InitProducerIdResponse)
+            if answer.error_code == ErrorCode.NONE:
+                self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+                self._wake.set()
+                return
+            failures += 1
+            await self._env.sleep(self._client.backoff(failures))
+
+    def _on_change(self, moved: Sequence[Place]) -> None:
+        for topic, index in moved:
+            self._accumulator.leader_moved(topic, index)
+        self._wake.set()
+
+    def _send_all(self, now_ms: int) -> None:
+        """Send all that may be sent now."""
+        if self.settings.idempotence and self._producer_id < 0:
+            return
+        progress = True
+        while progress:
+            progress = False
+            for node_id, lanes in self._by_leader(now_ms).items():
+                connection = self._client.connection(node_id)
+                if connection is not None and self._takes_more(connection):
+                    progress |= self._send_some(connection, lanes, now_ms)
+
+    def _by_leader(self, now_ms: int) -> dict[int, list[Lane]]:
+        found: dict[int, list[Lane]] = {}
+        for lane in self._accumulator.sendable(now_ms):
+            leader = self._client.view.leader(lane.topic, lane.index)
+            if leader is None:
+                self._client.refresh_soon()
+            else:
+                found.setdefault(leader.node_id, []).append(lane)
+        return found
+
+    def _takes_more(self, connection: Connection) -> bool:
+        in_flight = self._in_flight.get(connection.serial, 0)
+        return in_flight < self.settings.max_in_flight and not connection.congested
+
+    def _send_some(self, connection: Connection, lanes: list[Lane], now_ms: int) -> bool:
+        """One request with a batch of each lane, as far as its size allows. False where no batch could go."""
+        try:
+            version = connection.version(ApiKey.PRODUCE, ProduceRequest.MAX_VERSION, PRODUCE_OLDEST)
+        except UnsupportedApi:
+            connection.close(BAD_ANSWER)
+            return False
+        batches: dict[Place, Batch] = {}
+        size = REQUEST_OVERHEAD
+        for lane in lanes:
+            if batches and size + lane.waiting[0].size > self.settings.max_request_bytes:
+                break
+            batch = self._accumulator.take(lane, connection.serial, now_ms)
+            if batch is not None:
+                batches[lane.topic, lane.index] = batch
+                size += batch.size
+        if not batches:
+            return False
+        ids = {topic: self._client.view.topic_id(topic) for topic, _ in batches}
+        if ZERO_UUID in ids.values():
+            version = min(version, PRODUCE_TOPIC_IDS_FROM - 1)
+        body = self._encode(batches, ids, version)
+        self._before_send()
+        names = {topic_id: topic for topic, topic_id in ids.items()}
+        self._hand_over(connection, body, _Sent(connection.serial, version, batches, names))
+        return True
+
+    def _encode(self, batches: dict[Place, Batch], ids: dict[str, bytes], version: int) -> bytes:
+        topics: dict[str, TopicProduceData] = {}
+        for (topic, index), batch in batches.items():
+            data = topics.get(topic)
+            if data is None:
+                by_id = version >= PRODUCE_TOPIC_IDS_FROM
+                data = topics[topic] = TopicProduceData(topic_id=ids[topic]) if by_id else TopicProduceData(topic)
+            data.partition_data.append(PartitionProduceData(index, self._batch_bytes(batch)))
+        request = ProduceRequest(None, self.settings.acks, self._broker_timeout_ms, list(topics.values()))
+        return request.encode(version)
+
+    def _batch_bytes(self, batch: Batch) -> bytes:
+        if batch.encoded is None:
+            batch.encoded = encode_batch(
+                [
+                    (delta, record.timestamp_ms, record.key, record.value, record.headers)
+                    for delta, record in enumerate(batch.records)
+                ],
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                base_sequence=batch.sequence,
+                codec=self._codec,
+            )
+        return batch.encoded
+
+    def _hand_over(self, connection: Connection, body: bytes, sent: _Sent) -> None:
+        self._in_flight[sent.serial] = self._in_flight.get(sent.serial, 0) + 1
+        try:
+            if self.settings.acks == 0:
+                connection.post(ApiKey.PRODUCE, sent.version, body, partial(self._posted, sent))
+            else:
+                connection.submit(ApiKey.PRODUCE, sent.version, body, partial(self._answered, sent), self._timeout_s)
+        except RequestFailed as failure:
+            self._failed(sent, failure)
+
+    def _posted(self, sent: _Sent, whole: bool) -> None:
+        """acks=0: that the link has it is all there is to know."""
+        if self._closed:
+            return
+        if not whole:
+            self._failed(sent, RequestFailed(CONNECTION_LOST, sent=True))
+            return
+        self._release(sent.serial)
+        for batch in sent.batches.values():
+            self._settle(self._accumulator.acked(batch, -1, -1))
+        self._done()
+
+    def _answered(self, sent: _Sent, body: memoryview | None, failure: RequestFailed | None) -> None:
+        if body is None:
+            assert failure is not None
+            self._failed(sent, failure)
+            return
+        response, _ = ProduceResponse.decode(body, 0, sent.version)
+        if self._closed:
+            return
+        self._release(sent.serial)
+        now_ms = int(self._env.mono() * 1000)
+        left = dict(sent.batches)
+        for topic in response.responses:
+            name = sent.names.get(topic.topic_id, "") if sent.version >= PRODUCE_TOPIC_IDS_FROM else topic.name
+            for part in topic.partition_responses:
+                batch = left.pop((name, part.index), None)
+                if batch is not None:
+                    self._settle(self._judge(batch, part, response, now_ms))
+        for batch in left.values():
+            self._settle(self._accumulator.lost(batch, BAD_ANSWER, now_ms, sent=True))
+        self._done()
+
+    def _judge(
+        self, batch: Batch, part: PartitionProduceResponse, response: ProduceResponse, now_ms: int
+    ) -> list[Settled]:
+        if part.error_code == ErrorCode.NONE:
+            return self._accumulator.acked(batch, part.base_offset, part.log_append_time_ms)
+        settled = self._accumulator.refused(batch, part.error_code, now_ms)
+        if part.error_code in STALE_METADATA:
+            told = part.current_leader
+            endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
+            place = (batch.lane.topic, batch.lane.index)
+            if not self._client.hint(place, Leader(told.leader_id, told.leader_epoch), endpoints.get(told.leader_id)):
+                self._client.refresh_soon()
+        return settled
+
+    def _failed(self, sent: _Sent, failure: RequestFailed) -> None:
+        if self._closed:
+            return
+        self._release(sent.serial)
+        now_ms = int(self._env.mono() * 1000)
+        for batch in sent.batches.values():
+            self._settle(self._accumulator.lost(batch, failure.why, now_ms, sent=failure.sent))
+        self._client.refresh_soon()
+        self._done()
+
+    def _release(self, serial: int) -> None:
+        left = self._in_flight.get(serial, 0) - 1
+        if left > 0:
+            self._in_flight[serial] = left
+        else:
+            self._in_flight.pop(serial, None)
+
+    def _settle(self, settled: list[Settled]) -> None:
+        for one in settled:
+            for record, outcome in one.outcomes():
+                record.done(outcome)
+
+    def _done(self) -> None:
+        """After a group of records got their outcomes, or may be tried again."""
+        self._tell_outcomes()
+        self._wake.set()
+
+    def _tell_outcomes(self) -> None:
+        self._after_outcomes()
+        self._room.ring()
