@@ -16,6 +16,7 @@ INTERRUPTED = 130
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
+    "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
 }
 

@@ -20,7 +20,7 @@ Evidence = dict[str, Json]
 
 
 class Act(StrEnum):
-    """What a runtime may be able to do; `Runtime.acts` are those it can. A plan that needs others is refused when made."""
+    """What a runtime may be able to do; `Runtime.acts` says what it can. A plan that needs more is refused."""
 
     KILL = "kill"
     STOP = "stop"

@@ -1,0 +1,105 @@
+"""Link faults over Toxiproxy: what each is made of, and how overlapping ones share a link."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import (
+    Bandwidth,
+    Cut,
+    Latency,
+    LimitData,
+    Link,
+    LinkFault,
+    Manner,
+    ResetPeer,
+    Slicer,
+    SlowClose,
+    Stream,
+)
+from chaos.toxiproxy_api import ToxiproxyApi
+
+STREAMS = {Stream.THERE: ("upstream",), Stream.BACK: ("downstream",), Stream.BOTH: ("upstream", "downstream")}
+
+
+def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
+    """Toxiproxy's kind of toxic and its attributes. A refusing cut is none: it is the proxy switched off."""
+    match fault:
+        case Cut(manner=Manner.DROP):
+            return "timeout", {"timeout": 0}
+        case Cut(manner=Manner.HOLD):
+            return "bandwidth", {"rate": 0}
+        case Latency():
+            return "latency", {"latency": fault.latency_ms, "jitter": fault.jitter_ms}
+        case Bandwidth():
+            return "bandwidth", {"rate": fault.kb_per_s}
+        case Slicer():
+            sizes = {"average_size": fault.average_bytes, "size_variation": fault.variation_bytes}
+            return "slicer", {**sizes, "delay": fault.delay_us}
+        case LimitData():
+            return "limit_data", {"bytes": fault.limit_bytes}
+        case ResetPeer():
+            return "reset_peer", {"timeout": fault.after_ms}
+        case SlowClose():
+            return "slow_close", {"delay": fault.delay_ms}
+        case _:
+            raise AssertionError(f"no toxic for {fault}")
+
+
+class ProxiedLinks:
+    """Every link's proxy, and the faults on it by name. Calls block, as the interface's do, and take turns."""
+
+    def __init__(self, api: ToxiproxyApi, proxies: Mapping[Link, str]) -> None:
+        self._api = api
+        self._proxies = dict(proxies)
+        self._faults: dict[Link, dict[str, LinkFault]] = {link: {} for link in proxies}
+        self._turn = threading.Lock()
+
+    def add(self, name: str, link: Link, fault: LinkFault) -> None:
+        """Put a fault on a link. HarnessError where the link is unknown or has a fault of this name."""
+        with self._turn:
+            faults = self._of(link)
+            if name in faults:
+                raise HarnessError(f"link {link} already has a fault named {name}")
+            # Noted first: a call that fails half-way leaves something for `remove` to take off.
+            faults[name] = fault
+            proxy = self._proxies[link]
+            if _refuses(fault):
+                self._api.enable(proxy, False)
+                return
+            kind, attributes = toxic(fault)
+            for stream in STREAMS[fault.stream]:
+                self._api.add_toxic(proxy, f"{name}.{stream}", kind, stream, attributes)
+
+    def remove(self, name: str, link: Link) -> None:
+        """Take the fault of this name off, if it is there. The link stays off while another one refuses."""
+        with self._turn:
+            faults = self._of(link)
+            fault = faults.get(name)
+            if fault is None:
+                return
+            proxy = self._proxies[link]
+            if not _refuses(fault):
+                for stream in STREAMS[fault.stream]:
+                    self._api.remove_toxic(proxy, f"{name}.{stream}")
+            elif not any(_refuses(other) for key, other in faults.items() if key != name):
+                self._api.enable(proxy, True)
+            del faults[name]
+
+    def reset(self) -> None:
+        """Take every fault off every link."""
+        with self._turn:
+            self._api.reset()
+            for faults in self._faults.values():
+                faults.clear()
+
+    def _of(self, link: Link) -> dict[str, LinkFault]:
+        if link not in self._faults:
+            raise HarnessError(f"there is no link {link}")
+        return self._faults[link]
+
+
+def _refuses(fault: LinkFault) -> bool:
+    return isinstance(fault, Cut) and fault.manner is Manner.REFUSE

@@ -1,0 +1,100 @@
+"""Starting, watching and ending one tethered process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.runtimes.process.proc import run_state
+from chaos.runtimes.process.registry import MARK, Registration
+
+TETHER = Path(__file__).with_name("tether.py")
+POLL_S = 0.005
+LAST_WORDS_BYTES = 2000
+
+
+class Child:
+    """A process of the run, in a session of its own: the terminal's Ctrl-C is the harness's to answer."""
+
+    def __init__(self, what: str, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self.what = what
+        self.pid = popen.pid
+        self.log = log
+        self._popen = popen
+
+    @property
+    def code(self) -> int | None:
+        """How it ended: the exit code, negative for a signal. None while it runs."""
+        return self._popen.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing where it has ended. Its pid is its own until `code` has been read after its end."""
+        self._popen.send_signal(number)
+
+    async def ended(self, timeout_s: float) -> int | None:
+        """Its code, or None where it still runs after `timeout_s`."""
+        await until(lambda: self.code is not None, timeout_s)
+        return self.code
+
+    async def in_state(self, letters: str, timeout_s: float) -> str | None:
+        """The kernel's letter for it once that is one of `letters`, or whatever it is after `timeout_s`."""
+        await until(lambda: (run_state(self.pid) or "-") in letters, timeout_s)
+        return run_state(self.pid)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return tail(self.log)
+
+
+def start(
+    what: str, arguments: Sequence[str], *, log: Path, registration: Registration, env: Mapping[str, str]
+) -> Child:
+    """Start a program tethered to this process, printing into the end of `log`, and note it in the registry.
+
+    Call it on the main thread: the tether follows the thread that starts. HarnessError where it cannot be started.
+    """
+    assert threading.current_thread() is threading.main_thread(), (
+        "a tethered process ends with the thread that starts it"
+    )
+    command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *arguments]
+    try:
+        with log.open("ab") as output:
+            popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env, MARK: registration.run},
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise HarnessError(f"{what} could not be started: {error}") from error
+    registration.add(what, popen.pid)
+    return Child(what, popen, log)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait for a condition that nothing announces, asking often. False where it does not hold after `timeout_s`."""
+    with trio.move_on_after(timeout_s):
+        while not condition():
+            await trio.sleep(POLL_S)
+        return True
+    return condition()
+
+
+def tail(path: Path) -> str:
+    """The last 2000 bytes of a text file; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LAST_WORDS_BYTES))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""

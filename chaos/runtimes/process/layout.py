@@ -1,0 +1,115 @@
+"""Who listens where, who dials whom through which proxy, and each broker's settings that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import Link
+from chaos.runtimes.process.ports import LOOPBACK
+
+INTERNAL = "INTERNAL"
+
+OURS = frozenset(
+    {
+        "node.id",
+        "process.roles",
+        "controller.quorum.voters",
+        "listeners",
+        "advertised.listeners",
+        "inter.broker.listener.name",
+        "log.dir",
+        "log.dirs",
+        "squall.peers",
+        "squall.incarnation",
+        "squall.trace.path",
+        "squall.clock.offset.path",
+        "squall.cluster.id",
+    }
+)
+"""Settings that follow from where a broker runs; nobody else may give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The addresses of a cluster, all on loopback.
+
+    `direct` has the port of each (listener, node), `proxies` that of each link's proxy: empty where brokers and clients
+    reach each other straight.
+    """
+
+    nodes: tuple[int, ...]
+    controllers: tuple[int, ...]
+    zones: tuple[str, ...]
+    direct: Mapping[tuple[str, int], int]
+    proxies: Mapping[Link, int]
+
+    def links(self) -> tuple[Link, ...]:
+        """Every directed pair of nodes, then every zone to every node."""
+        return links(self.nodes, self.zones)
+
+    def address(self, link: Link) -> int:
+        """The port that the link's source dials."""
+        return self.proxies.get(link, self.target(link))
+
+    def target(self, link: Link) -> int:
+        """The port that the link leads to."""
+        listener = link.source if isinstance(link.source, str) else INTERNAL
+        return self.direct[listener, link.target]
+
+    def bootstrap(self, zone: str) -> str:
+        """What clients of the zone are given."""
+        return ",".join(f"{LOOPBACK}:{self.address(Link(zone, node))}" for node in self.nodes)
+
+    def settings(self, node: int) -> dict[str, str]:
+        """Addresses, roles and peers of one node."""
+        names = (INTERNAL, *self.zones)
+        advertised = {INTERNAL: self.direct[INTERNAL, node]} | {z: self.address(Link(z, node)) for z in self.zones}
+        peers = (f"{other}@{LOOPBACK}:{self.address(Link(node, other))}" for other in self.nodes if other != node)
+        voters = (f"{voter}@{LOOPBACK}:{self.direct[INTERNAL, voter]}" for voter in self.controllers)
+        return {
+            "node.id": str(node),
+            "process.roles": "broker,controller" if node in self.controllers else "broker",
+            "controller.quorum.voters": ",".join(voters),
+            "listeners": ",".join(f"{name}://{LOOPBACK}:{self.direct[name, node]}" for name in names),
+            "advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in advertised.items()),
+            "inter.broker.listener.name": INTERNAL,
+            "squall.peers": ",".join(peers),
+        }
+
+
+def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
+    """Every directed pair of nodes, then every zone to every node."""
+    between = tuple(Link(a, b) for a in nodes for b in nodes if a != b)
+    return between + tuple(Link(zone, node) for zone in zones for node in nodes)
+
+
+def proxy_name(link: Link) -> str:
+    """The link's proxy in Toxiproxy."""
+    return f"{link.source}-to-{link.target}"
+
+
+def choose_controllers(nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Three voters, as small clusters have; one for one or two nodes, because two could not lose any."""
+    return nodes[:3] if len(nodes) >= 3 else nodes[:1]
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refused for settings that the runtime gives itself."""
+    for name in settings:
+        if name in OURS:
+            raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
+
+
+def check_zones(zones: tuple[str, ...]) -> None:
+    """Refused for names that cannot be a listener's, or that are one already."""
+    for zone in zones:
+        if not zone.isidentifier() or not zone.isupper() or zone == INTERNAL or zones.count(zone) > 1:
+            raise Refused(f"zone {zone!r}: a name of its own in capitals, such as CLIENT or ZONE_A")
+
+
+def properties_text(settings: Mapping[str, str | Path]) -> str:
+    """A Kafka-style .properties file."""
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

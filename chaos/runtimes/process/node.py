@@ -1,0 +1,215 @@
+"""One broker of the process runtime: its files, its process, and what can be done to it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from chaos.asking import probe
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.process.child import Child, start, until
+from chaos.runtimes.process.layout import properties_text
+from chaos.runtimes.process.ports import LOOPBACK
+from chaos.runtimes.process.registry import Registration
+from chaos.runtimes.process.traces import TraceTail
+
+BROKER = (sys.executable, "-P", "-m", "broker")
+PACKAGES = Path(__file__).resolve().parents[3]
+SIGNAL_TIMEOUT_S = 5.0
+PAUSE_PROBE_S = 0.1
+LEAVING = ("node_stopping", "node_stopped")
+
+
+class Node:
+    """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place."""
+
+    def __init__(
+        self,
+        node: int,
+        folder: Path,
+        settings: Mapping[str, str],
+        *,
+        registration: Registration,
+        probe_port: int,
+        program: tuple[str, ...] = BROKER,
+    ) -> None:
+        self.id = node
+        self.folder = folder
+        self.state = NodeState.DOWN
+        self.exits: list[NodeExit] = []
+        self._settings = dict(settings)
+        self._registration = registration
+        self._probe_port = probe_port
+        self._program = program
+        self._child: Child | None = None
+        self._tail: TraceTail | None = None
+
+    @property
+    def config(self) -> Path:
+        """The .properties file of the latest incarnation."""
+        return self.folder / "broker.properties"
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return self.folder / "broker.log"
+
+    @property
+    def trace(self) -> Path:
+        """Its trace."""
+        return self.folder / "trace.jsonl"
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    @property
+    def clock(self) -> Path:
+        """The file that bends its wall clock."""
+        return self.folder / "clock-offset"
+
+    @property
+    def incarnation(self) -> int:
+        """How often it was started; 0 where it never was."""
+        try:
+            return int((self.folder / "incarnation").read_text())
+        except FileNotFoundError:
+            return 0
+
+    def launch(self) -> Evidence:
+        """Start the next incarnation's process; `wait_ready` waits for it. Evidence: pid, incarnation, asked_ns."""
+        self._must_be(NodeState.DOWN)
+        self.data.mkdir(parents=True, exist_ok=True)
+        incarnation = self.incarnation + 1
+        (self.folder / "incarnation").write_text(f"{incarnation}\n")
+        self.config.write_text(properties_text(self._all_settings(incarnation)))
+        self._tail = TraceTail(self.trace)
+        asked_ns = time.monotonic_ns()
+        self._child = start(
+            f"broker {self.id}",
+            [*self._program, "--config", str(self.config)],
+            log=self.log,
+            registration=self._registration,
+            env={"PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"},
+        )
+        self.state = NodeState.RUNNING
+        return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
+
+    async def wait_ready(self, timeout_s: float) -> int:
+        """Until this incarnation traces node_ready. When that was seen, in monotonic ns. HarnessError otherwise."""
+        child, tail, incarnation = self._running(), self._tail, self.incarnation
+        assert tail is not None, "a node that was launched has a trace"
+
+        def ready() -> bool:
+            return any(event["e"] == "node_ready" and event["i"] == incarnation for event in tail.events())
+
+        came = await until(lambda: child.code is not None or ready(), timeout_s)
+        if child.code is not None:
+            code, words = child.code, child.last_words()
+            self.poll()
+            raise HarnessError(f"broker {self.id} ended with {code} before it was ready:\n{words}")
+        if not came:
+            raise HarnessError(
+                f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{child.last_words()}"
+            )
+        return time.monotonic_ns()
+
+    async def kill(self) -> Evidence:
+        """As `Runtime.kill`."""
+        self._must_be(NodeState.RUNNING, NodeState.PAUSED)
+        child = self._running()
+        asked_ns = time.monotonic_ns()
+        child.signal(signal.SIGKILL)
+        code = await child.ended(SIGNAL_TIMEOUT_S)
+        if code is None:
+            raise HarnessError(f"broker {self.id} (pid {child.pid}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
+        self._down()
+        return {"pid": child.pid, "gone": True, "code": code, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+
+    async def stop(self, grace_s: float) -> Evidence:
+        """As `Runtime.stop_node`."""
+        self._must_be(NodeState.RUNNING)
+        child, tail = self._running(), TraceTail(self.trace)
+        asked_ns = time.monotonic_ns()
+        child.signal(signal.SIGTERM)
+        code = await child.ended(grace_s)
+        if code is None:
+            return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
+        self._down()
+        said = [event["e"] for event in tail.events() if event["e"] in LEAVING]
+        ended: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return {
+            "pid": child.pid,
+            "code": code,
+            "controlled": code == 0 and "node_stopped" in said,
+            "said": said,
+            **ended,
+        }
+
+    async def pause(self) -> Evidence:
+        """As `Runtime.pause`."""
+        self._must_be(NodeState.RUNNING)
+        child = self._running()
+        asked_ns = time.monotonic_ns()
+        child.signal(signal.SIGSTOP)
+        state = await child.in_state("TtZ-", SIGNAL_TIMEOUT_S)
+        paused_ns = time.monotonic_ns()
+        if state is None or state not in "Tt":
+            raise HarnessError(f"broker {self.id} (pid {child.pid}) did not stop on SIGSTOP: its state is {state}")
+        self.state = NodeState.PAUSED
+        silence = await probe(LOOPBACK, self._probe_port, timeout_s=PAUSE_PROBE_S)
+        times: Evidence = {"asked_ns": asked_ns, "paused_ns": paused_ns}
+        return {"pid": child.pid, "state": state, **times, "probe": silence.evidence()}
+
+    async def resume(self) -> Evidence:
+        """As `Runtime.resume`."""
+        self._must_be(NodeState.PAUSED)
+        child = self._running()
+        asked_ns = time.monotonic_ns()
+        child.signal(signal.SIGCONT)
+        state = await child.in_state("RSDZX-", SIGNAL_TIMEOUT_S)
+        self.state = NodeState.RUNNING
+        return {"pid": child.pid, "state": state, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    def set_clock(self, offset_ms: float, rate: float) -> None:
+        """Write the clock's file by renaming, so that the broker never reads half of it."""
+        fresh = self.clock.with_suffix(".new")
+        fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
+        fresh.replace(self.clock)
+
+    def poll(self) -> None:
+        """Notice a process that has ended on its own."""
+        if self._child is None or self.state is NodeState.DOWN:
+            return
+        code = self._child.code
+        if code is not None:
+            words = self._child.last_words()
+            self.exits.append(NodeExit(self.id, self.incarnation, code, time.monotonic_ns(), words))
+            self._down()
+
+    def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
+        return {
+            **self._settings,
+            "log.dirs": self.data,
+            "squall.incarnation": str(incarnation),
+            "squall.trace.path": self.trace,
+            "squall.clock.offset.path": self.clock,
+        }
+
+    def _running(self) -> Child:
+        assert self._child is not None, f"broker {self.id} has no process"
+        return self._child
+
+    def _down(self) -> None:
+        self.state = NodeState.DOWN
+        self._child = None
+
+    def _must_be(self, *states: NodeState) -> None:
+        self.poll()
+        if self.state not in states:
+            raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")

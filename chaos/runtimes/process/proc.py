@@ -1,0 +1,62 @@
+"""What the kernel says of a process, and which process a number meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process of this machine for all time: pids are used again, start times of one boot are not."""
+
+    pid: int
+    start_ticks: int
+    """Clock ticks from boot to the process's start: field 22 of /proc/PID/stat."""
+    boot: str
+    """The boot's id."""
+
+
+def boot_id() -> str:
+    """Of this boot of the kernel."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The process that has this pid now. None where there is none, or only a zombie that nobody has waited for."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in "ZX":
+        return None
+    return ProcessId(pid, int(fields[19]), boot_id())
+
+
+def is_alive(process: ProcessId) -> bool:
+    """True while this very process runs (or is stopped)."""
+    return identify(process.pid) == process
+
+
+def run_state(pid: int) -> str | None:
+    """The kernel's letter: R running, S sleeping, D in a device's hands, T stopped, Z zombie. None where it is gone."""
+    fields = _stat(pid)
+    return None if fields is None else fields[0]
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What the process was started with; empty where it is gone or somebody else's."""
+    try:
+        data = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (entry.partition(b"=") for entry in data.split(b"\0") if b"=" in entry)
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of /proc/PID/stat from the third (the state) on. The second, the name, may hold blanks and brackets."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,99 @@
+"""A process with a broker's outside and nothing inside: for trying the runtime without trusting a broker.
+
+Answers ApiVersions and Metadata on every listener, traces node_ready and node_stopped, leaves on SIGTERM.
+Settings of its own, each with any value: stub.fail ends at once, stub.deaf never listens nor becomes ready,
+stub.stubborn ignores SIGTERM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import trio
+
+from broker.protocol.header import decode_request_header, encode_response_header
+from broker.protocol.schema.api_versions import ApiVersionsResponse
+from broker.protocol.schema.metadata import MetadataResponse, MetadataResponseBroker
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    text = Path(sys.argv[sys.argv.index("--config") + 1]).read_text()
+    settings = dict(line.split("=", 1) for line in text.splitlines() if line)
+    if settings.get("stub.fail"):
+        sys.exit("stub: told to fail")
+    trio.run(Stub(settings).run)
+
+
+class Stub:
+    """One of them."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.settings = settings
+        self.node = int(settings["node.id"])
+        peers = [int(peer.split("@")[0]) for peer in settings["squall.peers"].split(",") if peer]
+        self.brokers = sorted([self.node, *peers])
+
+    def trace(self, event: str) -> None:
+        """One line."""
+        line = {
+            "t": time.monotonic(),
+            "n": f"broker-{self.node}",
+            "i": int(self.settings["squall.incarnation"]),
+            "e": event,
+        }
+        with open(self.settings["squall.trace.path"], "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    async def run(self) -> None:
+        """Listen, be ready, wait for SIGTERM."""
+        self.trace("node_started")
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                if not self.settings.get("stub.deaf"):
+                    ports = [int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")]
+                    for port in ports:
+                        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+                        nursery.start_soon(trio.serve_listeners, self.serve, listeners)
+                    self.trace("node_ready")
+                async for _ in signals:
+                    if not self.settings.get("stub.stubborn"):
+                        break
+                nursery.cancel_scope.cancel()
+        self.trace("node_stopped")
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Answer requests in order, until the connection ends in whatever way."""
+        with contextlib.suppress(trio.BrokenResourceError):
+            await self.answer_all(stream)
+
+    async def answer_all(self, stream: trio.SocketStream) -> None:
+        """Until the other side has closed."""
+        buffered = bytearray()
+        while data := await stream.receive_some():
+            buffered += data
+            while len(buffered) >= 4 and len(buffered) >= 4 + (size := int.from_bytes(buffered[:4], "big")):
+                frame = bytes(buffered[4 : 4 + size])
+                del buffered[: 4 + size]
+                answer = self.answer(memoryview(frame))
+                await stream.send_all(len(answer).to_bytes(4, "big") + answer)
+
+    def answer(self, frame: memoryview) -> bytes:
+        """The response without its size."""
+        header = decode_request_header(frame)
+        key, version = header.api_key, header.api_version
+        if key == ApiVersionsResponse.API_KEY:
+            body = ApiVersionsResponse().encode(version)
+        else:
+            brokers = [MetadataResponseBroker(node_id=node, host="127.0.0.1", port=1) for node in self.brokers]
+            body = MetadataResponse(brokers=brokers, controller_id=self.brokers[0]).encode(version)
+        return encode_response_header(key, version, header.correlation_id) + body
+
+
+if __name__ == "__main__":
+    main()
