@@ -151,6 +151,12 @@ class Client:
                 self._next_candidate()
                 raise
 
+    async def version(self, request: type[Message]) -> int:
+        """The version in which `ask_once` would ask now. Raises RequestFailed, UnsupportedApi."""
+        async with self._control_lock:
+            connection = await self._control_connection()
+            return connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
+
     async def ask_node(self, node_id: int, request: Message, response: type[R]) -> R:
         """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi."""
         limit_s = self.settings.request_timeout_ms / 1000

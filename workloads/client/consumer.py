@@ -1,0 +1,326 @@
+"""A fetching consumer with assigned partitions. It never moves a position on its own: what makes a position
+impossible (out of range, a log truncated below it) is an event, and the partition rests until `seek`.
+
+Each poll asks every broker that leads something assigned and has no fetch of ours outstanding, and returns as soon as
+anything has come. A broker that answers slowly delays nobody: its answer belongs to whichever poll is waiting then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from broker.protocol.records import Record
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from broker.protocol.wire import ZERO_UUID
+from workloads.client.client import Client
+from workloads.client.cluster import Leader, Place
+from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
+from workloads.client.fetched import Damage, read_records
+from workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
+from workloads.client.settings import ConsumerSettings
+from workloads.client.waiting import Signal
+
+FETCH_OLDEST = 4
+FETCH_TOPIC_IDS_FROM = 13
+CONSUMER_REPLICA_ID = -1
+SESSIONLESS = -1
+"""Session epoch of a full fetch outside of any session (KIP-227)."""
+
+
+class Fetched(NamedTuple):
+    """What a poll brought of one partition: possibly nothing, but the broker answered."""
+
+    place: Place
+    position: int
+    """After it: what will be fetched next."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: list[Record]
+    damage: list[Damage]
+
+
+class ReadEvent(NamedTuple):
+    """A partition's position became impossible. It rests until `seek`."""
+
+    kind: str
+    """OFFSET_OUT_OF_RANGE or LOG_TRUNCATED."""
+    place: Place
+    position: int
+    log_start_offset: int
+    """-1 where not told."""
+    end_offset: int
+    """LOG_TRUNCATED: the first offset that differs, -1 if unknown. OFFSET_OUT_OF_RANGE: the high watermark."""
+
+
+class ReadError(NamedTuple):
+    """Why something brought nothing. It is tried again by the next polls."""
+
+    place: Place | None
+    """None where a whole request failed."""
+    error: str
+
+
+@dataclass(slots=True)
+class Polled:
+    """All that one poll returns."""
+
+    fetched: list[Fetched] = field(default_factory=list)
+    events: list[ReadEvent] = field(default_factory=list)
+    errors: list[ReadError] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.fetched or self.events or self.errors)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One assigned partition."""
+
+    position: int
+    position_epoch: int = -1
+    """Leader epoch of the last record before the position; -1 unknown (after a seek)."""
+    leader_epoch: int = -1
+    """Epoch of the leader under which the position was last found to be possible."""
+    validating: bool = False
+    resting: bool = False
+    retry_at: float = 0.0
+    failures: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A Fetch under way."""
+
+    node_id: int
+    version: int
+    positions: dict[Place, tuple[int, int]]
+    """Partition -> (position, current leader epoch) as asked."""
+    names: dict[bytes, str]
+
+
+class Consumer:
+    """See the module. Needs a running `Client`; needs no task of its own."""
+
+    def __init__(self, client: Client, settings: ConsumerSettings | None = None) -> None:
+        self.settings = settings or ConsumerSettings()
+        self._client = client
+        self._env = client.env
+        self._parts: dict[Place, _Part] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._polled = Polled()
+        self._wake = Signal()
+        client.listen(lambda moved: self._wake.set())
+
+    @property
+    def positions(self) -> Mapping[Place, int]:
+        """Where each assigned partition is read next."""
+        return {place: part.position for place, part in self._parts.items()}
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        """Read these partitions, from these offsets, and no others."""
+        self._parts = {place: _Part(position) for place, position in positions.items()}
+        self._client.track(topic for topic, _ in positions)
+
+    def seek(self, place: Place, position: int) -> None:
+        """Go on at `position`, which may be any."""
+        self._parts[place] = _Part(position)
+
+    async def poll(self, limit_s: float) -> Polled:
+        """What has come since the last poll, or comes first; empty after `limit_s` without anything."""
+        give_up_at = self._env.mono() + limit_s
+        while not self._polled:
+            now = self._env.mono()
+            if now >= give_up_at:
+                break
+            self._ask(now)
+            look_at = min([part.retry_at for part in self._parts.values() if part.retry_at > now], default=give_up_at)
+            with self._env.timeout(max(min(look_at, give_up_at) - now, 0.0005)):
+                await self._wake.wait()
+        polled, self._polled = self._polled, Polled()
+        return polled
+
+    def _ask(self, now: float) -> None:
+        """Send a fetch to each broker that has something for us and owes us no answer."""
+        by_node: dict[int, list[tuple[Place, _Part, Leader]]] = {}
+        for place, part in self._parts.items():
+            if part.resting or part.validating or part.retry_at > now:
+                continue
+            leader = self._client.view.leader(*place)
+            if leader is None:
+                part.retry_at = now + self._client.backoff(1)
+                self._client.refresh_soon()
+            elif leader.node_id not in self._asked:
+                by_node.setdefault(leader.node_id, []).append((place, part, leader))
+        for node_id, wanted in by_node.items():
+            connection = self._client.connection(node_id)
+            if connection is not None:
+                self._ask_node(node_id, connection, wanted)
+
+    def _ask_node(self, node_id: int, connection: Connection, wanted: list[tuple[Place, _Part, Leader]]) -> None:
+        fetch: dict[Place, tuple[int, int]] = {}
+        suspect: dict[Place, tuple[_Part, Leader]] = {}
+        for place, part, leader in wanted:
+            # After a change of leader, what was read may not be in the new one's log (KIP-320).
+            if part.position_epoch >= 0 and leader.epoch > part.leader_epoch:
+                suspect[place] = (part, leader)
+            else:
+                fetch[place] = (part.position, leader.epoch)
+        try:
+            if suspect:
+                self._validate(connection, suspect)
+            if fetch:
+                self._fetch(node_id, connection, fetch)
+        except RequestFailed:
+            self._client.refresh_soon()
+        except UnsupportedApi as problem:
+            self._polled.errors.append(ReadError(None, str(problem)))
+            connection.close(BAD_ANSWER)
+
+    def _fetch(self, node_id: int, connection: Connection, positions: dict[Place, tuple[int, int]]) -> None:
+        version = connection.version(ApiKey.FETCH, FetchRequest.MAX_VERSION, FETCH_OLDEST)
+        view, settings = self._client.view, self.settings
+        ids = {topic: view.topic_id(topic) for topic, _ in positions}
+        if ZERO_UUID in ids.values():
+            version = min(version, FETCH_TOPIC_IDS_FROM - 1)
+        topics: dict[str, FetchTopic] = {}
+        for (topic, index), (position, epoch) in positions.items():
+            asked = topics.get(topic)
+            if asked is None:
+                by_id = version >= FETCH_TOPIC_IDS_FROM
+                asked = topics[topic] = FetchTopic(topic_id=ids[topic]) if by_id else FetchTopic(topic)
+            limit = settings.partition_max_bytes
+            asked.partitions.append(FetchPartition(index, epoch, position, partition_max_bytes=limit))
+        request = FetchRequest(
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation,
+            session_epoch=SESSIONLESS,
+            topics=list(topics.values()),
+        )
+        names = {topic_id: topic for topic, topic_id in ids.items()}
+        asked_now = _Asked(node_id, version, positions, names)
+        limit_s = (self._client.settings.request_timeout_ms + settings.max_wait_ms) / 1000
+        answer = partial(self._answered, asked_now)
+        connection.submit(ApiKey.FETCH, version, request.encode(version), answer, limit_s)
+        self._asked[node_id] = asked_now
+
+    def _answered(self, asked: _Asked, body: memoryview | None, failure: RequestFailed | None) -> None:
+        if body is not None:
+            response = decode_fetch_response(body, 0, asked.version)
+        if self._asked.get(asked.node_id) is asked:
+            del self._asked[asked.node_id]
+        if failure is not None:
+            self._polled.errors.append(ReadError(None, failure.why))
+            self._client.refresh_soon()
+        elif response.error != ErrorCode.NONE:
+            for place in asked.positions:
+                self._not_now(place, response.error)
+        else:
+            for topic, parts in response.topics:
+                by_id = asked.version >= FETCH_TOPIC_IDS_FROM
+                name = asked.names.get(bytes(topic)) if by_id else bytes(topic).decode()
+                for told in parts:
+                    self._take_in((name or "", told.index), told, response, asked)
+        self._wake.set()
+
+    def _take_in(self, place: Place, told: FetchPartOut, response: FetchOut, asked: _Asked) -> None:
+        part = self._parts.get(place)
+        position, epoch = asked.positions.get(place, (-1, -1))
+        if part is None or part.position != position or part.resting:
+            return  # Sought elsewhere, or given up, in the meantime.
+        if told.error == ErrorCode.NONE:
+            self._take_in_records(place, part, told)
+            part.leader_epoch = epoch
+        elif told.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            part.resting = True
+            end = told.high_watermark
+            event = ReadEvent("OFFSET_OUT_OF_RANGE", place, position, told.log_start_offset, end)
+            self._polled.events.append(event)
+        elif told.current_leader is not None and self._heed(place, told.current_leader, response):
+            self._polled.errors.append(ReadError(place, name_of(told.error)))
+        else:
+            self._not_now(place, told.error)
+
+    def _take_in_records(self, place: Place, part: _Part, told: FetchPartOut) -> None:
+        read = read_records(told.records, part.position, told.aborted, self.settings.isolation)
+        part.position = read.next_position
+        part.failures = 0
+        if read.last_epoch >= 0:
+            part.position_epoch = read.last_epoch
+        offsets = (told.high_watermark, told.last_stable_offset, told.log_start_offset)
+        self._polled.fetched.append(Fetched(place, read.next_position, *offsets, read.records, read.damage))
+
+    def _heed(self, place: Place, told: tuple[int, int], response: FetchOut) -> bool:
+        """Take in who leads now, as a broker told that does not (KIP-951). True where that is news."""
+        endpoints = {node_id: (host, port) for node_id, host, port, _ in response.node_endpoints}
+        leader = Leader(*told)
+        return self._client.hint(place, leader, endpoints.get(leader.node_id))
+
+    def _not_now(self, place: Place, code: int) -> None:
+        part = self._parts.get(place)
+        if part is not None:
+            part.failures += 1
+            part.retry_at = self._env.mono() + self._client.backoff(part.failures)
+        self._polled.errors.append(ReadError(place, name_of(code)))
+        if code in STALE_METADATA:
+            self._client.refresh_soon()
+
+    def _validate(self, connection: Connection, suspect: dict[Place, tuple[_Part, Leader]]) -> None:
+        """Ask the new leader where the epoch of what was read last ends in its log."""
+        kind = OffsetForLeaderEpochRequest
+        version = connection.version(kind.API_KEY, kind.MAX_VERSION, kind.MIN_VERSION)
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (topic, index), (part, leader) in suspect.items():
+            asked = topics.setdefault(topic, OffsetForLeaderTopic(topic))
+            asked.partitions.append(OffsetForLeaderPartition(index, leader.epoch, part.position_epoch))
+        request = kind(CONSUMER_REPLICA_ID, list(topics.values()))
+        limit_s = self._client.settings.request_timeout_ms / 1000
+        answer = partial(self._validated, version, suspect)
+        connection.submit(request.API_KEY, version, request.encode(version), answer, limit_s)
+        for part, _ in suspect.values():
+            part.validating = True
+
+    def _validated(
+        self,
+        version: int,
+        suspect: dict[Place, tuple[_Part, Leader]],
+        body: memoryview | None,
+        failure: RequestFailed | None,
+    ) -> None:
+        ends: dict[Place, EpochEndOffset] = {}
+        if body is not None:
+            response, _ = OffsetForLeaderEpochResponse.decode(body, 0, version)
+            ends = {(topic.topic, end.partition): end for topic in response.topics for end in topic.partitions}
+        for place, (part, leader) in suspect.items():
+            part.validating = False
+            if self._parts.get(place) is not part:
+                continue
+            end = ends.get(place)
+            if end is None:
+                self._not_now(place, ErrorCode.NETWORK_EXCEPTION)
+            elif end.error_code != ErrorCode.NONE:
+                self._not_now(place, end.error_code)
+            elif end.end_offset < part.position or end.leader_epoch < part.position_epoch:
+                part.resting = True
+                event = ReadEvent("LOG_TRUNCATED", place, part.position, -1, end.end_offset)
+                self._polled.events.append(event)
+            else:
+                part.leader_epoch = leader.epoch
+        if failure is not None:
+            self._client.refresh_soon()
+        self._wake.set()

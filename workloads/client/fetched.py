@@ -1,0 +1,100 @@
+"""From the bytes of a fetched partition to the records that a reader of its isolation level sees. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import NamedTuple
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
+
+READ_COMMITTED = 1
+ABORT_MARKER = 0
+
+_CONTROL_KEY = Struct(">hh")
+
+
+class Damage(NamedTuple):
+    """A batch that could not be read."""
+
+    offset: int
+    why: str
+
+
+class ReadRecords(NamedTuple):
+    """What was in a partition's part of a Fetch response."""
+
+    records: list[Record]
+    next_position: int
+    """Where to fetch next: behind the last whole batch, whether or not its records are seen."""
+    last_epoch: int
+    """Leader epoch of the last whole batch; -1 if there was none."""
+    damage: list[Damage]
+
+
+def read_records(
+    view: memoryview | None, position: int, aborted: Sequence[tuple[int, int]] | None, isolation: int
+) -> ReadRecords:
+    """The records from `position` on. `aborted`: (producer id, first offset) of aborted transactions, as told.
+
+    A damaged batch is reported and passed over; bytes in which no batch can be found end the reading where they begin.
+    """
+    found: list[Record] = []
+    damage: list[Damage] = []
+    next_position, last_epoch = position, -1
+    filtered = _Aborted(aborted) if isolation == READ_COMMITTED and aborted else None
+    try:
+        for header, start, end in batches(view) if view is not None else ():
+            if header.last_offset < position:
+                continue
+            next_position, last_epoch = header.next_offset, header.leader_epoch
+            batch = view[start:end] if view is not None else memoryview(b"")
+            if not check_crc(batch, 0, len(batch)):
+                damage.append(Damage(header.base_offset, "wrong batch CRC"))
+            elif filtered is None or filtered.visible(header, batch):
+                found += _visible_records(header, batch, position, damage)
+    except MalformedFrame as problem:
+        damage.append(Damage(next_position, str(problem)))
+    return ReadRecords(found, next_position, last_epoch, damage)
+
+
+def _visible_records(header: BatchHeader, batch: memoryview, position: int, damage: list[Damage]) -> list[Record]:
+    if header.is_control:
+        return []
+    try:
+        records = decode_batch(header, batch)
+    except MalformedFrame as problem:
+        damage.append(Damage(header.base_offset, str(problem)))
+        return []
+    if header.base_offset < position:
+        return [record for record in records if record.offset >= position]
+    return records
+
+
+class _Aborted:
+    """Which transactions are open and will turn out aborted, at the place read so far."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._coming = sorted(aborted, key=lambda one: one[1], reverse=True)
+        self._open: dict[int, None] = {}
+
+    def visible(self, header: BatchHeader, batch: memoryview) -> bool:
+        """False for a batch of an aborted transaction. Call it for every batch, in order."""
+        while self._coming and self._coming[-1][1] <= header.last_offset:
+            self._open[self._coming.pop()[0]] = None
+        if header.is_control:
+            if header.producer_id in self._open and _marker_type(header, batch) == ABORT_MARKER:
+                del self._open[header.producer_id]
+            return False
+        return not (header.is_transactional and header.producer_id in self._open)
+
+
+def _marker_type(header: BatchHeader, batch: memoryview) -> int:
+    """0 abort, 1 commit, -1 where the marker cannot be read."""
+    try:
+        (marker,) = decode_batch(header, batch)
+        kind: int = _CONTROL_KEY.unpack_from(marker.key or b"")[1]
+    except (MalformedFrame, ValueError, error):
+        return -1
+    return kind
