@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from broker.protocol.apis import APIS
+from broker.protocol.codegen.declared import GROUP, METADATA, TRANSACTION
 from broker.protocol.codegen.emit import ModuleEmitter
 from broker.protocol.codegen.from_kio import message_from_kio
+
+CONTROL_RECORDS = (
+    "control_record_type_schema",
+    "end_txn_marker",
+    "leader_change_message",
+    "snapshot_header_record",
+    "snapshot_footer_record",
+    "k_raft_version_record",
+    "voters_record",
+)
+CONSUMER_PROTOCOL = ("consumer_protocol_subscription", "consumer_protocol_assignment")
 
 
 def modules() -> dict[str, str]:
@@ -14,4 +26,16 @@ def modules() -> dict[str, str]:
         request = message_from_kio(api.module, "request", api.key)
         response = message_from_kio(api.module, "response", api.key)
         found[api.module + ".py"] = ModuleEmitter(f"{api.name} (API key {api.key}).", [request, response]).emit()
+    for name, title, records in (
+        ("metadata_records", "Records of the metadata log.", METADATA),
+        ("group_records", "Records of the group coordinator's log, __consumer_offsets.", GROUP),
+        ("transaction_records", "Records of the transaction coordinator's log, __transaction_state.", TRANSACTION),
+    ):
+        found[name + ".py"] = ModuleEmitter(title, [record.model() for record in records]).emit()
+    for name, title, sources in (
+        ("control_records", "Keys and values of control records.", CONTROL_RECORDS),
+        ("consumer_protocol", "What consumers tell each other through a classic group.", CONSUMER_PROTOCOL),
+        ("default_principal", "Who sent the request within an Envelope.", ("default_principal_data",)),
+    ):
+        found[name + ".py"] = ModuleEmitter(title, [message_from_kio(source, "data") for source in sources]).emit()
     return found

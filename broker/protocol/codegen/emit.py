@@ -601,6 +601,10 @@ class Writer(FunctionEmitter):
         if not wire.nullable:
             out(f"{function}({value}, w)")
             return
+        if wire.tag is not None and self.struct.fields[wire.name].default is None:
+            out(r'w(b"\x01")')
+            out(f"{function}({value}, w)")
+            return
         name = f"v_{wire.name}"
         out(f"{name} = {value}")
         out(f"if {name} is None:")

@@ -304,5 +304,29 @@ IGNORABLE: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "WriteTxnMarkersRequest": {
         "WritableTxnMarker": ("transaction_version",),
     },
+    "BeginQuorumEpochRequest": {
+        "BeginQuorumEpochRequest": ("leader_endpoints", "voter_id"),
+        "PartitionData": ("voter_directory_id",),
+    },
+    "BrokerHeartbeatRequest": {
+        "BrokerHeartbeatRequest": ("cordoned_log_dirs", "offline_log_dirs"),
+    },
+    "BrokerRegistrationRequest": {
+        "BrokerRegistrationRequest": ("is_migrating_zk_broker", "log_dirs", "previous_broker_epoch"),
+    },
+    "ConsumerGroupDescribeResponse": {
+        "Member": ("member_type",),
+    },
+    "EndQuorumEpochRequest": {
+        "EndQuorumEpochRequest": ("leader_endpoints",),
+        "PartitionData": ("preferred_candidates", "preferred_successors"),
+    },
+    "FetchSnapshotRequest": {
+        "PartitionSnapshot": ("replica_directory_id",),
+    },
+    "VoteRequest": {
+        "PartitionData": ("replica_directory_id", "voter_directory_id"),
+        "VoteRequest": ("voter_id",),
+    },
 }
 """Message -> structure -> fields that are left out without an error when a version has no place for them."""

@@ -39,9 +39,9 @@ def kio_classes(module: str, kind: str) -> dict[int, type[Any]]:
 
 
 def our_name(field: dataclasses.Field[Any]) -> str:
-    """Kafka's name of a field: kio drops the unit where it has a type for it."""
+    """Kafka's name of a field: kio drops the unit where it has a type for it, and shuns the names of builtins."""
     kind = field.metadata.get("kafka_type", "")
-    return field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name
+    return field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name.rstrip("_")
 
 
 def message_from_kio(module: str, kind: str, api_key: int = -1) -> MessageModel:

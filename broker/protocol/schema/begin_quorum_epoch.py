@@ -165,8 +165,6 @@ def _read_begin_quorum_epoch_request_partition_data_0(
 
 
 def _write_begin_quorum_epoch_request_partition_data_0(o: BeginQuorumEpochRequestPartitionData, w: Write) -> None:
-    if o.voter_directory_id != ZERO_UUID:
-        raise absent("voter_directory_id")
     w(_pack_iii(o.partition_index, o.leader_id, o.leader_epoch))
 
 
@@ -291,10 +289,6 @@ def _read_begin_quorum_epoch_request_0(view: memoryview, at: int) -> tuple[Begin
 
 
 def _write_begin_quorum_epoch_request_0(o: BeginQuorumEpochRequest, w: Write) -> None:
-    if o.voter_id != -1:
-        raise absent("voter_id")
-    if o.leader_endpoints:
-        raise absent("leader_endpoints")
     w(nullable_string(o.cluster_id))
     v_topics = o.topics
     w(length(v_topics))

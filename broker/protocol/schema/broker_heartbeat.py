@@ -12,7 +12,6 @@ from broker.protocol.wire import (
     Buffer,
     Message,
     Write,
-    absent,
     compact_length,
     more,
     negative,
@@ -82,10 +81,6 @@ def _read_broker_heartbeat_request_0(view: memoryview, at: int) -> tuple[BrokerH
 
 
 def _write_broker_heartbeat_request_0(o: BrokerHeartbeatRequest, w: Write) -> None:
-    if o.offline_log_dirs:
-        raise absent("offline_log_dirs")
-    if o.cordoned_log_dirs is not None:
-        raise absent("cordoned_log_dirs")
     w(_pack_iqqoo(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
     w(b"\0")
 
@@ -120,8 +115,6 @@ def _read_broker_heartbeat_request_1(view: memoryview, at: int) -> tuple[BrokerH
 
 
 def _write_broker_heartbeat_request_1(o: BrokerHeartbeatRequest, w: Write) -> None:
-    if o.cordoned_log_dirs is not None:
-        raise absent("cordoned_log_dirs")
     w(_pack_iqqoo(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
     tags: list[bytes] = []
     if o.offline_log_dirs:

@@ -13,7 +13,6 @@ from broker.protocol.wire import (
     Message,
     Structure,
     Write,
-    absent,
     compact_length,
     compact_nullable_string,
     compact_string,
@@ -245,12 +244,6 @@ def _read_broker_registration_request_0(view: memoryview, at: int) -> tuple[Brok
 
 
 def _write_broker_registration_request_0(o: BrokerRegistrationRequest, w: Write) -> None:
-    if o.is_migrating_zk_broker:
-        raise absent("is_migrating_zk_broker")
-    if o.log_dirs:
-        raise absent("log_dirs")
-    if o.previous_broker_epoch != -1:
-        raise absent("previous_broker_epoch")
     w(_pack_i(o.broker_id))
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
@@ -331,10 +324,6 @@ def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[Brok
 
 
 def _write_broker_registration_request_1(o: BrokerRegistrationRequest, w: Write) -> None:
-    if o.log_dirs:
-        raise absent("log_dirs")
-    if o.previous_broker_epoch != -1:
-        raise absent("previous_broker_epoch")
     w(_pack_i(o.broker_id))
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
@@ -424,8 +413,6 @@ def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[Brok
 
 
 def _write_broker_registration_request_2(o: BrokerRegistrationRequest, w: Write) -> None:
-    if o.previous_broker_epoch != -1:
-        raise absent("previous_broker_epoch")
     w(_pack_i(o.broker_id))
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))

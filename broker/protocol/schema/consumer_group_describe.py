@@ -13,7 +13,6 @@ from broker.protocol.wire import (
     Message,
     Structure,
     Write,
-    absent,
     compact_length,
     compact_nullable_string,
     compact_string,
@@ -395,8 +394,6 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
 
 
 def _write_member_0(o: Member, w: Write) -> None:
-    if o.member_type != -1:
-        raise absent("member_type")
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.instance_id))
     w(compact_nullable_string(o.rack_id))

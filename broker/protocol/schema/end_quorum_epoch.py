@@ -208,8 +208,6 @@ def _read_end_quorum_epoch_request_partition_data_0(
 
 
 def _write_end_quorum_epoch_request_partition_data_0(o: EndQuorumEpochRequestPartitionData, w: Write) -> None:
-    if o.preferred_candidates:
-        raise absent("preferred_candidates")
     w(_pack_iii(o.partition_index, o.leader_id, o.leader_epoch))
     v_preferred_successors = o.preferred_successors
     w(length(v_preferred_successors))
@@ -245,8 +243,6 @@ def _read_end_quorum_epoch_request_partition_data_1(
 
 
 def _write_end_quorum_epoch_request_partition_data_1(o: EndQuorumEpochRequestPartitionData, w: Write) -> None:
-    if o.preferred_successors:
-        raise absent("preferred_successors")
     w(_pack_iii(o.partition_index, o.leader_id, o.leader_epoch))
     v_preferred_candidates = o.preferred_candidates
     w(compact_length(v_preferred_candidates))
@@ -357,8 +353,6 @@ def _read_end_quorum_epoch_request_0(view: memoryview, at: int) -> tuple[EndQuor
 
 
 def _write_end_quorum_epoch_request_0(o: EndQuorumEpochRequest, w: Write) -> None:
-    if o.leader_endpoints:
-        raise absent("leader_endpoints")
     w(nullable_string(o.cluster_id))
     v_topics = o.topics
     w(length(v_topics))

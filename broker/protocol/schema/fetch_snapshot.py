@@ -159,8 +159,6 @@ def _read_fetch_snapshot_request_partition_snapshot_0(
 
 
 def _write_fetch_snapshot_request_partition_snapshot_0(o: FetchSnapshotRequestPartitionSnapshot, w: Write) -> None:
-    if o.replica_directory_id != ZERO_UUID:
-        raise absent("replica_directory_id")
     w(_pack_ii(o.partition, o.current_leader_epoch))
     _write_fetch_snapshot_request_snapshot_id_0(o.snapshot_id, w)
     w(_pack_q(o.position))

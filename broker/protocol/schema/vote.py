@@ -131,10 +131,6 @@ def _read_vote_request_partition_data_0(view: memoryview, at: int) -> tuple[Vote
 
 
 def _write_vote_request_partition_data_0(o: VoteRequestPartitionData, w: Write) -> None:
-    if o.replica_directory_id != ZERO_UUID:
-        raise absent("replica_directory_id")
-    if o.voter_directory_id != ZERO_UUID:
-        raise absent("voter_directory_id")
     if o.pre_vote:
         raise absent("pre_vote")
     w(_pack_iiiiq(o.partition_index, o.replica_epoch, o.replica_id, o.last_offset_epoch, o.last_offset))
@@ -372,8 +368,6 @@ def _read_vote_request_0(view: memoryview, at: int) -> tuple[VoteRequest, int]:
 
 
 def _write_vote_request_0(o: VoteRequest, w: Write) -> None:
-    if o.voter_id != -1:
-        raise absent("voter_id")
     w(compact_nullable_string(o.cluster_id))
     v_topics = o.topics
     w(compact_length(v_topics))

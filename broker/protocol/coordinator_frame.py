@@ -1,0 +1,89 @@
+"""How coordinators wrap the records of their logs: an int16, then the body.
+
+Before a key the int16 is the type of the record (the class's API_KEY), before a value its version. A tombstone has no
+value. What consumers exchange through a classic group, and the principal in an Envelope, have a version before them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from types import ModuleType
+from typing import Final, TypeVar
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire import Message
+
+_INT16: Final = Struct(">h")
+M = TypeVar("M", bound=Message)
+
+
+def encode_key(message: Message) -> bytes:
+    """The key of a coordinator's record."""
+    return _INT16.pack(message.API_KEY) + message.encode(0)
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    """`message` behind its version: the value of a coordinator's record, and what consumers exchange."""
+    return _INT16.pack(version) + message.encode(version)
+
+
+def decode_versioned(found: type[M], data: bytes | memoryview) -> M:
+    """Read a message behind its version. A version above those known is read as the highest one (KIP-915).
+
+    Raises only MalformedFrame.
+    """
+    if len(data) < 2:
+        raise MalformedFrame(f"{found.__name__} without a version")
+    view = memoryview(data)
+    version = int(_INT16.unpack_from(view, 0)[0])
+    return found.decode(view, 2, min(version, found.MAX_VERSION))[0]
+
+
+def decode_group_record(
+    key: bytes | memoryview, value: bytes | memoryview | None
+) -> tuple[Message, Message | None] | None:
+    """Key and value of a record of __consumer_offsets; value None for a tombstone, None for an unknown type.
+
+    Raises only MalformedFrame.
+    """
+    from broker.protocol.schema import group_records
+
+    return _decode(group_records, key, value)
+
+
+def decode_transaction_record(
+    key: bytes | memoryview, value: bytes | memoryview | None
+) -> tuple[Message, Message | None] | None:
+    """Key and value of a record of __transaction_state; value None for a tombstone, None for an unknown type.
+
+    Raises only MalformedFrame.
+    """
+    from broker.protocol.schema import transaction_records
+
+    return _decode(transaction_records, key, value)
+
+
+def _decode(
+    module: ModuleType, key: bytes | memoryview, value: bytes | memoryview | None
+) -> tuple[Message, Message | None] | None:
+    if len(key) < 2:
+        raise MalformedFrame("a coordinator's record without a type")
+    view = memoryview(key)
+    pair = _pairs(module).get(int(_INT16.unpack_from(view, 0)[0]))
+    if pair is None:
+        return None
+    named, _ = pair[0].decode(view, 2, 0)
+    return named, None if value is None else decode_versioned(pair[1], value)
+
+
+_PAIRS: Final[dict[str, dict[int, tuple[type[Message], type[Message]]]]] = {}
+
+
+def _pairs(module: ModuleType) -> dict[int, tuple[type[Message], type[Message]]]:
+    """Type -> classes of key and value, of one schema module."""
+    found = _PAIRS.get(module.__name__)
+    if found is None:
+        keys = {name.removesuffix("Key"): cls for name, cls in vars(module).items() if name.endswith("Key")}
+        found = {cls.API_KEY: (cls, getattr(module, name + "Value")) for name, cls in keys.items()}
+        _PAIRS[module.__name__] = found
+    return found
