@@ -280,7 +280,7 @@ def delete_topics(
     command: Command, request: delete_wire.DeleteTopicsRequest
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
     """Remove topics by name (`topic_names`, version 5 and below) or by name or id (`topics`), each for itself."""
-    asked = [(name, ZERO_UUID) for name in request.topic_names]
+    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     asked += [(topic.name, topic.topic_id) for topic in request.topics]
     names = duplicates([name for name, _ in asked if name is not None])
     ids = duplicates([topic_id for _, topic_id in asked if topic_id != ZERO_UUID])

@@ -1,0 +1,245 @@
+"""A controller with everything around it played by the test: the log, the clock and the brokers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.controller.controller import Controller
+from broker.controller.decision import Decision
+from broker.controller.features import FEATURES
+from broker.controller.image import ClusterImage, PartitionImage
+from broker.controller.replay import replay
+from broker.controller.settings import ControllerSettings
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_partition, create_topics
+from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
+
+CLUSTER_ID = "test-cluster"
+SESSION_MS = 9000
+EPOCH = 7
+
+
+class ControlRoom:
+    """Brokers 1 to `brokers`, registered and unfenced, and a controller that has just become active."""
+
+    def __init__(
+        self, brokers: int = 3, *, racks: dict[int, str] | None = None, seed: int = 1, **properties: str
+    ) -> None:
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+        self.settings = ControllerSettings(self.config, CLUSTER_ID)
+        self.rng = random.Random(seed)
+        self.now_ms = 1_000_000
+        self.log: list[tuple[int, Any]] = []
+        self.racks = racks or {}
+        self.controller = Controller(ClusterImage(), self.settings, self.rng, 0, self.now_ms)
+        self.commit(self.controller.bootstrap(self.now_ms))
+        for broker_id in range(1, brokers + 1):
+            self.join(broker_id)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    # ------------------------------------------------------------------------------------------------ the machine
+
+    def commit(self, decision: Decision[Any]) -> Any:
+        """Append and apply a decision; its reply."""
+        at = self.controller.next_offset
+        self.log += [(offset, write.record) for offset, write in enumerate(decision.records, at)]
+        self.controller.apply(decision, EPOCH, self.now_ms)
+        return decision.reply
+
+    def decide(self, api_key: int, request: Any) -> Decision[Any]:
+        """Decide without applying; deciding changes nothing."""
+        before = self.image.clone()
+        decision = self.controller.decide(api_key, request, self.now_ms)
+        assert self.image == before, "a decision changed the image"
+        return decision
+
+    def do(self, api_key: int, request: Any) -> Any:
+        """Decide and apply; the reply."""
+        return self.commit(self.decide(api_key, request))
+
+    def tick(self, after_ms: int = 0) -> int:
+        """Let time pass in steps a controller would tick at; how many records it wrote."""
+        written = 0
+        end_ms = self.now_ms + after_ms
+        while True:
+            decision = self.controller.tick(self.now_ms)
+            while decision.records:
+                self.commit(decision)
+                written += len(decision.records)
+                decision = self.controller.tick(self.now_ms)
+            if self.now_ms >= end_ms:
+                return written
+            self.now_ms = min(self.now_ms + SESSION_MS // 10, end_ms)
+
+    def fail_over(self) -> None:
+        """Another controller becomes active on the same log."""
+        image = self.rebuilt()
+        # The new leader's first record is the quorum's own.
+        self.controller = Controller(image, self.settings, self.rng, self.controller.next_offset + 1, self.now_ms)
+
+    def rebuilt(self) -> ClusterImage:
+        """The image that the log describes."""
+        image = ClusterImage()
+        for offset, record in self.log:
+            replay(image, record, offset, EPOCH)
+        return image
+
+    # ------------------------------------------------------------------------------------------------ the brokers
+
+    def register(
+        self,
+        broker_id: int,
+        incarnation: int = 1,
+        *,
+        previous_epoch: int = -1,
+        cluster_id: str = CLUSTER_ID,
+        features: dict[str, tuple[int, int]] | None = None,
+    ) -> tuple[ErrorCode, int]:
+        """(error, broker epoch)."""
+        supported = {f.name: (f.low, f.high) for f in FEATURES} if features is None else features
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            incarnation_id=bytes([broker_id, incarnation]) * 8,
+            listeners=[Listener(name="CLIENT", host=f"host{broker_id}", port=9000 + broker_id)],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in supported.items()
+            ],
+            rack=self.racks.get(broker_id),
+            previous_broker_epoch=previous_epoch,
+        )
+        reply = self.do(ApiKey.BROKER_REGISTRATION, request)
+        return ErrorCode(reply.error_code), reply.broker_epoch
+
+    def beat(
+        self,
+        broker_id: int,
+        *,
+        offset: int | None = None,
+        epoch: int | None = None,
+        want_fence: bool = False,
+        stop: bool = False,
+    ) -> BrokerHeartbeatResponse:
+        """One heartbeat, by default of a broker that has read everything."""
+        registered = self.image.brokers.get(broker_id)
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch if epoch is not None else registered.epoch if registered else -1,
+            current_metadata_offset=self.image.offset if offset is None else offset,
+            want_fence=want_fence,
+            want_shut_down=stop,
+        )
+        reply = self.do(ApiKey.BROKER_HEARTBEAT, request)
+        assert isinstance(reply, BrokerHeartbeatResponse)
+        return reply
+
+    def join(self, broker_id: int, incarnation: int = 1, *, previous_epoch: int = -1) -> None:
+        """Register and unfence."""
+        error, _ = self.register(broker_id, incarnation, previous_epoch=previous_epoch)
+        assert error == ErrorCode.NONE, error
+        assert not self.beat(broker_id).is_fenced
+
+    def lose(self, *broker_ids: int) -> None:
+        """The brokers fall silent, and their sessions run out; the others keep theirs."""
+        end_ms = self.now_ms + SESSION_MS + SESSION_MS // 10
+        while self.now_ms < end_ms:
+            self.tick(SESSION_MS // 10)
+            for broker in list(self.image.brokers.values()):
+                if broker.id not in broker_ids and not broker.fenced:
+                    self.beat(broker.id)
+        self.tick()
+
+    # ------------------------------------------------------------------------------------------------- the topics
+
+    def topic(self, name: str, *replicas: list[int], **configs: str) -> bytes:
+        """Create a topic with these replicas of each partition; its id."""
+        assignments = [
+            create_topics.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in enumerate(replicas)
+        ]
+        result = self.create(name, assignments=assignments, configs=configs)
+        assert result.error_code == ErrorCode.NONE, result
+        return self.image.topic_ids[name]
+
+    def create(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        *,
+        assignments: list[create_topics.CreatableReplicaAssignment] | None = None,
+        configs: dict[str, str | None] | dict[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> create_topics.CreatableTopicResult:
+        """CreateTopics for one topic."""
+        topic = create_topics.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            assignments=assignments or [],
+            configs=[
+                create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in (configs or {}).items()
+            ],
+        )
+        request = create_topics.CreateTopicsRequest(topics=[topic], validate_only=validate_only)
+        (result,) = self.do(ApiKey.CREATE_TOPICS, request).topics
+        assert isinstance(result, create_topics.CreatableTopicResult)
+        return result
+
+    def partition(self, name: str, index: int = 0) -> PartitionImage:
+        """One partition as it is now."""
+        topic = self.image.topic(name)
+        assert topic is not None
+        return topic.partitions[index]
+
+    def alter(
+        self,
+        name: str,
+        isr: list[int],
+        *,
+        sender: int | None = None,
+        broker_epochs: dict[int, int] | None = None,
+        leader_epoch: int = 0,
+        partition_epoch: int = 0,
+        recovering: bool = False,
+    ) -> alter_partition.AlterPartitionResponsePartitionData:
+        """AlterPartition by the leader for partition 0; the epochs are relative to the present ones."""
+        topic = self.image.topic(name)
+        assert topic is not None
+        now = topic.partitions[0]
+        broker_id = now.leader if sender is None else sender
+        epochs = {broker.id: broker.epoch for broker in self.image.brokers.values()} | (broker_epochs or {})
+        asked = alter_partition.AlterPartitionRequestPartitionData(
+            partition_index=0,
+            leader_epoch=now.leader_epoch + leader_epoch,
+            partition_epoch=now.partition_epoch + partition_epoch,
+            new_isr_with_epochs=[broker_state(member, epochs.get(member, -1)) for member in isr],
+            leader_recovery_state=1 if recovering else 0,
+        )
+        reply = self.do(
+            ApiKey.ALTER_PARTITION,
+            alter_partition.AlterPartitionRequest(
+                broker_id=broker_id,
+                broker_epoch=self.image.brokers[broker_id].epoch,
+                topics=[alter_partition.AlterPartitionRequestTopicData(topic_id=topic.id, partitions=[asked])],
+            ),
+        )
+        assert reply.error_code == ErrorCode.NONE
+        ((answer,),) = [answered.partitions for answered in reply.topics]
+        assert isinstance(answer, alter_partition.AlterPartitionResponsePartitionData)
+        return answer
+
+
+def broker_state(broker_id: int, broker_epoch: int) -> Any:
+    """A member of a proposed ISR."""
+    return alter_partition.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)

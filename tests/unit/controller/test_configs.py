@@ -1,0 +1,136 @@
+"""Settings altered at run time."""
+
+from __future__ import annotations
+
+from broker.config import ConfigOp
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_configs as legacy_wire
+from broker.protocol.schema import incremental_alter_configs as wire
+from tests.unit.controller.control_room import ControlRoom
+
+TOPIC_T = (TOPIC_RESOURCE, "t")
+EVERY_BROKER = (BROKER_RESOURCE, "")
+
+
+def prepared() -> ControlRoom:
+    room = ControlRoom()
+    room.topic("t", [1, 2], retention_ms="1000")
+    return room
+
+
+def alter(
+    room: ControlRoom, resource: tuple[int, str], *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> ErrorCode:
+    configs = [wire.AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in changes]
+    asked = wire.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=configs)
+    request = wire.IncrementalAlterConfigsRequest(resources=[asked], validate_only=validate_only)
+    (response,) = room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+    assert (response.error_message is None) == (response.error_code == 0)
+    return ErrorCode(response.error_code)
+
+
+def replace(room: ControlRoom, resource: tuple[int, str], **values: str) -> ErrorCode:
+    configs = [legacy_wire.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
+    asked = legacy_wire.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=configs)
+    (response,) = room.do(ApiKey.ALTER_CONFIGS, legacy_wire.AlterConfigsRequest(resources=[asked])).responses
+    return ErrorCode(response.error_code)
+
+
+def test_a_setting_is_set_and_deleted_and_the_others_stay() -> None:
+    room = prepared()
+    assert alter(room, TOPIC_T, ("min.insync.replicas", ConfigOp.SET, "2")) == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T] == {"retention.ms": "1000", "min.insync.replicas": "2"}
+    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.DELETE, None)) == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T] == {"min.insync.replicas": "2"}
+
+
+def test_lists_grow_and_shrink() -> None:
+    room = prepared()
+    assert alter(room, TOPIC_T, ("cleanup.policy", ConfigOp.APPEND, "compact")) == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T]["cleanup.policy"] == "delete,compact"
+    assert alter(room, TOPIC_T, ("cleanup.policy", ConfigOp.SUBTRACT, "delete")) == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T]["cleanup.policy"] == "compact"
+    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.APPEND, "5")) == ErrorCode.INVALID_CONFIG
+
+
+def test_all_changes_of_a_resource_are_made_or_none() -> None:
+    room = prepared()
+    changes = (("min.insync.replicas", ConfigOp.SET, "2"), ("retention.ms", ConfigOp.SET, "soon"))
+    assert alter(room, TOPIC_T, *changes) == ErrorCode.INVALID_CONFIG
+    assert room.image.configs[TOPIC_T] == {"retention.ms": "1000"}
+
+
+def test_an_unchanged_setting_writes_nothing() -> None:
+    room = prepared()
+    before = len(room.log)
+    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.SET, "1000")) == ErrorCode.NONE
+    assert len(room.log) == before
+
+
+def test_a_change_may_be_tried() -> None:
+    room = prepared()
+    change = ("retention.ms", ConfigOp.SET, "5")
+    assert alter(room, TOPIC_T, change, validate_only=True) == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T] == {"retention.ms": "1000"}
+
+
+def test_what_cannot_be_altered_is_refused() -> None:
+    room = prepared()
+    change = ("retention.ms", ConfigOp.SET, "5")
+    assert alter(room, (TOPIC_RESOURCE, "u"), change) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(room, (BROKER_RESOURCE, "one"), change) == ErrorCode.INVALID_REQUEST
+    assert alter(room, (BROKER_RESOURCE, "9"), change) == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert alter(room, (99, "x"), change) == ErrorCode.INVALID_REQUEST
+    assert alter(room, TOPIC_T, ("no.such", ConfigOp.SET, "5")) == ErrorCode.INVALID_CONFIG
+    assert alter(room, TOPIC_T, ("retention.ms", ConfigOp.SET, None)) == ErrorCode.INVALID_CONFIG
+    assert alter(room, TOPIC_T, ("retention.ms", 9, "5")) == ErrorCode.INVALID_REQUEST
+    assert alter(room, TOPIC_T, change, change) == ErrorCode.INVALID_REQUEST
+    assert alter(room, EVERY_BROKER, ("node.id", ConfigOp.SET, "5")) == ErrorCode.INVALID_CONFIG
+    assert alter(room, EVERY_BROKER, ("min.insync.replicas", ConfigOp.SET, "0")) == ErrorCode.INVALID_CONFIG
+
+
+def test_a_resource_named_twice_is_not_altered() -> None:
+    room = prepared()
+    asked = wire.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="t")
+    request = wire.IncrementalAlterConfigsRequest(resources=[asked, asked])
+    responses = room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, request).responses
+    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_a_topic_is_asked_before_the_brokers_and_one_broker_before_all() -> None:
+    room = prepared()
+    asked = room.settings.min_insync_replicas
+    assert asked(room.image, "t") == 1
+    alter(room, EVERY_BROKER, ("min.insync.replicas", ConfigOp.SET, "2"))
+    assert asked(room.image, "t") == 2
+    alter(room, (BROKER_RESOURCE, "1"), ("min.insync.replicas", ConfigOp.SET, "3"))
+    assert asked(room.image, "t") == 3
+    alter(room, TOPIC_T, ("min.insync.replicas", ConfigOp.SET, "4"))
+    assert asked(room.image, "t") == 4
+    alter(room, TOPIC_T, ("min.insync.replicas", ConfigOp.DELETE, None))
+    alter(room, (BROKER_RESOURCE, "1"), ("min.insync.replicas", ConfigOp.DELETE, None))
+    assert asked(room.image, "t") == 2
+
+
+def test_lists_of_brokers_grow_and_shrink() -> None:
+    room = prepared()
+    alter(room, EVERY_BROKER, ("log.cleanup.policy", ConfigOp.SET, "delete"))
+    alter(room, EVERY_BROKER, ("log.cleanup.policy", ConfigOp.APPEND, "compact"))
+    assert room.image.configs[EVERY_BROKER] == {"log.cleanup.policy": "delete,compact"}
+    alter(room, EVERY_BROKER, ("log.cleanup.policy", ConfigOp.SUBTRACT, "delete"))
+    assert room.image.configs[EVERY_BROKER] == {"log.cleanup.policy": "compact"}
+    assert alter(room, EVERY_BROKER, ("min.insync.replicas", ConfigOp.APPEND, "2")) == ErrorCode.INVALID_CONFIG
+    alter(room, EVERY_BROKER, ("log.cleanup.policy", ConfigOp.DELETE, None))
+    assert EVERY_BROKER not in room.image.configs
+
+
+def test_the_older_request_replaces_all_settings() -> None:
+    room = prepared()
+    assert replace(room, TOPIC_T, min_insync_replicas="2") == ErrorCode.NONE
+    assert room.image.configs[TOPIC_T] == {"min.insync.replicas": "2"}
+    assert replace(room, TOPIC_T) == ErrorCode.NONE
+    assert TOPIC_T not in room.image.configs
+    assert replace(room, TOPIC_T, retention_ms="soon") == ErrorCode.INVALID_CONFIG
+    assert replace(room, (TOPIC_RESOURCE, "u")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,392 @@
+"""CreateTopics, CreatePartitions, DeleteTopics: every rule and error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.controller.image import TOPIC_RESOURCE
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import create_partitions as partitions_wire
+from broker.protocol.schema import create_topics as create_wire
+from broker.protocol.schema import delete_topics as delete_wire
+from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from tests.unit.controller.control_room import ControlRoom
+
+
+def assigned(**replicas: list[int]) -> list[create_wire.CreatableReplicaAssignment]:
+    """assigned(p0=[1, 2]): replicas by partition."""
+    return [
+        create_wire.CreatableReplicaAssignment(partition_index=int(name[1:]), broker_ids=brokers)
+        for name, brokers in replicas.items()
+    ]
+
+
+def outcome(result: Any) -> tuple[ErrorCode, str | None]:
+    return ErrorCode(result.error_code), result.error_message
+
+
+# ------------------------------------------------------------------------------------------------------- CreateTopics
+
+
+def test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero() -> None:
+    room = ControlRoom()
+    result = room.create("t", 3, 2)
+    assert outcome(result) == (ErrorCode.NONE, None)
+    assert (result.num_partitions, result.replication_factor) == (3, 2)
+    assert result.topic_id == room.image.topic_ids["t"]
+    for index in range(3):
+        partition = room.partition("t", index)
+        assert partition.leader == partition.replicas[0]
+        assert partition.isr == partition.replicas
+        assert len(set(partition.replicas)) == 2
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+
+
+def test_records_come_as_topic_then_settings_then_partitions() -> None:
+    room = ControlRoom()
+    at = len(room.log)
+    room.create("t", 2, 1, configs={"retention_ms": "5"})
+    assert [type(record) for _, record in room.log[at:]] == [
+        TopicRecord,
+        ConfigRecord,
+        PartitionRecord,
+        PartitionRecord,
+    ]
+
+
+def test_minus_one_takes_the_defaults_of_the_controller() -> None:
+    room = ControlRoom(num_partitions="4", default_replication_factor="3")
+    result = room.create("t")
+    assert (result.num_partitions, result.replication_factor) == (4, 3)
+
+
+def test_the_settings_of_a_new_topic_are_kept_and_told() -> None:
+    room = ControlRoom()
+    result = room.create("t", 1, 1, configs={"min_insync_replicas": "2"})
+    assert room.image.configs[TOPIC_RESOURCE, "t"] == {"min.insync.replicas": "2"}
+    told = {entry.name: (entry.value, entry.config_source) for entry in result.configs or []}
+    assert told["min.insync.replicas"] == ("2", 1)
+    assert told["cleanup.policy"] == ("delete", 5)
+
+
+def test_validate_only_answers_the_same_and_makes_nothing() -> None:
+    room = ControlRoom()
+    before = len(room.log)
+    result = room.create("t", 2, 2, validate_only=True)
+    assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
+    assert len(room.log) == before
+    assert room.create("t", 2, 9, validate_only=True).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_topic_ids_are_random_uuids() -> None:
+    room = ControlRoom()
+    ids = [room.topic(f"t{n}", [1]) for n in range(3)]
+    assert len(set(ids)) == 3
+    assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
+
+
+NAME_FAULTS = [
+    ("", "the empty string is not allowed"),
+    (".", "'.' or '..' is not allowed"),
+    ("..", "'.' or '..' is not allowed"),
+    ("x" * 250, f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+    ("a b", "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+    ("é", "'é' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+]
+
+
+@pytest.mark.parametrize(("name", "fault"), NAME_FAULTS)
+def test_a_name_that_is_not_allowed_is_refused(name: str, fault: str) -> None:
+    expected = (ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    assert outcome(ControlRoom().create(name, 1, 1)) == expected
+
+
+def test_the_longest_name_is_allowed() -> None:
+    assert ControlRoom().create("x" * 249, 1, 1).error_code == ErrorCode.NONE
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    room = ControlRoom()
+    room.topic("a.b", [1])
+    assert outcome(room.create("a.b", 1, 1)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists.")
+
+
+def test_a_name_that_differs_only_in_dots_and_underscores_is_refused() -> None:
+    room = ControlRoom()
+    room.topic("a.b", [1])
+    expected = (ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b")
+    assert outcome(room.create("a_b", 1, 1)) == expected
+
+
+def test_nobody_makes_the_metadata_topic() -> None:
+    assert ControlRoom().create("__cluster_metadata", 1, 1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_topic_named_twice_in_a_request_is_not_made() -> None:
+    room = ControlRoom()
+    topics = [create_wire.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "aba"]
+    results = room.do(ApiKey.CREATE_TOPICS, create_wire.CreateTopicsRequest(topics=topics)).topics
+    assert [(result.name, *outcome(result)) for result in results] == [
+        ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
+        ("b", ErrorCode.NONE, None),
+    ]
+
+
+def test_one_request_cannot_make_any_number_of_partitions() -> None:
+    room = ControlRoom()
+    assert room.create("t", 10_001, 1).error_code == ErrorCode.POLICY_VIOLATION
+    assert room.create("t", 1_000_000_000, 1).error_code == ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("factor", [0, -2])
+def test_a_replication_factor_that_cannot_be_is_refused(factor: int) -> None:
+    message = "Replication factor must be larger than 0, or -1 to use the default value."
+    assert outcome(ControlRoom().create("t", 1, factor)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+@pytest.mark.parametrize("count", [0, -2])
+def test_a_number_of_partitions_that_cannot_be_is_refused(count: int) -> None:
+    message = "Number of partitions was set to an invalid non-positive value."
+    assert outcome(ControlRoom().create("t", count, 1)) == (ErrorCode.INVALID_PARTITIONS, message)
+
+
+def test_more_replicas_than_brokers_are_refused() -> None:
+    message = (
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because "
+        "only 3 broker(s) are registered."
+    )
+    assert outcome(ControlRoom().create("t", 1, 4)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def test_without_a_live_broker_no_topic_is_made() -> None:
+    room = ControlRoom()
+    room.lose(1, 2, 3)
+    message = "Unable to replicate the partition 2 time(s): All brokers are currently fenced."
+    assert outcome(room.create("t", 1, 2)) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def test_a_setting_without_a_value_is_refused() -> None:
+    message = "Null value not supported for topic configs: retention.ms"
+    assert outcome(ControlRoom().create("t", 1, 1, configs={"retention_ms": None})) == (
+        ErrorCode.INVALID_CONFIG,
+        message,
+    )
+
+
+@pytest.mark.parametrize("configs", [{"retention_ms": "soon"}, {"no_such": "1"}, {"min_insync_replicas": "0"}])
+def test_a_setting_that_cannot_be_is_refused(configs: dict[str, str]) -> None:
+    room = ControlRoom()
+    assert room.create("t", 1, 1, configs=configs).error_code == ErrorCode.INVALID_CONFIG
+    assert room.image.topic_ids == {}
+
+
+# ------------------------------------------------------------------------------------------------- manual assignment
+
+
+def test_a_manual_assignment_is_followed() -> None:
+    room = ControlRoom()
+    room.topic("t", [3, 1], [2, 3])
+    assert [room.partition("t", index).replicas for index in range(2)] == [(3, 1), (2, 3)]
+
+
+def test_a_fenced_replica_is_assigned_but_neither_leads_nor_is_in_the_isr() -> None:
+    room = ControlRoom()
+    room.lose(3)
+    room.topic("t", [3, 1])
+    assert (room.partition("t").replicas, room.partition("t").leader, room.partition("t").isr) == ((3, 1), 1, (1,))
+
+
+MANUAL_FAULTS: list[tuple[dict[str, list[int]], str]] = [
+    ({"p0": []}, "The manual partition assignment includes an empty replica list."),
+    ({"p0": [9]}, "The manual partition assignment includes broker 9, but no such broker is registered."),
+    ({"p0": [1, 2, 1]}, "The manual partition assignment includes the broker 1 more than once."),
+    (
+        {"p0": [1, 2], "p1": [1]},
+        (
+            "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with "
+            "previous partitions, which have 2 replica(s)."
+        ),
+    ),
+    ({"p0": [1], "p2": [1]}, "partitions should be a consecutive 0-based integer sequence"),
+]
+
+
+@pytest.mark.parametrize(("replicas", "message"), MANUAL_FAULTS)
+def test_a_manual_assignment_that_cannot_be_is_refused(replicas: dict[str, list[int]], message: str) -> None:
+    result = ControlRoom().create("t", assignments=assigned(**replicas))
+    assert outcome(result) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def test_a_partition_assigned_twice_is_refused() -> None:
+    result = ControlRoom().create("t", assignments=assigned(p0=[1]) + assigned(p0=[2]))
+    message = "Found multiple manual partition assignments for partition 0"
+    assert outcome(result) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def test_a_manual_assignment_of_dead_brokers_is_refused() -> None:
+    room = ControlRoom()
+    room.lose(1, 2)
+    message = (
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
+    )
+    assert outcome(room.create("t", assignments=assigned(p0=[1, 2]))) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        message,
+    )
+
+
+def test_a_manual_assignment_excludes_counts() -> None:
+    room = ControlRoom()
+    factor = room.create("t", -1, 1, assignments=assigned(p0=[1]))
+    assert outcome(factor) == (
+        ErrorCode.INVALID_REQUEST,
+        "A manual partition assignment was specified, but replication factor was not set to -1.",
+    )
+    count = room.create("t", 1, -1, assignments=assigned(p0=[1]))
+    assert outcome(count) == (
+        ErrorCode.INVALID_REQUEST,
+        "A manual partition assignment was specified, but numPartitions was not set to -1.",
+    )
+
+
+# --------------------------------------------------------------------------------------------------- CreatePartitions
+
+
+def grow(
+    room: ControlRoom, name: str, count: int, *replicas: list[int], validate_only: bool = False
+) -> tuple[ErrorCode, str | None]:
+    assignments = [partitions_wire.CreatePartitionsAssignment(broker_ids=brokers) for brokers in replicas]
+    topic = partitions_wire.CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
+    request = partitions_wire.CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
+    (result,) = room.do(ApiKey.CREATE_PARTITIONS, request).results
+    return outcome(result)
+
+
+def test_partitions_are_added_behind_the_present_ones() -> None:
+    room = ControlRoom()
+    room.topic("t", [1, 2])
+    assert grow(room, "t", 3) == (ErrorCode.NONE, None)
+    topic = room.image.topic("t")
+    assert topic is not None
+    assert list(topic.partitions) == [0, 1, 2]
+    assert all(len(partition.replicas) == 2 for partition in topic.partitions.values())
+
+
+def test_added_partitions_may_be_assigned_by_hand() -> None:
+    room = ControlRoom()
+    room.topic("t", [1, 2])
+    assert grow(room, "t", 2, [3, 1]) == (ErrorCode.NONE, None)
+    assert room.partition("t", 1).replicas == (3, 1)
+
+
+def test_growth_may_be_tried() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    before = len(room.log)
+    assert grow(room, "t", 2, validate_only=True) == (ErrorCode.NONE, None)
+    assert len(room.log) == before
+
+
+def test_growth_that_cannot_be_is_refused() -> None:
+    room = ControlRoom()
+    room.topic("t", [1, 2], [2, 3])
+    unknown = "This server does not host this topic-partition."
+    assert grow(room, "u", 2) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
+    assert grow(room, "t", 2) == (ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s).")
+    message = "The topic t currently has 2 partition(s); 1 would not be an increase."
+    assert grow(room, "t", 1) == (ErrorCode.INVALID_PARTITIONS, message)
+    message = "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."
+    assert grow(room, "t", 4, [1, 2]) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    assert grow(room, "t", 3, [1])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert grow(room, "t", 20_000)[0] == ErrorCode.POLICY_VIOLATION
+
+
+def test_growth_onto_dead_brokers_is_refused() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    room.lose(3)
+    assert grow(room, "t", 2, [3])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_topic_named_twice_does_not_grow() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    topics = [partitions_wire.CreatePartitionsTopic(name="t", count=count, assignments=None) for count in (2, 3)]
+    (result,) = room.do(ApiKey.CREATE_PARTITIONS, partitions_wire.CreatePartitionsRequest(topics=topics)).results
+    assert outcome(result) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+
+
+# ------------------------------------------------------------------------------------------------------- DeleteTopics
+
+
+def delete(room: ControlRoom, *topics: str | bytes | tuple[str | None, bytes]) -> list[tuple[ErrorCode, str | None]]:
+    states = []
+    for topic in topics:
+        if isinstance(topic, tuple):
+            states.append(delete_wire.DeleteTopicState(name=topic[0], topic_id=topic[1]))
+        elif isinstance(topic, str):
+            states.append(delete_wire.DeleteTopicState(name=topic))
+        else:
+            states.append(delete_wire.DeleteTopicState(name=None, topic_id=topic))
+    request = delete_wire.DeleteTopicsRequest(topics=states)
+    return [outcome(result) for result in room.do(ApiKey.DELETE_TOPICS, request).responses]
+
+
+def test_a_topic_is_removed_by_name_and_by_id() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    topic_id = room.topic("u", [1])
+    assert delete(room, "t", topic_id) == [(ErrorCode.NONE, None)] * 2
+    assert room.image.topic_ids == {}
+
+
+def test_the_answer_names_the_topic_and_its_id() -> None:
+    room = ControlRoom()
+    topic_id = room.topic("t", [1])
+    request = delete_wire.DeleteTopicsRequest(topics=[delete_wire.DeleteTopicState(name=None, topic_id=topic_id)])
+    (result,) = room.do(ApiKey.DELETE_TOPICS, request).responses
+    assert (result.name, result.topic_id) == ("t", topic_id)
+
+
+def test_old_clients_remove_topics_by_name() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    request = delete_wire.DeleteTopicsRequest(topic_names=["t", "u"])
+    results = room.do(ApiKey.DELETE_TOPICS, request).responses
+    assert [result.error_code for result in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_unknown_topics_are_not_removed() -> None:
+    room = ControlRoom()
+    errors = [code for code, _ in delete(room, "t", b"x" * 16)]
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_a_topic_is_named_once_and_one_way() -> None:
+    room = ControlRoom()
+    topic_id = room.topic("t", [1])
+    refused = ErrorCode.INVALID_REQUEST
+    assert delete(room, "t", "t") == [(refused, "Duplicate topic name.")] * 2
+    assert delete(room, topic_id, topic_id) == [(refused, "Duplicate topic id.")] * 2
+    assert delete(room, ("t", topic_id)) == [(refused, "You may not specify both topic name and topic id.")]
+    assert delete(room, (None, bytes(16))) == [(refused, "Neither topic name nor id were specified.")]
+    assert "t" in room.image.topic_ids
+    twice = "The provided topic name maps to an ID that was already supplied."
+    assert delete(room, topic_id, "t") == [(ErrorCode.NONE, None), (refused, twice)]
+
+
+def test_removal_may_be_switched_off() -> None:
+    room = ControlRoom(delete_topic_enable="false")
+    room.topic("t", [1])
+    assert delete(room, "t") == [(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")]
+    assert "t" in room.image.topic_ids
+
+
+def test_a_topic_made_again_has_another_id() -> None:
+    room = ControlRoom()
+    first = room.topic("t", [1])
+    delete(room, "t")
+    assert room.topic("t", [1]) != first
