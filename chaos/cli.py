@@ -8,13 +8,14 @@ import sys
 import click
 
 from chaos import __version__
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, trouble_of
 
 USAGE = 3
 INTERRUPTED = 130
 
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
@@ -65,18 +66,26 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command. Returns the exit code; never lets a usage error look like an anomaly."""
     try:
         result = squall.main(args=arguments, prog_name="squall", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.format_message())
-        return 0
-    except click.ClickException as wrong:
-        wrong.show()
-        return USAGE
-    except HarnessError as trouble:
-        click.echo(f"squall: {trouble}", err=True)
-        return trouble.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+    except BaseException as error:
+        return _told(error)
     return result if isinstance(result, int) else 0
+
+
+def _told(error: BaseException) -> int:
+    """Say what went wrong and return its exit code. What is a bug of ours is raised again, with all it has."""
+    match trouble_of(error):
+        case click.exceptions.NoArgsIsHelpError() as asked:
+            click.echo(asked.format_message())
+            return 0
+        case click.ClickException() as wrong:
+            wrong.show()
+            return USAGE
+        case HarnessError() as trouble:
+            click.echo(f"squall: {trouble}", err=True)
+            return trouble.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            return INTERRUPTED
+    raise error
 
 
 def main() -> None:

@@ -16,3 +16,16 @@ class Refused(HarnessError):
     """
 
     exit_code = 3
+
+
+def trouble_of(error: BaseException) -> BaseException:
+    """What a person should be told where trio wrapped it in groups: the gravest of what is inside.
+
+    Our own bugs first, then the harness's trouble, then the interruption.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    inside = [trouble_of(each) for each in error.exceptions]
+    bugs = [each for each in inside if not isinstance(each, HarnessError | KeyboardInterrupt)]
+    troubles = [each for each in inside if isinstance(each, HarnessError)]
+    return (bugs or troubles or inside)[0]

@@ -28,7 +28,7 @@ from chaos.runtimes.process.layout import (
     links,
 )
 from chaos.runtimes.process.node import BROKER, Node
-from chaos.runtimes.process.ports import LOOPBACK, free_ports
+from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.toolchain.cache import Say
@@ -36,7 +36,7 @@ from chaos.toolchain.toxiproxy import toxiproxy_server
 from chaos.toxiproxy_api import ToxiproxyError
 
 READY_S = 60.0
-STOP_GRACE_S = 10.0
+STOP_GRACE_S = 25.0
 HEAL_S = 15.0
 ASK_S = 1.0
 
@@ -219,10 +219,16 @@ class ProcessRuntime:
             registration.claim_ports(ports)
         direct = dict(zip(listeners, ports, strict=False))
         if self._client_port is not None:
-            direct |= {(self.zones[0], node): self._client_port + at for at, node in enumerate(self.nodes)}
+            for at, node in enumerate(self.nodes):
+                direct[self.zones[0], node] = self._given_port(self._client_port + at)
         self._api_port = ports[-1]
         proxies = dict(zip(proxied, ports[len(listeners) :], strict=False))
         return Layout(self.nodes, self._controllers, self.zones, direct, proxies)
+
+    def _given_port(self, port: int) -> int:
+        if not is_free(port):
+            raise Refused(f"port {port} is taken by another program: give another one")
+        return port
 
     async def _start_proxies(self, server: Path, layout: Layout, registration: Registration) -> None:
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from chaos import cli
+from chaos.errors import HarnessError, Refused, trouble_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -52,8 +53,6 @@ def test_help_names_every_command_and_imports_none_of_them() -> None:
 def test_harness_errors_are_told_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from chaos.errors import HarnessError, Refused
-
     for error, code in ((HarnessError("it broke"), 2), (Refused("no go: install go"), 3)):
 
         def fails(error: Exception = error, **_: object) -> None:
@@ -62,3 +61,20 @@ def test_harness_errors_are_told_without_a_traceback(
         monkeypatch.setattr(cli.squall, "main", fails)
         assert cli.run([]) == code
         assert capsys.readouterr().err == f"squall: {error}\n"
+
+
+def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
+    refused, interrupted, bug = Refused("no"), KeyboardInterrupt(), AssertionError()
+    assert trouble_of(ExceptionGroup("", [ExceptionGroup("", [refused])])) is refused
+    assert trouble_of(BaseExceptionGroup("", [interrupted, refused])) is refused
+    assert trouble_of(BaseExceptionGroup("", [interrupted, refused, ExceptionGroup("", [bug])])) is bug
+    assert trouble_of(BaseExceptionGroup("", [interrupted])) is interrupted
+
+
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(cli.squall, "main", fails)
+    with pytest.raises(AssertionError):
+        cli.run([])

@@ -1,0 +1,108 @@
+"""`squall cluster up`: a cluster for development, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import trio
+
+    from chaos.runtimes.process.runtime import ProcessRuntime
+
+ZONE = "CLIENT"
+LOOK_S = 0.2
+INTERRUPTED = 130
+
+
+@click.group()
+def command() -> None:
+    """Run a development cluster on this machine.
+
+    \b
+    Examples:
+      squall cluster up
+      squall cluster up -n 1 --port 9092
+      squall cluster up -n 3 --data ./data --set default.replication.factor=3
+    """
+
+
+@command.command()
+@click.option("-n", "--nodes", default=3, show_default=True, type=click.IntRange(1, 64), help="How many brokers.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster in this folder.")
+@click.option(
+    "--port", default=9092, show_default=True, type=click.IntRange(1024, 65000), help="Of broker 1; others follow."
+)
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A broker setting, for all of them.")
+def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
+    """Start brokers on loopback and wait for Ctrl-C, which stops them in good order.
+
+    Without --data everything is forgotten at the end. Started again with the same --data, the cluster has all it had.
+    There is no Toxiproxy in between: to hurt a cluster, use `squall run`.
+    """
+    import trio
+
+    from chaos.runtimes.process.runtime import ProcessRuntime
+
+    with ExitStack() as stack:
+        folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-cluster-")))
+        settings = dict(_setting(text) for text in given)
+        runtime = ProcessRuntime(folder, nodes=nodes, zones=(ZONE,), settings=settings, proxied=False, client_port=port)
+        trio.run(_serve, runtime, folder)
+    return 0
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+    return name.strip(), value.strip()
+
+
+async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
+    """Until SIGINT or SIGTERM. Another one while the brokers are leaving ends everything at once."""
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_signal, signals, nursery.cancel_scope)
+            try:
+                await runtime.start()
+                click.echo(f"{len(runtime.nodes)} brokers are up, with their files in {folder}; Ctrl-C stops them")
+                click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
+                await _tell_of_exits(runtime)
+            finally:
+                await runtime.stop()
+                click.echo("stopped")
+
+
+async def _cancel_on_signal(signals: AsyncIterator[int], everything: trio.CancelScope) -> None:
+    async for _ in signals:
+        click.echo("stopping in good order; Ctrl-C again to end at once")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # The brokers are tethered to this process: they end with it.
+            signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+        everything.cancel()
+        return
+
+
+async def _tell_of_exits(runtime: ProcessRuntime) -> None:
+    """A broker that ends by itself is told of, and the others go on."""
+    import trio
+
+    told = 0
+    while True:
+        for gone in runtime.exits()[told:]:
+            click.echo(
+                f"broker {gone.node} ended by itself with {gone.code}: see {runtime.log_path(gone.node)}", err=True
+            )
+            told += 1
+        await trio.sleep(LOOK_S)
