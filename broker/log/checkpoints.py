@@ -1,0 +1,159 @@
+"""The small text files beside the logs, in Kafka's formats: replaced whole, durable when the call returns.
+
+A reader takes a file that does not parse as absent: each caller has something safer than a guess to fall back to.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+
+from broker.env import Fs
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+TEMPORARY = ".tmp"
+
+Offsets = dict[tuple[str, int], int]
+
+
+def replace_file(fs: Fs, path: str, data: bytes) -> None:
+    """Atomically give `path` the content `data`: also after a power loss it has the old or the new one."""
+    temporary = path + TEMPORARY
+    file = fs.open(temporary, create=True, truncate=True)
+    try:
+        file.append(data)
+        file.fsync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.fsync_dir(parent(path))
+
+
+def parent(path: str) -> str:
+    """The directory that a path is in."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def read_text(fs: Fs, path: str) -> str | None:
+    """The whole file, or None where there is none or it is no text."""
+    try:
+        file = fs.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.pread(file.size(), 0).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    finally:
+        file.close()
+
+
+def _rows(text: str | None, columns: int) -> list[list[str]] | None:
+    """The rows of a version 0 checkpoint: "0", the count, then one row a line. None unless all of it is there."""
+    lines = (text or "").splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit():
+        return None
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[1]) or any(len(row) != columns for row in rows):
+        return None
+    return rows
+
+
+def _checkpoint(rows: list[str]) -> bytes:
+    return "\n".join(["0", str(len(rows)), *rows, ""]).encode()
+
+
+def read_offsets(fs: Fs, path: str) -> Offsets:
+    """An offset checkpoint: (topic, partition) -> offset. Empty where the file is missing or damaged."""
+    try:
+        rows = _rows(read_text(fs, path), 3) or []
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    except ValueError:
+        return {}
+
+
+def write_offsets(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Replace an offset checkpoint, durably."""
+    replace_file(
+        fs, path, _checkpoint([f"{topic} {index} {offsets[topic, index]}" for topic, index in sorted(offsets)])
+    )
+
+
+def read_epochs(fs: Fs, path: str) -> list[tuple[int, int]] | None:
+    """A leader epoch checkpoint: (epoch, start offset), both strictly ascending. None where missing or damaged."""
+    try:
+        rows = _rows(read_text(fs, path), 2)
+        if rows is None:
+            return None
+        entries = [(int(epoch), int(start)) for epoch, start in rows]
+    except ValueError:
+        return None
+    rising = all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
+    return entries if rising else None
+
+
+def write_epochs(fs: Fs, path: str, entries: list[tuple[int, int]]) -> None:
+    """Replace a leader epoch checkpoint, durably."""
+    replace_file(fs, path, _checkpoint([f"{epoch} {start}" for epoch, start in entries]))
+
+
+def uuid_text(value: bytes) -> str:
+    """Kafka's text of a 16-byte id: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def uuid_bytes(text: str) -> bytes | None:
+    """The 16 bytes of an id's text, or None where it is none."""
+    try:
+        value = base64.urlsafe_b64decode(text + "==")
+    except ValueError:
+        return None
+    return value if len(value) == 16 else None
+
+
+def read_topic_id(fs: Fs, directory: str) -> bytes | None:
+    """The topic id that a partition directory belongs to (partition.metadata), or None."""
+    for line in (read_text(fs, f"{directory}/{PARTITION_METADATA}") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "topic_id":
+            return uuid_bytes(value.strip())
+    return None
+
+
+def write_topic_id(fs: Fs, directory: str, topic_id: bytes) -> None:
+    """Say which topic id a partition directory belongs to, durably."""
+    replace_file(fs, f"{directory}/{PARTITION_METADATA}", f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode())
+
+
+def read_properties(fs: Fs, path: str) -> dict[str, str]:
+    """A Java properties file of plain names and values. Empty where there is none."""
+    lines = (read_text(fs, path) or "").splitlines()
+    pairs = [line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def write_properties(fs: Fs, path: str, values: Mapping[str, str]) -> None:
+    """Replace a properties file, durably. Kafka also writes the date, as a comment; we have no use for it."""
+    replace_file(fs, path, "".join(f"{name}={value}\n" for name, value in values.items()).encode())
+
+
+def read_clean_shutdown(fs: Fs, path: str) -> int | None:
+    """The broker epoch that the last, clean shutdown left (KIP-966); -1 if it left none; None if it was not clean."""
+    if not fs.exists(path):
+        return None
+    try:
+        return int(json.loads(read_text(fs, path) or "{}").get("brokerEpoch", -1))
+    except (ValueError, AttributeError, TypeError):
+        return -1
+
+
+def write_clean_shutdown(fs: Fs, path: str, broker_epoch: int) -> None:
+    """Leave the mark of a clean shutdown, durably."""
+    replace_file(fs, path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode())

@@ -1,0 +1,41 @@
+"""The settings of one log: Kafka's topic-level names with underscores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Sizes in bytes, times in ms; the defaults are Kafka's. See https://kafka.apache.org/documentation/#topicconfigs."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = (1 << 20) + 12
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_type: str = "CreateTime"
+    producer_id_expiration_ms: int = 86_400_000
+    retention_bytes: int = -1
+    retention_ms: int = 7 * 86_400_000
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_ms: int = 7 * 86_400_000
+
+    @classmethod
+    def of(cls, source: object, **changes: Any) -> LogConfig:
+        """From anything with attributes of these names (a topic's settings in force); `changes` go over them."""
+        values = {field.name: getattr(source, field.name) for field in fields(cls) if hasattr(source, field.name)}
+        values.update(changes)
+        return cls(**values)
+
+    @property
+    def compacted(self) -> bool:
+        """True where only the last value of each key need be kept: offsets have gaps and every record has a key."""
+        return "compact" in self.cleanup_policy

@@ -1,0 +1,499 @@
+"""One partition's log: append, slice, truncate, flush.
+
+The hot path is `append_as_leader`, `append_as_follower` and `slice`: the first unpacks 61 bytes, checks one CRC and
+writes once; the last is two binary searches in memory. Nothing here looks at single records, except for control
+batches, compacted topics and look-ups by timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Any
+
+from crc32c import crc32c
+
+from broker.env import Fs
+from broker.log import reads
+from broker.log.config import LONG_MAX, LogConfig
+from broker.log.epochs import EpochCache
+from broker.log.flushing import FlushJob
+from broker.log.indexes import AbortedTxn
+from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot
+from broker.log.reads import Found, segment_at
+from broker.log.results import AppendResult, FollowerAppend, Recovery
+from broker.log.retention import useless
+from broker.log.scan import CorruptRecords, UnexpectedOffset, is_batch
+from broker.log.segment import NEVER, Segment
+from broker.log.slices import FileSlice
+from broker.log.validation import ORDINARY, refusal, stamp_append_time
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.records import (
+    CONTROL_BIT,
+    CRC_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+
+PLACE = Struct(">qii")
+"""Base offset, length, leader epoch: the head of a batch, which its CRC does not cover."""
+
+
+class Log:
+    """The batches of one partition. Made by `recovery.load`; one task uses it at a time; every call is synchronous.
+
+    OSError comes from the disk: after one, appends may be tried again, but a failed fsync or truncation means that
+    the directory is not to be trusted any more.
+    """
+
+    def __init__(
+        self,
+        fs: Fs,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: EpochCache,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        wall_ms: int,
+    ) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        """16 bytes; zero where unknown."""
+        self.segments = segments
+        self._active = segments[-1]
+        self.epochs = epochs
+        self.producers = ProducerStates()
+        self.log_start_offset = segments[0].base_offset
+        """Readers may ask for this and later."""
+        self.log_end_offset = self._active.next_offset
+        """Offset of the next batch."""
+        self.recovery_point = 0
+        """All before this offset is durable."""
+        self.generation = 0
+        """Counts truncations: what was sliced before one must not be sent any further after it."""
+        self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
+        self.before_shrink: Callable[[Log], None] | None = None
+        """Called when `recovery_point` has been lowered, before files change: to be made durable there."""
+        self._names = 1
+        """Counts the files that have appeared."""
+        self._names_durable = 0
+        self._flushed_wall_ms = wall_ms
+        self.configure(config)
+
+    @classmethod
+    def load(cls, fs: Fs, directory: str, config: LogConfig, **known: Any) -> Log:
+        """See `recovery.load`, of which this is another name."""
+        from broker.log.recovery import load
+
+        return load(fs, directory, config, **known)
+
+    def configure(self, config: LogConfig) -> None:
+        """Settings in force from the next call on (index.interval.bytes from the next segment on)."""
+        self.config = config
+        self._compacted = config.compacted
+        self._segment_bytes = config.segment_bytes
+        self._segment_ms = config.segment_ms
+        self._max_batch = min(config.max_message_bytes, config.segment_bytes)
+        self._append_time = config.message_timestamp_type == "LogAppendTime"
+        self._before_ms = LONG_MAX if self._append_time else config.message_timestamp_before_max_ms
+        self._after_ms = LONG_MAX if self._append_time else config.message_timestamp_after_max_ms
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self.segments)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
+
+    # ------------------------------------------------------------------------------------------------- appending
+
+    def append_as_leader(
+        self, records: memoryview, leader_epoch: int, wall_ms: int, *, client: bool = True, zstd: bool = True
+    ) -> AppendResult:
+        """Append one batch at the end, with its base offset and leader epoch written into `records` itself.
+
+        `client`: False for what the broker itself writes, which may be control batches. `zstd`: False for requests too
+        old to carry it. A batch that may not be appended is answered with an error, a known one with its first offsets.
+        """
+        size = len(records)
+        if size < HEADER_SIZE:
+            return AppendResult.refused(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
+        header = HEADER.unpack_from(records)
+        _, length, _, magic, crc, attributes, delta, first_time, timestamp, producer_id, epoch, sequence, n = header
+        if (
+            length + LENGTH_OVERHEAD != size
+            or magic != 2
+            or size > self._max_batch
+            or delta != n - 1
+            or attributes not in ORDINARY
+            or timestamp - wall_ms > self._after_ms
+            or wall_ms - first_time > self._before_ms
+            or self._compacted
+            or not zstd
+            or not client
+            or (producer_id >= 0 and sequence < 0)
+            or crc32c(records[CRC_FROM:]) != crc
+        ):
+            refused = refusal(records, self.config, wall_ms, client=client, zstd=zstd)
+            if refused is not None:
+                return refused
+        if producer_id >= 0:
+            entry = self.producers.entries.get(producer_id)
+            # In order, which is nearly always the case, is seen at a glance.
+            if entry is None or entry.next_sequence != sequence or entry.epoch != epoch or entry.txn_first_offset >= 0:
+                answer = self._check_producer(BatchHeader._make(header), records)
+                if answer is not None:
+                    return answer
+        if self._append_time or attributes & TIMESTAMP_TYPE_BIT:
+            records, timestamp = stamp_append_time(records, wall_ms, self._append_time)
+        elif records.readonly:
+            records = memoryview(bytearray(records))
+        base = self.log_end_offset
+        last = base + delta
+        segment = self._active
+        if (
+            segment.size + size > self._segment_bytes
+            or timestamp - segment.roll_timestamp > self._segment_ms
+            or last > segment.offset_limit
+            or segment.full
+        ) and segment.size:
+            segment = self.roll()
+        epochs = self.epochs
+        if leader_epoch != epochs.latest:
+            epochs.assign(leader_epoch, base)
+        if epochs.dirty:
+            epochs.flush()
+        PLACE.pack_into(records, 0, base, length, leader_epoch)
+        segment.append(records)
+        segment.note(last + 1, size, timestamp)
+        self.log_end_offset = last + 1
+        if producer_id >= 0:
+            if attributes & CONTROL_BIT:
+                self._replay(segment, BatchHeader._make(HEADER.unpack_from(records)), records)
+            else:
+                txn = attributes & TRANSACTIONAL_BIT != 0
+                self.producers.appended(producer_id, epoch, sequence, base, delta, timestamp, txn)
+        return AppendResult(0, base, last, timestamp if self._append_time else -1, False, None)
+
+    def _check_producer(self, header: BatchHeader, batch: memoryview) -> AppendResult | None:
+        """None: append it. Otherwise the answer."""
+        if header.attributes & CONTROL_BIT:
+            try:
+                marker = read_marker(header, batch)
+            except MalformedFrame as problem:
+                return AppendResult.refused(ErrorCode.CORRUPT_MESSAGE, str(problem))
+            verdict: int | Sent | None = None if marker is None else self.producers.check_marker(header, marker)
+        else:
+            verdict = self.producers.check(header)
+        if verdict is None:
+            return None
+        if isinstance(verdict, Sent):
+            time_ms = verdict.timestamp if self._append_time else -1
+            return AppendResult(0, verdict.base_offset, verdict.last_offset, time_ms, True, None)
+        entry = self.producers.entries[header.producer_id]
+        return AppendResult.refused(
+            verdict,
+            f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}; "
+            f"expected {entry.next_sequence} of epoch {entry.epoch} in {self.topic}-{self.partition}",
+        )
+
+    def append_as_follower(self, records: memoryview) -> FollowerAppend:
+        """Append what the leader sent, as it is: whole batches that begin at the log's end; a partial last one is left.
+
+        All or, on CorruptRecords and UnexpectedOffset, none. One write for each segment it goes into.
+        """
+        first = self.log_end_offset
+        run: list[tuple[BatchHeader, int, int]] = []
+        segment, size, oldest = self._active, self._active.size, self._active.roll_timestamp
+        for item in self._checked(records):
+            header, at, stop = item
+            if size and (
+                size + stop - at > self._segment_bytes
+                or header.max_timestamp - oldest > self._segment_ms
+                or header.base_offset + header.last_offset_delta > segment.offset_limit
+                or segment.full
+            ):
+                self._append_run(segment, records, run)
+                segment = self.roll()
+                run, size, oldest = [], 0, NEVER
+            if not size and header.max_timestamp >= 0:
+                oldest = header.max_timestamp
+            size += stop - at
+            run.append(item)
+        self._append_run(segment, records, run)
+        return FollowerAppend(first, self.log_end_offset, run[-1][2] if run else 0)
+
+    def _checked(self, records: memoryview) -> list[tuple[BatchHeader, int, int]]:
+        """The whole batches, after all of them have been found good."""
+        found = []
+        at, end, expected = 0, len(records), self.log_end_offset
+        while end - at >= HEADER_SIZE:
+            header = BatchHeader._make(HEADER.unpack_from(records, at))
+            base, length, epoch, magic, crc, attributes, delta = header[:7]
+            if not is_batch(length, magic):
+                raise CorruptRecords(f"no batch at byte {at}: length {length}, magic {magic}")
+            stop = at + LENGTH_OVERHEAD + length
+            if stop > end:
+                break
+            if base != expected and (base < expected or not self._compacted):
+                raise UnexpectedOffset(f"{self!r} was sent a batch at offset {base} instead of {expected}")
+            if delta < 0 or epoch < 0 or crc32c(records[at + CRC_FROM : stop]) != crc:
+                raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
+            if attributes & CONTROL_BIT:
+                self._check_control(header, records[at:stop])
+            found.append((header, at, stop))
+            expected = base + delta + 1
+            at = stop
+        return found
+
+    def _check_control(self, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            read_marker(header, batch)
+        except MalformedFrame as problem:
+            raise CorruptRecords(f"the control batch at offset {header.base_offset}: {problem}") from problem
+
+    def _append_run(self, segment: Segment, records: memoryview, run: list[tuple[BatchHeader, int, int]]) -> None:
+        """Append checked batches that go into one segment."""
+        if not run:
+            return
+        epochs = self.epochs
+        try:
+            for header, _, _ in run:
+                if header.leader_epoch != epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+            if epochs.dirty:
+                epochs.flush()
+            segment.append(records[run[0][1] : run[-1][2]])
+        except OSError:
+            epochs.truncate_from_end(self.log_end_offset)
+            raise
+        for header, at, stop in run:
+            segment.note(header.base_offset + header.last_offset_delta + 1, stop - at, header.max_timestamp)
+            if header.producer_id >= 0:
+                self._replay(segment, header, records[at:stop])
+        self.log_end_offset = segment.next_offset
+
+    def _replay(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        aborted = self.producers.replay(header, batch)
+        if aborted is not None:
+            segment.aborted.add_aborted(aborted)
+            self._names += 1
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the log's end, unless the active one is empty. The active one."""
+        old = self._active
+        if not old.size:
+            return old
+        old.become_inactive()
+        write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
+        new = Segment(self._fs, self.directory, self.log_end_offset, self.config, fresh=True)
+        self._names += 1
+        self.segments.append(new)
+        self._active = new
+        if len(self.segments) > 2:
+            self.segments[-3].drop_tail()
+        return new
+
+    # --------------------------------------------------------------------------------------------------- reading
+
+    def slice(self, offset: int, limit_exclusive: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
+        """Whole batches of one segment, from the one `offset` is in, that lie below `limit_exclusive` entirely.
+
+        At most `max_bytes`, but one batch in any case if `at_least_one`. None where there is nothing to send. Whether
+        `offset` may be asked for is the caller's check.
+        """
+        active = self._active
+        if offset >= active.base_offset:
+            return active.slice(offset, limit_exclusive, max_bytes, at_least_one)
+        for segment in self.segments[segment_at(self.segments, offset) :]:
+            found = segment.slice(offset, limit_exclusive, max_bytes, at_least_one)
+            # In a compacted log the batch that `offset` was in may be gone, with all that followed it in its segment.
+            if found is not None or next(segment.walk_from(offset), None) is not None:
+                return found
+        return None
+
+    def read_batches(self, offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Header and bytes of each batch from the one `offset` is in, below `limit` entirely."""
+        return reads.read_batches(self.segments, offset, limit)
+
+    def offset_for_timestamp(self, timestamp: int, limit: int) -> Found | None:
+        """The first record below `limit` whose timestamp (ms) is at least that: (timestamp, offset, leader epoch)."""
+        return reads.find_timestamp(self.segments, timestamp, self.log_start_offset, limit)
+
+    def offset_of_max_timestamp(self, limit: int) -> Found | None:
+        """The first record below `limit` with the largest timestamp."""
+        return reads.find_max_timestamp(self.segments, self.log_start_offset, limit)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
+        """What a reader of committed data must drop from the batches in `offset` .. `end_offset` - 1."""
+        return reads.aborted_transactions(self.segments, offset, end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed data stop; at most `high_watermark`."""
+        return self.producers.last_stable_offset(high_watermark)
+
+    # ------------------------------------------------------------------------------------------------ truncating
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batches at and behind `offset`, with the one it is in. Durable on return. True if any were dropped.
+
+        An epoch that begins at the end goes in any case: it was assigned under a leadership that wrote nothing.
+        """
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        at = segment_at(self.segments, offset)
+        segment = self.segments[at]
+        found = next(segment.walk_from(offset), None)
+        end, position = (min(offset, found[0].base_offset), found[1]) if found else (offset, segment.size)
+        self.generation += 1
+        self._lower_recovery_point(end)
+        self._remove_from(at + 1, end)
+        segment.truncate(position, end)
+        self._active = segment
+        self.log_end_offset = end
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.epochs.truncate_from_end(end)
+        if self.producers.entries:
+            self.producers = reads.producers_at(self._fs, self.directory, self.segments, self.log_start_offset, end)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next batch is at `offset`. Durable on return, but for the new segment's name."""
+        self.generation += 1
+        self._lower_recovery_point(min(offset, self.segments[0].base_offset))
+        self._remove_from(0, -1)
+        # Epochs before the new segment: with its files but old epochs, loading would give it a wrong one.
+        self.epochs.clear()
+        self.epochs.flush()
+        self.producers = ProducerStates()
+        self._active = Segment(self._fs, self.directory, offset, self.config, fresh=True)
+        self._names += 1
+        self.segments.append(self._active)
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before anything below it goes: else, after new appends and a crash, recovery would trust unsynced bytes."""
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            if self.before_shrink is not None:
+                self.before_shrink(self)
+
+    def _remove_from(self, at: int, snapshots_above: int) -> None:
+        """Remove the segments from that one on, newest first, and the snapshots beyond an offset; durable on return."""
+        for segment in reversed(self.segments[at:]):
+            segment.remove()
+            self.segments.pop()
+        remove_snapshots(self._fs, self.directory, above=snapshots_above)
+        self._fs.fsync_dir(self.directory)
+
+    # ------------------------------------------------------------------------------------------------- retention
+
+    def increment_log_start(self, offset: int) -> bool:
+        """Readers may no longer ask for what is before `offset`, at most the log's end. True if that is news."""
+        if offset <= self.log_start_offset:
+            return False
+        assert offset <= self.log_end_offset
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def delete_old_segments(self, wall_ms: int, high_watermark: int) -> list[int]:
+        """Remove the oldest segments that retention or the log's start make useless, below `high_watermark` only.
+
+        Their base offsets. The log start moves to the first one left.
+        """
+        doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
+        if doomed == len(self.segments):
+            self.roll()
+        return [self._remove_oldest() for _ in range(doomed)]
+
+    def _remove_oldest(self) -> int:
+        oldest = self.segments.pop(0)
+        self.increment_log_start(self.segments[0].base_offset)
+        remove_snapshots(self._fs, self.directory, below=self.segments[0].base_offset)
+        oldest.remove()
+        # One by one: after a crash there must be no hole between those that are left.
+        self._fs.fsync_dir(self.directory)
+        return oldest.base_offset
+
+    # -------------------------------------------------------------------------------------------------- flushing
+
+    def flush_due(self, wall_ms: int) -> bool:
+        """True where flush.messages or flush.ms ask for a flush now."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        if unflushed >= self.config.flush_messages:
+            return True
+        self._flushed_wall_ms = min(self._flushed_wall_ms, wall_ms)  # The clock may have been set back.
+        return wall_ms - self._flushed_wall_ms >= self.config.flush_ms
+
+    def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
+        """What must be done for all that is in the log now to be durable; None where it is. See `finish_flush`.
+
+        The active segment's indexes only on demand: recovery makes them again from the batches.
+        """
+        files = []
+        segments = []
+        for segment in reversed(self.segments):
+            inactive = segment is not self._active
+            if segment.next_offset <= self.recovery_point and (segment.indexes_durable or not (inactive or indexes)):
+                break
+            segment.write_out()
+            files += segment.unsynced(indexes=inactive or indexes)
+            if inactive:
+                segments.append(segment)
+        directory = self.directory if self._names > self._names_durable else None
+        if not files and directory is None:
+            return None
+        files.reverse()
+        return FlushJob(self._fs, files, directory, self.log_end_offset, self.generation, self._names, segments)
+
+    def finish_flush(self, job: FlushJob, wall_ms: int) -> None:
+        """A job of `begin_flush` has run: the recovery point moves, unless the log was truncated meanwhile."""
+        self._names_durable = job.names
+        if job.generation != self.generation:
+            return
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._flushed_wall_ms = wall_ms
+        for segment in job.inactive:
+            segment.indexes_durable = True
+            segment.release()
+
+    def flush(self, wall_ms: int, *, indexes: bool = False) -> None:
+        """Make everything durable, here and now."""
+        job = self.begin_flush(indexes=indexes)
+        if job is not None:
+            job.run()
+            self.finish_flush(job, wall_ms)
+
+    def close(self, wall_ms: int) -> None:
+        """Flush all, with indexes and a producer snapshot, so that the next load need not recover; close the files."""
+        self._active.become_inactive()
+        write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
+        self._names += 1
+        self.flush(wall_ms, indexes=True)
+        if self.epochs.dirty:
+            self.epochs.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files as they are."""
+        for segment in self.segments:
+            segment.release()
+            segment.file.close()

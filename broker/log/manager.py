@@ -1,0 +1,245 @@
+"""All logs of a broker's data directory: loading, making, deleting, checkpoints, the mark of a clean shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from broker.env import Fs
+from broker.log import checkpoints
+from broker.log.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS
+from broker.log.config import LogConfig
+from broker.log.log import Log
+from broker.log.recovery import load
+
+TopicPartition = tuple[str, int]
+DELETED = "-delete"
+ZERO_ID = bytes(16)
+LONGEST_NAME = 255
+_RESERVED_IDS = (ZERO_ID, bytes(15) + b"\x01", bytes(15) + b"\x02")
+
+
+class InconsistentMeta(Exception):
+    """The data directory belongs to another cluster or node: the caller's fault. Starting would mix their data."""
+
+
+class LogManager:
+    """The logs in one directory. One task uses it; the calls are synchronous and may fsync.
+
+    A broker's life: `load_all`, then `get_or_create`, `delete`, `tick` and `checkpoint_recovery_points`, and at a
+    controlled end `close` and `mark_clean_shutdown`. Flush jobs of its logs must have ended before `close`.
+    """
+
+    def __init__(
+        self,
+        fs: Fs,
+        log_dir: str,
+        config_for: Callable[[str], LogConfig],
+        *,
+        rng: Random,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+    ) -> None:
+        """Makes the directory and its meta.properties if missing. InconsistentMeta where those name somebody else."""
+        self._fs = fs
+        self.log_dir = log_dir
+        self._config_for = config_for
+        self._rng = rng
+        self.logs: dict[TopicPartition, Log] = {}
+        self._doomed: list[tuple[int, str]] = []
+        """Renamed directories, each with the wall-clock ms from which it may be removed."""
+        self.previous_broker_epoch = -1
+        """Of the run before, if that ended cleanly (KIP-966); else -1."""
+        self.clean = False
+        """True where the run before ended cleanly."""
+        fs.mkdirs(log_dir)
+        self.directory_id = self._check_meta(cluster_id, node_id)
+        """16 bytes that name this directory for good (KIP-858)."""
+
+    def _check_meta(self, cluster_id: str | None, node_id: int | None) -> bytes:
+        path = f"{self.log_dir}/{META_PROPERTIES}"
+        found = checkpoints.read_properties(self._fs, path)
+        wanted = {"version": "1"}
+        if node_id is not None:
+            wanted["node.id"] = str(node_id)
+        if cluster_id is not None:
+            wanted["cluster.id"] = cluster_id
+        for name, value in wanted.items():
+            if found.get(name, value) != value:
+                raise InconsistentMeta(f"{path} says {name}={found[name]}, the configuration {value}")
+        directory_id = checkpoints.uuid_bytes(found.get("directory.id", ""))
+        if directory_id is None:
+            directory_id = self._new_id()
+        wanted["directory.id"] = checkpoints.uuid_text(directory_id)
+        merged = {**found, **wanted}
+        if merged != found:
+            checkpoints.write_properties(self._fs, path, merged)
+            self._fs.fsync_dir(checkpoints.parent(self.log_dir))
+        return directory_id
+
+    def _new_id(self) -> bytes:
+        """A random id; none of Kafka's reserved ones, and none whose text begins with a dash."""
+        while True:
+            value = self._rng.randbytes(16)
+            if value not in _RESERVED_IDS and not checkpoints.uuid_text(value).startswith("-"):
+                return value
+
+    # --------------------------------------------------------------------------------------------------- loading
+
+    def load_all(self, wall_ms: int) -> list[Log]:
+        """Load every log of the directory, recovering those that need it.
+
+        The mark of the clean shutdown is taken away first, durably: a crash while loading must not leave it behind
+        for the next start to believe (KAFKA-10471).
+        """
+        marker = f"{self.log_dir}/{CLEAN_SHUTDOWN}"
+        epoch = checkpoints.read_clean_shutdown(self._fs, marker)
+        self.clean = epoch is not None
+        self.previous_broker_epoch = -1 if epoch is None else epoch
+        if self.clean:
+            self._fs.remove(marker)
+            self._fs.fsync_dir(self.log_dir)
+        recovery_points = checkpoints.read_offsets(self._fs, self._path(RECOVERY_POINTS))
+        starts = checkpoints.read_offsets(self._fs, self._path(LOG_STARTS))
+        for name in self._fs.list(self.log_dir):
+            if name.endswith(DELETED):
+                self._fs.remove_dir(self._path(name))
+                continue
+            place = self._partition_of(name)
+            if place is None:
+                continue
+            self._load(place, self.clean, recovery_points.get(place, 0), starts.get(place, 0), wall_ms)
+        # What the files claim too much must be corrected before anything is appended: of logs that were cut, and of
+        # logs that are gone, whose names may come again.
+        known = {place: log.recovery_point for place, log in self.logs.items()}
+        if (
+            any(known.get(place, -1) < point for place, point in recovery_points.items())
+            or starts.keys() - known.keys()
+        ):
+            self.checkpoint_recovery_points()
+        return list(self.logs.values())
+
+    def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:
+        topic, partition = place
+        directory = self._path(f"{topic}-{partition}")
+        log = load(
+            self._fs,
+            directory,
+            self._config_for(topic),
+            topic=topic,
+            partition=partition,
+            topic_id=checkpoints.read_topic_id(self._fs, directory) or ZERO_ID,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=start,
+            wall_ms=wall_ms,
+        )
+        log.before_shrink = self._before_shrink
+        self.logs[place] = log
+        return log
+
+    def _partition_of(self, name: str) -> TopicPartition | None:
+        topic, dash, index = name.rpartition("-")
+        if not dash or not topic or not index.isdigit() or "." in index:
+            return None
+        try:
+            self._fs.list(self._path(name))
+        except OSError:
+            return None
+        return topic, int(index)
+
+    def _path(self, name: str) -> str:
+        return f"{self.log_dir}/{name}"
+
+    # -------------------------------------------------------------------------------------- making and deleting
+
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes, wall_ms: int = 0) -> Log:
+        """The log of a partition. One that belongs to an older topic of that name is deleted first."""
+        log = self.logs.get((topic, partition))
+        if log is not None and ZERO_ID != log.topic_id != topic_id != ZERO_ID:
+            self.delete(topic, partition, wall_ms)
+            log = None
+        if log is None:
+            directory = self._path(f"{topic}-{partition}")
+            self._fs.mkdirs(directory)
+            if topic_id != ZERO_ID:
+                checkpoints.write_topic_id(self._fs, directory, topic_id)
+            self._fs.fsync_dir(self.log_dir)
+            return self._load((topic, partition), True, 0, 0, wall_ms)
+        if log.topic_id == ZERO_ID != topic_id:
+            checkpoints.write_topic_id(self._fs, log.directory, topic_id)
+            log.topic_id = topic_id
+        return log
+
+    def delete(self, topic: str, partition: int, wall_ms: int) -> bool:
+        """Take a log out of use: its directory is renamed, and removed after file.delete.delay.ms. False without one.
+
+        Its files stay open as long as slices of them are being sent.
+        """
+        log = self.logs.pop((topic, partition), None)
+        if log is None:
+            return False
+        log.generation += 1
+        suffix = f".{self._rng.randbytes(16).hex()}{DELETED}"
+        name = f"{topic}-{partition}"
+        renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
+        self._fs.rename(log.directory, renamed)
+        self._fs.fsync_dir(self.log_dir)
+        # A log of the same name made later must not inherit how far this one was synced.
+        self.checkpoint_recovery_points()
+        self._doomed.append((wall_ms + log.config.file_delete_delay_ms, renamed))
+        return True
+
+    # ------------------------------------------------------------------------------------------------ housekeeping
+
+    def tick(self, wall_ms: int, high_watermark_of: Callable[[Log], int]) -> list[tuple[Log, list[int]]]:
+        """Retention, expiry of producers, removal of deleted directories. The logs that lost segments, with those."""
+        for due_ms, path in self._doomed:
+            if due_ms <= wall_ms:
+                self._fs.remove_dir(path)
+        self._doomed = [item for item in self._doomed if item[0] > wall_ms]
+        lost = []
+        for log in self.logs.values():
+            log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
+            bases = log.delete_old_segments(wall_ms, high_watermark_of(log))
+            if bases:
+                lost.append((log, bases))
+        return lost
+
+    def _before_shrink(self, log: Log) -> None:
+        self.checkpoint_recovery_points()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down up to where each log is durable, and where it starts. Durable on return.
+
+        Synchronous on purpose: a checkpoint written in the background could overwrite a newer, lower one.
+        """
+        points = {place: log.recovery_point for place, log in self.logs.items()}
+        starts = {
+            place: log.log_start_offset
+            for place, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
+        if starts or self._fs.exists(self._path(LOG_STARTS)):
+            checkpoints.write_offsets(self._fs, self._path(LOG_STARTS), starts)
+
+    def read_high_watermarks(self) -> checkpoints.Offsets:
+        """The high watermarks that `write_high_watermarks` kept."""
+        return checkpoints.read_offsets(self._fs, self._path(HIGH_WATERMARKS))
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Keep the high watermarks, durably."""
+        checkpoints.write_offsets(self._fs, self._path(HIGH_WATERMARKS), high_watermarks)
+
+    # -------------------------------------------------------------------------------------------------------- end
+
+    def close(self, wall_ms: int) -> None:
+        """Flush and close every log, and write the checkpoints."""
+        for log in self.logs.values():
+            log.close(wall_ms)
+        self.checkpoint_recovery_points()
+
+    def mark_clean_shutdown(self, broker_epoch: int) -> None:
+        """The last effect of a controlled end, after `close`: the next start need not recover."""
+        checkpoints.write_clean_shutdown(self._fs, self._path(CLEAN_SHUTDOWN), broker_epoch)

@@ -1,0 +1,237 @@
+"""Loading a log from its directory; after an unclean stop, making it whole first (mechanism L6).
+
+A clean log is taken as its files say, and only its end is read. Otherwise everything from the recovery point on is
+checked batch by batch and cut off at the first damage; indexes, epochs and producer states follow from the batches.
+
+What is trusted below the recovery point: batches, and the indexes of segments that end before it. A segment that the
+recovery point lies in, or at the very end of, is scanned from its first byte: its indexes may never have been synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.env import Fs
+from broker.log import checkpoints, reads
+from broker.log.config import LogConfig
+from broker.log.epochs import EpochCache
+from broker.log.log import Log
+from broker.log.producers import ProducerStates, remove_snapshots
+from broker.log.results import Recovery
+from broker.log.scan import Scan, Scanned
+from broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, Segment, file_name
+from broker.protocol.errors import MalformedFrame
+
+
+def load(
+    fs: Fs,
+    directory: str,
+    config: LogConfig,
+    *,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    wall_ms: int = 0,
+) -> Log:
+    """The log in `directory`, which is made if missing; `Log.recovery` says what was found.
+
+    `clean`: the mark of a clean shutdown was there. `recovery_point`, `log_start_offset`: from the checkpoints.
+    """
+    fs.mkdirs(directory)
+    bases = _tidy(fs, directory)
+    loading = _Loading(fs, directory, config, bases, clean, recovery_point)
+    loading.run()
+    segments, recovery_point = loading.segments, min(recovery_point, loading.end_offset)
+    if segments and loading.end_offset < log_start_offset:
+        # Records were deleted beyond what is left: nothing here may be read any more.
+        loading.discard_from(0, f"the log ends before its start {log_start_offset}")
+        loading.epochs.clear()
+        loading.epochs.flush()
+        remove_snapshots(fs, directory, above=-1)
+        fs.fsync_dir(directory)
+    if not segments:
+        segments.append(Segment(fs, directory, log_start_offset, config, fresh=True))
+        recovery_point = log_start_offset
+        loading.producers = ProducerStates()
+    log = Log(
+        fs,
+        directory,
+        config,
+        segments,
+        loading.epochs,
+        topic=topic,
+        partition=partition,
+        topic_id=topic_id,
+        wall_ms=wall_ms,
+    )
+    log.producers = loading.producers
+    log.recovery_point = recovery_point
+    log.increment_log_start(log_start_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    log.recovery = loading.report(log.log_end_offset)
+    return log
+
+
+def _tidy(fs: Fs, directory: str) -> list[int]:
+    """Remove what interrupted work has left. The base offsets of the segments, ascending."""
+    names = fs.list(directory)
+    stems = [name.removesuffix(LOG) for name in names if name.endswith(LOG)]
+    bases = [int(stem) for stem in stems if stem.isdigit() and file_name(int(stem), "") == stem]
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        orphan = stem.isdigit() and dot + suffix in SUFFIXES and int(stem) not in bases
+        if orphan or name.endswith(checkpoints.TEMPORARY):
+            fs.remove(f"{directory}/{name}")
+    return sorted(bases)
+
+
+class _Loading:
+    """One load, step by step."""
+
+    def __init__(
+        self, fs: Fs, directory: str, config: LogConfig, bases: Sequence[int], clean: bool, recovery_point: int
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._clean = clean
+        self._recovery_point = recovery_point
+        self._sparse = config.compacted
+        self._scanned_segments = self._scanned_bytes = self._truncated_bytes = 0
+        self._reason: str | None = None
+        self._indexed = [self._has_indexes(base) for base in bases]
+        self.segments = [Segment(fs, directory, base, config, fresh=False) for base in bases]
+        self.producers = ProducerStates()
+        self.end_offset = 0
+        cache = EpochCache.load(fs, directory)
+        self._epochs_known = cache is not None
+        self.epochs = cache or EpochCache(fs, directory)
+
+    def _has_indexes(self, base: int) -> bool:
+        path = f"{self._directory}/{file_name(base, '')}"
+        return self._fs.exists(path + INDEX) and self._fs.exists(path + TIME_INDEX)
+
+    def run(self) -> None:
+        """Find, check and repair."""
+        if not self.segments:
+            return
+        first = self._first_to_scan()
+        for segment, following in zip(self.segments[:first], self.segments[1:], strict=False):
+            segment.open_inactive(following.base_offset)
+        if first < len(self.segments):
+            self._scan(first)
+        elif not self._epochs_known:
+            self._assign_epochs(self.segments[-1].next_offset)
+        last = self.segments[-1] if self.segments else None
+        self.end_offset = last.next_offset if last else 0
+        self.epochs.truncate_from_end(self.end_offset)
+        if remove_snapshots(self._fs, self._directory, above=self.end_offset):
+            self._fs.fsync_dir(self._directory)
+        if first >= len(self.segments) and last:
+            start = self.segments[0].base_offset
+            self.producers = reads.producers_at(self._fs, self._directory, self.segments, start, self.end_offset)
+
+    def _first_to_scan(self) -> int:
+        """Index of the first segment whose batches must be checked; their number where none need be."""
+        count = len(self.segments)
+        if self._clean:
+            first = count if self.segments[-1].open_end() else count - 1
+        else:
+            inside = [at for at, segment in enumerate(self.segments) if segment.base_offset < self._recovery_point]
+            first = inside[-1] if inside else 0
+        return min([first, *(at for at in range(first) if not self._indexed[at])])
+
+    # -------------------------------------------------------------------------------------------------- scanning
+
+    def _scan(self, first: int) -> None:
+        start = self.segments[first].base_offset
+        if self._epochs_known:
+            self.epochs.truncate_from_end(start)
+        else:
+            self._assign_epochs(start)
+        oldest = self.segments[0].base_offset
+        self.producers = reads.producers_at(self._fs, self._directory, self.segments[:first], oldest, start)
+        expected = start
+        for at in range(first, len(self.segments)):
+            segment = self.segments[at]
+            if segment.base_offset < expected or (segment.base_offset > expected and not self._sparse):
+                self.discard_from(at, f"a segment begins at offset {segment.base_offset} instead of {expected}")
+                return
+            damage = self._scan_segment(segment)
+            expected = segment.next_offset
+            if damage is not None:
+                self._reason = f"{damage} of the segment at offset {segment.base_offset}"
+                self.discard_from(at + 1, self._reason)
+                return
+            if at + 1 < len(self.segments):
+                segment.become_inactive()
+            if at - 2 >= first:
+                self.segments[at - 2].drop_tail()
+
+    def _scan_segment(self, segment: Segment) -> str | None:
+        """Check and take in the batches of one segment, and cut it at the first damage, which is returned."""
+        size = segment.size
+        segment.forget()
+        scan = Scan(segment.file, size)
+        damage = None
+        for batch in scan:
+            damage = self._take(segment, batch)
+            if damage is not None:
+                break
+        damage = damage or scan.damage
+        self._scanned_segments += 1
+        self._scanned_bytes += segment.size
+        if damage is not None:
+            self._truncated_bytes += size - segment.size
+            segment.truncate(segment.size, segment.next_offset)
+        return damage
+
+    def _take(self, segment: Segment, batch: Scanned) -> str | None:
+        """Take one batch in, or say what is wrong with its place in the log."""
+        header = batch.header
+        if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
+            return f"offset {header.base_offset} instead of {segment.next_offset} at byte {batch.position}"
+        if header.base_offset + header.last_offset_delta > segment.offset_limit:
+            return f"offset {header.base_offset} at byte {batch.position} is too large"
+        try:
+            aborted = self.producers.replay(header, batch.data)
+        except MalformedFrame as problem:
+            return f"control batch at byte {batch.position} ({problem})"
+        if header.base_offset > segment.next_offset or header.record_count <= header.last_offset_delta:
+            self._sparse = True  # Compaction has been here: between segments, too, offsets may be missing.
+        if header.leader_epoch >= 0 and header.leader_epoch != self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+        segment.note(
+            header.base_offset + header.last_offset_delta + 1, batch.stop - batch.position, header.max_timestamp
+        )
+        if aborted is not None:
+            segment.aborted.add_aborted(aborted)
+        return None
+
+    def discard_from(self, at: int, reason: str) -> None:
+        """Remove the segments from that one on, newest first."""
+        for segment in reversed(self.segments[at:]):
+            self._truncated_bytes += segment.file.size()
+            segment.remove()
+            self.segments.pop()
+            self._reason = self._reason or reason
+        self._fs.fsync_dir(self._directory)
+
+    def _assign_epochs(self, end: int) -> None:
+        """The epoch file is missing: make it again from all batches before `end`."""
+        for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, end):
+            if header.leader_epoch >= 0:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def report(self, log_end_offset: int) -> Recovery:
+        """What was found and done."""
+        return Recovery(
+            self._clean and not self._scanned_segments,
+            self._scanned_segments,
+            self._scanned_bytes,
+            self._truncated_bytes,
+            self._reason,
+            log_end_offset,
+        )

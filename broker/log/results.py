@@ -1,0 +1,45 @@
+"""What the log's calls answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AppendResult(NamedTuple):
+    """What became of a batch. `error` is an ErrorCode; 0 where the batch is in the log."""
+
+    error: int
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic's timestamps are the broker's."""
+    duplicate: bool
+    """True where the batch was in the log before: the offsets are those of then."""
+    message: str | None
+
+    @classmethod
+    def refused(cls, error: int, message: str) -> AppendResult:
+        """Not appended, and why."""
+        return cls(int(error), -1, -1, -1, False, message)
+
+
+class FollowerAppend(NamedTuple):
+    """What a follower appended. `first_offset` is the log's end before, `log_end_offset` after."""
+
+    first_offset: int
+    log_end_offset: int
+    bytes: int
+
+
+class Recovery(NamedTuple):
+    """What loading found and did."""
+
+    clean: bool
+    """True where nothing had to be checked."""
+    scanned_segments: int
+    scanned_bytes: int
+    truncated_bytes: int
+    """Bytes behind the first damage, with those of the segments that followed."""
+    reason: str | None
+    """What was damaged; None where nothing was."""
+    log_end_offset: int

@@ -1,0 +1,30 @@
+"""Which segments have become useless (mechanism L4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.log.config import LogConfig
+from broker.log.segment import Segment
+
+
+def useless(
+    segments: Sequence[Segment], config: LogConfig, wall_ms: int, log_start_offset: int, high_watermark: int
+) -> int:
+    """How many of the oldest segments may go: below the log start, or too old or too many by a policy of "delete".
+
+    Never one that reaches beyond the high watermark, nor an empty one. A segment's age is that of its newest record.
+    """
+    by_policy = "delete" in config.cleanup_policy
+    excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1
+    count = 0
+    for segment in segments:
+        if not segment.size or segment.next_offset > high_watermark:
+            break
+        old = segment.max_timestamp >= 0 and 0 <= config.retention_ms < wall_ms - segment.max_timestamp
+        unreadable = segment.next_offset <= log_start_offset
+        if not unreadable and not (by_policy and (old or excess >= segment.size)):
+            break
+        excess -= segment.size
+        count += 1
+    return count

@@ -1,0 +1,101 @@
+"""Walking from batch to batch in a file, and the errors of batches that may not be appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.env import File
+from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+
+SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
+LOOKUP_CHUNK = 8 << 10
+WALK_CHUNK = 64 << 10
+SCAN_CHUNK = 1 << 20
+
+
+class LogError(Exception):
+    """Batches that this log will not take. Nothing of them has been appended."""
+
+
+class CorruptRecords(LogError):
+    """Bytes that are no batch of magic 2, or whose CRC is wrong: the sender's fault."""
+
+
+class UnexpectedOffset(LogError):
+    """A batch that does not continue at the log's end: sender and receiver disagree on where that is."""
+
+
+def is_batch(length: int, magic: int) -> bool:
+    """True where a header's length and magic can be those of a batch."""
+    return length >= SMALLEST_LENGTH and magic == 2
+
+
+def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[tuple[BatchHeader, int, int]]:
+    """Header, first byte and byte behind the last one, of each whole batch between two positions of a file.
+
+    Ends at whatever is no batch. Reads headers only: batches larger than a chunk are jumped over.
+    """
+    chunk, origin = b"", position
+    while position + HEADER_SIZE <= end:
+        at = position - origin
+        if at + HEADER_SIZE > len(chunk):
+            chunk, origin, at = file.pread(min(chunk_bytes, end - position), position), position, 0
+            if len(chunk) < HEADER_SIZE:
+                return
+        header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+        stop = position + LENGTH_OVERHEAD + header.length
+        if not is_batch(header.length, header.magic) or stop > end:
+            return
+        yield header, position, stop
+        position = stop
+
+
+class Scanned(NamedTuple):
+    """A batch whose CRC is right, with its bytes, which are good until the next one is asked for."""
+
+    header: BatchHeader
+    position: int
+    stop: int
+    data: memoryview
+
+
+class Scan:
+    """All batches of a file from the start, each checked. After the iteration, `damage` says why it ended early."""
+
+    def __init__(self, file: File, size: int) -> None:
+        self._file = file
+        self._size = size
+        self.damage: str | None = None
+        """Why what follows the last batch is not one; None where the file ends with it."""
+
+    def __iter__(self) -> Iterator[Scanned]:
+        position, origin, chunk = 0, 0, memoryview(b"")
+        while position < self._size:
+            at = position - origin
+            needed = HEADER_SIZE
+            if at + HEADER_SIZE <= len(chunk):
+                length, magic = HEADER.unpack_from(chunk, at)[1:4:2]
+                if not is_batch(length, magic):
+                    self.damage = f"no batch at byte {position}"
+                    return
+                needed = LENGTH_OVERHEAD + length
+            if at + needed > len(chunk):
+                if position + needed > self._size:
+                    self.damage = f"the batch at byte {position} is cut short"
+                    return
+                fresh = self._file.pread(min(max(needed, SCAN_CHUNK), self._size - position), position)
+                if len(fresh) < needed:
+                    self.damage = f"byte {position} cannot be read"
+                    return
+                chunk, origin = memoryview(fresh), position
+                continue
+            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+            data = chunk[at : at + needed]
+            if crc32c(data[CRC_FROM:]) != header.crc:
+                self.damage = f"the batch at byte {position} has a wrong CRC"
+                return
+            yield Scanned(header, position, position + needed, data)
+            position += needed

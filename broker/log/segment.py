@@ -1,0 +1,292 @@
+"""One segment: a file of batches, its indexes, and where its newest batches begin and end."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from broker.env import Buffer, File, Fs
+from broker.log.config import LogConfig
+from broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
+from broker.log.scan import LOOKUP_CHUNK, walk
+from broker.log.slices import FileSlice
+from broker.protocol.records import BatchHeader
+
+LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
+TAIL_BATCHES = 4096
+"""Newest batches of a segment whose place is kept in memory, 16 bytes each; at twice as many the older half goes."""
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
+NEVER = 2**63 - 1
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Kafka's name of a file that begins at an offset."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from `base_offset` on. Offsets are absolute, positions are bytes in the file.
+
+    `ends` and `stops` describe the newest batches: batch i of them has the offsets ends[i] to ends[i+1] - 1 and lies
+    at the bytes stops[i] to stops[i+1] - 1. Their first elements say where the part kept in memory begins.
+    """
+
+    __slots__ = (
+        "_fs",
+        "_index_interval",
+        "_index_limit",
+        "_index_position",
+        "_path",
+        "aborted",
+        "base_offset",
+        "ends",
+        "file",
+        "full",
+        "index",
+        "indexes_durable",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offset_limit",
+        "roll_timestamp",
+        "size",
+        "stops",
+        "time_index",
+    )
+
+    def __init__(self, fs: Fs, directory: str, base_offset: int, config: LogConfig, *, fresh: bool) -> None:
+        """`fresh`: make the files, empty. Otherwise they are opened as they are, and the caller sets what it finds."""
+        self._fs = fs
+        self._path = f"{directory}/{file_name(base_offset, '')}"
+        self._index_interval = config.index_interval_bytes
+        self._index_limit = config.segment_index_bytes // OffsetIndex.ENTRY.size
+        self._index_position = 0
+        self.base_offset = base_offset
+        self.file: File = fs.open(self._path + LOG, create=fresh, truncate=fresh)
+        self.size = self.file.size()
+        self.next_offset = base_offset
+        """Where the batch behind the last one begins at the earliest."""
+        self.offset_limit = base_offset + LARGEST_RELATIVE_OFFSET
+        """The last offset that the indexes can express."""
+        self.full = False
+        """True once the index has its largest size: the segment is to be rolled."""
+        self.roll_timestamp = NEVER
+        """The first batch's timestamp, from which the segment's age counts; NEVER while it is empty."""
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        """Last offset of the first batch that has the largest timestamp."""
+        self.index = OffsetIndex(fs, self._path + INDEX, fresh=fresh)
+        self.time_index = TimeIndex(fs, self._path + TIME_INDEX, fresh=fresh)
+        if fresh and fs.exists(self._path + ABORTED_INDEX):
+            fs.remove(self._path + ABORTED_INDEX)
+        self.aborted = AbortedIndex(fs, self._path + ABORTED_INDEX, fresh=False)
+        self.indexes_durable = False
+        self.ends = array("q", [base_offset])
+        self.stops = array("q", [0])
+
+    # ------------------------------------------------------------------------------------------------- appending
+
+    def append(self, data: Buffer) -> None:
+        """Write batches behind the last one. Each must then be given to `note`, in order. OSError changes nothing."""
+        position = self.file.append(data)
+        if position != self.size:
+            raise OSError(f"{self._path}{LOG} has {position} bytes instead of {self.size}: somebody else writes to it")
+
+    def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
+        """Take into account a batch that is in the file now."""
+        position = self.size
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = next_offset - 1
+        if not position:
+            self.roll_timestamp = max_timestamp if max_timestamp >= 0 else NEVER
+        elif position - self._index_position > self._index_interval:
+            self._index_batch(next_offset - 1, position)
+        self.size = stop = position + length
+        self.next_offset = next_offset
+        self.ends.append(next_offset)
+        self.stops.append(stop)
+        if len(self.ends) > 2 * TAIL_BATCHES:
+            del self.ends[:TAIL_BATCHES]
+            del self.stops[:TAIL_BATCHES]
+
+    def _index_batch(self, last_offset: int, position: int) -> None:
+        self.index.add(last_offset - self.base_offset, position)
+        self._index_time()
+        self._index_position = position
+        self.full = len(self.index) >= self._index_limit
+
+    def _index_time(self) -> None:
+        if self.max_timestamp >= 0:
+            self.time_index.add_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def become_inactive(self) -> None:
+        """Nothing more will be appended: complete the time index, and write out what is pending."""
+        self._index_time()
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Hand the pending index entries to the page cache."""
+        for entries in self._entry_files():
+            entries.write_out()
+
+    def release(self) -> None:
+        """Close the handles of the indexes, which are opened again when needed."""
+        for entries in self._entry_files():
+            entries.release()
+
+    def drop_tail(self) -> None:
+        """Forget where the newest batches lie: they are old now."""
+        self.ends = array("q", [self.next_offset])
+        self.stops = array("q", [self.size])
+
+    def unsynced(self, *, indexes: bool) -> list[File]:
+        """What must be fsynced for the batches, and on demand the indexes, to be durable."""
+        files = [self.file]
+        if indexes:
+            files += [entries.file for entries in (self.index, self.time_index)]
+            if len(self.aborted):
+                files.append(self.aborted.file)
+        return files
+
+    def _entry_files(self) -> tuple[EntryFile, ...]:
+        return self.index, self.time_index, self.aborted
+
+    # --------------------------------------------------------------------------------------------------- finding
+
+    def walk_from(self, offset: int) -> Iterator[tuple[BatchHeader, int, int]]:
+        """Headers with their bytes' places, from the batch that `offset` is in, or the first behind it."""
+        for header, position, stop in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
+            if header.base_offset + header.last_offset_delta >= offset:
+                yield header, position, stop
+
+    def position_before(self, offset: int) -> int:
+        """A byte where a batch begins, such that no batch before it reaches `offset`."""
+        at = bisect_right(self.ends, offset) - 1
+        if at >= 0:
+            return self.stops[at]
+        return self.index.batch_before(max(0, offset - self.base_offset))
+
+    def slice(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
+        """As `Log.slice`, within this segment."""
+        ends = self.ends
+        first = bisect_right(ends, offset) - 1
+        if first < 0:
+            return self._slice_cold(offset, limit, max_bytes, at_least_one)
+        last = bisect_right(ends, limit, first) - 1
+        if last <= first:
+            return None
+        stops = self.stops
+        start = stops[first]
+        length = stops[last] - start
+        if length > max_bytes:
+            last = bisect_right(stops, start + max_bytes, first, last) - 1
+            if last <= first:
+                if not at_least_one:
+                    return None
+                last = first + 1
+            length = stops[last] - start
+        return FileSlice(self.file, start, length)
+
+    def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
+        """For batches whose places are not in memory: by the sparse index and the headers."""
+        found = next(self.walk_from(offset), None)
+        if found is None:
+            return None
+        header, start, first_stop = found
+        if header.base_offset + header.last_offset_delta >= limit:
+            return None
+        if first_stop - start > max_bytes:
+            return FileSlice(self.file, start, first_stop - start) if at_least_one else None
+        largest_stop = start + max_bytes
+        if limit >= self.next_offset and largest_stop >= self.size:
+            return FileSlice(self.file, start, self.size - start)
+        stop = max(first_stop, self.index.boundary_before(max(0, limit - self.base_offset), largest_stop))
+        for header, _, batch_stop in walk(self.file, stop, self.size, LOOKUP_CHUNK):
+            if batch_stop > largest_stop or header.base_offset + header.last_offset_delta >= limit:
+                break
+            stop = batch_stop
+        return FileSlice(self.file, start, stop - start)
+
+    # ------------------------------------------------------------------------------------ loading and truncating
+
+    def open_inactive(self, next_base: int) -> None:
+        """Take over a segment that another one, at `next_base`, follows, without reading its batches."""
+        self._load_time_index()
+        self.next_offset = next_base
+        self.drop_tail()
+        self.release()
+
+    def open_end(self) -> bool:
+        """Find the segment's end and timestamps by the indexes, without reading all. False where it is damaged."""
+        self._load_time_index()
+        first = next(walk(self.file, 0, self.size, LOOKUP_CHUNK), None)
+        if first is not None and first[0].max_timestamp >= 0:
+            self.roll_timestamp = first[0].max_timestamp
+        end = self._walk_behind_index()
+        self.drop_tail()
+        return end == self.size
+
+    def _load_time_index(self) -> None:
+        self.max_timestamp = self.max_timestamp_offset = -1
+        if entries := len(self.time_index):
+            timestamp, relative = self.time_index[entries - 1]
+            self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative
+
+    def _walk_behind_index(self) -> int:
+        """Find end and timestamps from the last indexed batch on. The byte behind the last whole batch."""
+        entries = len(self.index)
+        self._index_position = position = int(self.index[entries - 1][1]) if entries else 0
+        for header, _, stop in walk(self.file, position, self.size, LOOKUP_CHUNK):
+            self.next_offset = header.base_offset + header.last_offset_delta + 1
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = self.next_offset - 1
+            position = stop
+        return position
+
+    def forget(self) -> None:
+        """Empty the indexes and the memory, as before the first batch: all batches will be given to `note` again."""
+        for entries in self._entry_files():
+            entries.cut(0)
+        self.size = self._index_position = 0
+        self.next_offset = self.base_offset
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.roll_timestamp = NEVER
+        self.full = self.indexes_durable = False
+        self.ends = array("q", [self.base_offset])
+        self.stops = array("q", [0])
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Keep the bytes before `position`, where a batch begins; `next_offset` is the end then. Durable on return.
+
+        Without the fsync, a power loss could bring back old batches behind new ones that were written over them.
+        """
+        self.file.truncate(position)
+        self.file.fsync()
+        relative = next_offset - self.base_offset
+        self.index.cut(1 + self.index.last_where(lambda entry: entry[1] < position))
+        self.time_index.cut(1 + self.time_index.last_where(lambda entry: entry[1] < relative))
+        aborted = self.aborted
+        aborted.cut(1 + aborted.last_where(lambda entry: entry[3] < next_offset))
+        self.size = position
+        self.full = self.indexes_durable = False
+        self._load_time_index()
+        self._walk_behind_index()
+        if self.size == 0:
+            self.roll_timestamp = NEVER
+        self.next_offset = next_offset
+        if self.stops[0] > position:
+            self.drop_tail()
+        else:
+            keep = bisect_left(self.stops, position) + 1
+            del self.ends[keep:], self.stops[keep:]
+            self.ends[-1] = next_offset
+
+    def remove(self) -> None:
+        """Remove the files. Slices that are still being sent keep the bytes until they are dropped."""
+        for suffix in SUFFIXES:
+            if self._fs.exists(self._path + suffix):
+                self._fs.remove(self._path + suffix)

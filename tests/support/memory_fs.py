@@ -1,0 +1,292 @@
+"""A file system in memory that forgets what was not synced, for tests of crash safety.
+
+Every file has a cached content (what the process sees) and a durable one; writes and truncations since the last fsync
+are pending, in order. Names are durable apart from contents: creations, renames and removals are pending until their
+directory is synced. `after_crash` gives the file system as a restarted process finds it:
+
+- after a kill the page cache is all there;
+- after a power loss each pending change of a content or a name survives, or not, and a surviving write may be torn.
+
+`crash_at` ends the process at the n-th call that changes something: that call and every later one raises `Crashed`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+
+class Crashed(BaseException):
+    """The process was killed at this call. A BaseException, so that no handler acts for a dead process."""
+
+
+class Inode:
+    """A file's content, apart from its names."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.cached = bytearray(content)
+        self.durable = bytes(content)
+        self.pending: list[tuple[str, int, bytes]] = []
+
+    def change(self, kind: str, offset: int, data: bytes = b"") -> None:
+        """Apply a change to the cache and remember it as pending."""
+        _apply(self.cached, kind, offset, data)
+        self.pending.append((kind, offset, data))
+
+    def sync(self) -> None:
+        """All so far is durable."""
+        self.durable = bytes(self.cached)
+        self.pending.clear()
+
+    def torn(self, rng: random.Random) -> bytes:
+        """The content that a power loss leaves."""
+        content = bytearray(self.durable)
+        for kind, offset, data in self.pending:
+            fate = rng.random()
+            if fate < 0.4:
+                continue
+            if fate < 0.6 and kind == "write":
+                cut = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
+                _apply(content, kind, offset + cut[0], data[cut[0] : cut[1]])
+                continue
+            _apply(content, kind, offset, data)
+        return bytes(content)
+
+
+def _apply(content: bytearray, kind: str, offset: int, data: bytes) -> None:
+    if kind == "write":
+        if not data:
+            return
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
+    else:
+        content.extend(bytes(max(0, offset - len(content))))
+        del content[offset:]
+
+
+class MemoryFile:
+    """An open file."""
+
+    def __init__(self, fs: MemoryFs, inode: Inode) -> None:
+        self._fs = fs
+        self._inode: Inode | None = inode
+
+    @property
+    def inode(self) -> Inode:
+        """The content; OSError once closed."""
+        if self._inode is None:
+            raise OSError(9, "the file is closed")
+        return self._inode
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """As File.pread."""
+        self._fs.alive()
+        self._fs.reads += 1
+        return bytes(self.inode.cached[offset : offset + length])
+
+    def append(self, data: bytes | bytearray | memoryview) -> int:
+        """As File.append."""
+        self._fs.step("append")
+        start = len(self.inode.cached)
+        self.inode.change("write", start, bytes(data))
+        return start
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """As File.pwrite."""
+        self._fs.step("pwrite")
+        self.inode.change("write", offset, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        """As File.truncate."""
+        self._fs.step("truncate")
+        self.inode.change("truncate", size)
+
+    def fsync(self) -> None:
+        """As File.fsync."""
+        self._fs.step("fsync")
+        self.inode.sync()
+
+    def size(self) -> int:
+        """As File.size."""
+        self._fs.alive()
+        return len(self.inode.cached)
+
+    def close(self) -> None:
+        """As File.close."""
+        self._inode = None
+
+
+class MemoryFs:
+    """Files and directories by path."""
+
+    def __init__(self, crash_at: int | None = None) -> None:
+        self.names: dict[str, Inode | None] = {"": None}
+        """Path -> content; None for a directory."""
+        self._durable: dict[str, Inode | None] = {"": None}
+        self._pending: list[tuple[str, Callable[[dict[str, Inode | None]], None]]] = []
+        self.crash_at = crash_at
+        self.calls = 0
+        self.reads = 0
+        self.log: list[str] = []
+        """The kinds of the changing calls so far."""
+        self.fail: Callable[[str], OSError | None] | None = None
+        """Asked at each changing call: an error to raise instead."""
+
+    # ------------------------------------------------------------------------------------------------------ fate
+
+    def alive(self) -> None:
+        """Crashed where the process is dead."""
+        if self.crash_at is not None and self.calls >= self.crash_at:
+            raise Crashed
+
+    def step(self, kind: str) -> None:
+        """A changing call begins; it is lost if the process dies at it."""
+        self.alive()
+        self.calls += 1
+        self.alive()
+        if self.fail is not None and (error := self.fail(kind)) is not None:
+            raise error
+        self.log.append(kind)
+
+    def after_crash(self, rng: random.Random | None = None) -> MemoryFs:
+        """What a restart finds: after a power loss where `rng` decides what survives, else after a kill."""
+        after = MemoryFs()
+        if rng is None:
+            tables = dict(self.names)
+            after._durable, after._pending = dict(self._durable), list(self._pending)
+            after.names = tables
+            return after
+        tables = dict(self._durable)
+        for _, change in self._pending:
+            if rng.random() < 0.5:
+                change(tables)
+        contents: dict[int, Inode] = {}
+        for path, inode in sorted(tables.items()):
+            if not all(folder in tables for folder in _folders(path)):
+                continue  # Its directory's own name was lost.
+            if inode is not None and id(inode) not in contents:
+                contents[id(inode)] = Inode(inode.torn(rng))
+            after.names[path] = after._durable[path] = None if inode is None else contents[id(inode)]
+        return after
+
+    # ----------------------------------------------------------------------------------------------------- calls
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> MemoryFile:
+        """As Fs.open."""
+        self.alive()
+        path = _clean(path)
+        inode = self.names.get(path)
+        if path in self.names and inode is None:
+            raise IsADirectoryError(path)
+        if inode is None:
+            if not create or _parent(path) not in self.names:
+                raise FileNotFoundError(path)
+            self.step("create")
+            inode = fresh = Inode()
+            self._change(_parent(path), lambda names: names.__setitem__(path, fresh))
+        elif truncate and inode.cached:
+            self.step("truncate")
+            inode.change("truncate", 0)
+        return MemoryFile(self, inode)
+
+    def exists(self, path: str) -> bool:
+        """As Fs.exists."""
+        self.alive()
+        return _clean(path) in self.names
+
+    def list(self, path: str) -> list[str]:
+        """As Fs.list."""
+        self.alive()
+        path = _clean(path)
+        if path not in self.names or self.names[path] is not None:
+            raise FileNotFoundError(path)
+        return sorted(name.rpartition("/")[2] for name in self.names if name and _parent(name) == path)
+
+    def mkdirs(self, path: str) -> None:
+        """As Fs.mkdirs."""
+        path = _clean(path)
+        for folder in [*_folders(path), path]:
+            if folder not in self.names:
+                self.step("mkdir")
+                self._change(_parent(folder), lambda names, folder=folder: names.__setitem__(folder, None))  # type: ignore[misc]
+
+    def rename(self, old: str, new: str) -> None:
+        """As Fs.rename."""
+        old, new = _clean(old), _clean(new)
+        if old not in self.names:
+            raise FileNotFoundError(old)
+        self.step("rename")
+        assert _parent(old) == _parent(new), "renames stay in their directory"
+        moved = {path: inode for path, inode in self.names.items() if path == old or path.startswith(old + "/")}
+
+        def change(names: dict[str, Inode | None]) -> None:
+            for path, inode in moved.items():
+                names.pop(path, None)
+                names[new + path[len(old) :]] = inode
+
+        self._change(_parent(old), change)
+
+    def remove(self, path: str) -> None:
+        """As Fs.remove."""
+        path = _clean(path)
+        if self.names.get(path) is None:
+            raise FileNotFoundError(path)
+        self.step("remove")
+        self._change(_parent(path), lambda names: names.pop(path, None))
+
+    def remove_dir(self, path: str) -> None:
+        """As Fs.remove_dir."""
+        path = _clean(path)
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        for name in sorted(self.names, reverse=True):
+            if name == path or name.startswith(path + "/"):
+                self.step("remove")
+                self._change(_parent(name), lambda names, name=name: names.pop(name, None))  # type: ignore[misc]
+
+    def fsync_dir(self, path: str) -> None:
+        """As Fs.fsync_dir."""
+        path = _clean(path)
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        self.step("fsync_dir")
+        for folder, change in self._pending:
+            if folder == path:
+                change(self._durable)
+        self._pending = [item for item in self._pending if item[0] != path]
+
+    def _change(self, folder: str, change: Callable[[dict[str, Inode | None]], object]) -> None:
+        def apply(names: dict[str, Inode | None]) -> None:
+            change(names)
+
+        apply(self.names)
+        self._pending.append((folder, apply))
+
+    # ------------------------------------------------------------------------------------------------- for tests
+
+    def read(self, path: str) -> bytes:
+        """A file's cached content."""
+        inode = self.names[_clean(path)]
+        assert inode is not None
+        return bytes(inode.cached)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file there, durable with its directories, outside of the process under test."""
+        path = _clean(path)
+        for folder in _folders(path):
+            self.names[folder] = self._durable[folder] = None
+        self.names[path] = self._durable[path] = Inode(data)
+
+
+def _clean(path: str) -> str:
+    return path.strip("/")
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _folders(path: str) -> list[str]:
+    """The directories that a path is in, outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
