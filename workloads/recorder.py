@@ -46,6 +46,8 @@ class Got(NamedTuple):
     log_start_offset: int
     records: Sequence[tuple[int, int]]
     """(offset, value) in the order received; value -1 where the payload did not verify."""
+    leader_epoch: int = -1
+    """Of the leader that answered."""
 
 
 class Bad(NamedTuple):

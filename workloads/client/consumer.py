@@ -49,6 +49,8 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    leader_epoch: int
+    """Of the leader that answered, -1 where brokers do not tell epochs."""
     records: list[Record]
     damage: list[Damage]
 
@@ -91,6 +93,8 @@ class _Part:
     """One assigned partition."""
 
     position: int
+    returned: int
+    """The position after what polls have returned so far: behind `position` while an answer waits for its poll."""
     position_epoch: int = -1
     """Leader epoch of the last record before the position; -1 unknown (after a seek)."""
     leader_epoch: int = -1
@@ -127,17 +131,19 @@ class Consumer:
 
     @property
     def positions(self) -> Mapping[Place, int]:
-        """Where each assigned partition is read next."""
-        return {place: part.position for place, part in self._parts.items()}
+        """Each assigned partition's position after all that polls have returned."""
+        return {place: part.returned for place, part in self._parts.items()}
 
     def assign(self, positions: Mapping[Place, int]) -> None:
         """Read these partitions, from these offsets, and no others."""
-        self._parts = {place: _Part(position) for place, position in positions.items()}
+        self._polled = Polled()
+        self._parts = {place: _Part(position, position) for place, position in positions.items()}
         self._client.track(topic for topic, _ in positions)
 
     def seek(self, place: Place, position: int) -> None:
-        """Go on at `position`, which may be any."""
-        self._parts[place] = _Part(position)
+        """Go on at `position`, which may be any. What has come of this partition but was not returned is dropped."""
+        self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
+        self._parts[place] = _Part(position, position)
 
     async def poll(self, limit_s: float) -> Polled:
         """What has come since the last poll, or comes first; empty after `limit_s` without anything."""
@@ -151,6 +157,8 @@ class Consumer:
             with self._env.timeout(max(min(look_at, give_up_at) - now, 0.0005)):
                 await self._wake.wait()
         polled, self._polled = self._polled, Polled()
+        for fetched in polled.fetched:
+            self._parts[fetched.place].returned = fetched.position
         return polled
 
     def _ask(self, now: float) -> None:
@@ -244,8 +252,8 @@ class Consumer:
         if part is None or part.position != position or part.resting:
             return  # Sought elsewhere, or given up, in the meantime.
         if told.error == ErrorCode.NONE:
-            self._take_in_records(place, part, told)
             part.leader_epoch = epoch
+            self._take_in_records(place, part, told)
         elif told.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             part.resting = True
             end = told.high_watermark
@@ -262,8 +270,8 @@ class Consumer:
         part.failures = 0
         if read.last_epoch >= 0:
             part.position_epoch = read.last_epoch
-        offsets = (told.high_watermark, told.last_stable_offset, told.log_start_offset)
-        self._polled.fetched.append(Fetched(place, read.next_position, *offsets, read.records, read.damage))
+        bounds = (told.high_watermark, told.last_stable_offset, told.log_start_offset, part.leader_epoch)
+        self._polled.fetched.append(Fetched(place, read.next_position, *bounds, read.records, read.damage))
 
     def _heed(self, place: Place, told: tuple[int, int], response: FetchOut) -> bool:
         """Take in who leads now, as a broker told that does not (KIP-951). True where that is news."""

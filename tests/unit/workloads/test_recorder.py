@@ -53,14 +53,16 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
 def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:
     recorder = Recorder(RealEnv("harness"), str(path), "run-1")
     began = recorder.now_ns()
-    outcome = ReadOutcome(got=[Got(0, 12, 20, 19, 3, [(10, 77), (11, -1)])], bad=[Bad(0, 11, "checksum")], end={0: 12})
+    outcome = ReadOutcome(
+        got=[Got(0, 12, 20, 19, 3, [(10, 77), (11, -1)], 6)], bad=[Bad(0, 11, "checksum")], end={0: 12}
+    )
     recorder.read(4, "final_read", began, {0: 10}, outcome)
     recorder.read(4, "poll", began, {0: 12}, ReadOutcome(Status.FAIL, error="TIMED_OUT"))
     recorder.flush()
     _, i0, c0, i1, c1 = lines(path)
     assert i0 == {"e": "i", "op": 0, "p": 4, "f": "final_read", "t": began, "at": {"0": 10}}
     assert c0.pop("t") >= began
-    got = [[0, 12, 20, 19, 3, [[10, 77], [11, -1]]]]
+    got = [[0, 12, 20, 19, 3, [[10, 77], [11, -1]], 6]]
     assert c0 == {"e": "c", "op": 0, "st": 0, "got": got, "bad": [[0, 11, "checksum"]], "end": {"0": 12}}
     assert i1["op"] == c1["op"] == 1
     assert c1["st"] == 1 and c1["got"] == [] and c1["err"] == "TIMED_OUT"
