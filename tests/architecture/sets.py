@@ -1,0 +1,97 @@
+"""Finds where the order of a set decides something.
+
+Sets of strings are ordered by a hash that differs from process to process: one iterated into an effect makes a seed
+mean something else each time. This looks at what can be seen without types: set literals and calls, and names and
+attributes that the same file assigns or annotates as sets.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+SETS = {"set", "frozenset", "Set", "FrozenSet", "AbstractSet", "MutableSet"}
+ORDER_BLIND = {"set", "frozenset", "sorted", "len", "sum", "min", "max", "any", "all", "Counter", "isdisjoint"}
+"""Calls whose result does not depend on the order of what they are given."""
+ORDERED = {
+    "list",
+    "tuple",
+    "iter",
+    "enumerate",
+    "zip",
+    "map",
+    "filter",
+    "join",
+    "extend",
+    "next",
+    "reversed",
+    "fromkeys",
+}
+
+
+def unordered_iterations(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every place that takes the elements of a set one after the other and lets the order through."""
+    names = _set_names(tree)
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor) and _is_set(node.iter, names):
+            yield node
+        elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
+            blind = _called(parents.get(node)) in ORDER_BLIND
+            if not blind and any(_is_set(part.iter, names) for part in node.generators):
+                yield node
+        elif isinstance(node, ast.Starred) and _is_set(node.value, names):
+            if not isinstance(parents[node], ast.Set):
+                yield node
+        elif isinstance(node, ast.Call) and _called(node) in ORDERED and any(_is_set(a, names) for a in node.args):
+            if _called(parents.get(node)) not in ORDER_BLIND:
+                yield node
+
+
+def _called(node: ast.AST | None) -> str:
+    """The name of what a call calls, without what stands before the dot."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _is_set(node: ast.AST, names: set[str]) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name in SETS
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+            return attr in ("union", "intersection", "difference", "symmetric_difference", "copy") and _is_set(
+                value, names
+            )
+        case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right=right):
+            return _is_set(left, names) or (not isinstance(node.op, ast.Sub) and _is_set(right, names))
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in names
+    return False
+
+
+def _set_names(tree: ast.Module) -> set[str]:
+    """Names and attributes that are sets wherever this file says what they are."""
+    sets: set[str] = set()
+    others: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation):
+                (sets if _names_a_set(annotation) else others).add(name)
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                (sets if _names_a_set(annotation) else others).add(name)
+            case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
+                (sets if _is_set(value, set()) else others).add(name)
+            case ast.For(target=ast.Name(id=name)) | ast.comprehension(target=ast.Name(id=name)):
+                others.add(name)
+    # A name that means both is not judged: a false alarm in correct code teaches people to switch the test off.
+    return sets - others
+
+
+def _names_a_set(annotation: ast.expr) -> bool:
+    base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    if isinstance(base, ast.Constant) and isinstance(base.value, str):
+        return base.value.partition("[")[0].rpartition(".")[2] in SETS
+    return (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in SETS

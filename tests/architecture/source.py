@@ -1,0 +1,74 @@
+"""The sources, parsed once, for the tests of how they are written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("broker", "chaos", "checkers", "reports", "spark_analysis", "workloads")
+GENERATED = ("broker/protocol/schema/",)
+
+LAUNCHERS = ("broker/real_env.py", "broker/__main__.py", "broker/protocol/codegen/", "workloads/drivers/")
+"""Inside node code, what may go round the seam: it is the other side of it, or never part of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file. `name` is its path from the root, with "/"."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    def where(self, node: ast.AST) -> str:
+        """For messages: "broker/log/log.py:12"."""
+        return f"{self.name}:{getattr(node, 'lineno', 1)}"
+
+
+@cache
+def _all() -> tuple[Source, ...]:
+    found = []
+    for folder in (*PACKAGES, "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith(GENERATED) and "__pycache__" not in name:
+                text = path.read_text()
+                found.append(Source(name, text, ast.parse(text)))
+    return tuple(found)
+
+
+def sources(*folders: str) -> tuple[Source, ...]:
+    """Every hand-written Python file below these folders, by name."""
+    return tuple(source for source in _all() if source.name.partition("/")[0] in folders)
+
+
+def node_code() -> Iterator[Source]:
+    """What runs inside a node or a client, and must do so in simulation as well."""
+    return (source for source in sources("broker", "workloads") if not source.name.startswith(LAUNCHERS))
+
+
+def functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function with its qualified name: "Class.method", "outer.inner"."""
+    waiting: list[tuple[str, ast.AST]] = [("", tree)]
+    while waiting:
+        prefix, parent = waiting.pop()
+        for child in ast.iter_child_nodes(parent):
+            named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            name = f"{prefix}{child.name}" if named else prefix  # type: ignore[attr-defined]
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield name, child
+            waiting.append((f"{name}." if named else prefix, child))
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """What is in a function, but not in the functions and classes inside it."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
