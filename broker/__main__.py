@@ -1,0 +1,74 @@
+"""`python -m broker --config FILE.properties`: one node in this process, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import trio
+
+from broker.config import BrokerConfig, ConfigError, parse_properties
+from broker.main import broker_main
+from broker.real_env import RealEnv
+from broker.server.lifecycle import RegistrationFailed
+
+USAGE, FAILED = 3, 1
+
+
+async def _run(env: RealEnv, config: BrokerConfig) -> None:
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, stop)
+        await broker_main(env, config, stop=stop)
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(stop: trio.Event) -> None:
+    """The first signal asks for a controlled shutdown; another one ends the process at once."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            if stop.is_set():
+                sys.exit(FAILED)
+            stop.set()
+
+
+def main() -> int:
+    """Exit code 0 after a stop that was asked for, 1 after a failure, 3 for a configuration that cannot be."""
+    arguments = sys.argv[1:]
+    if len(arguments) != 2 or arguments[0] != "--config":
+        sys.stderr.write("usage: python -m broker --config FILE.properties\n")
+        return USAGE
+    path = arguments[1]
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = BrokerConfig.from_properties(parse_properties(file.read()))
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        sys.stderr.write(f"broker: {path}: {error}\n")
+        return USAGE
+    env = RealEnv(
+        f"broker-{config.node_id}",
+        incarnation=config.squall_incarnation,
+        trace_path=config.squall_trace_path,
+        clock_offset_path=config.squall_clock_offset_path,
+    )
+    try:
+        trio.run(_run, env, config)
+    except BaseExceptionGroup as group:
+        ours, others = group.split((OSError, RegistrationFailed))
+        if others is not None:
+            raise
+        for leaf in leaves(ours):
+            sys.stderr.write(f"broker: {leaf}\n")
+        return FAILED
+    return 0
+
+
+def leaves(group: BaseException | None) -> list[BaseException]:
+    """The exceptions in a group, however deep."""
+    if isinstance(group, BaseExceptionGroup):
+        return [leaf for each in group.exceptions for leaf in leaves(each)]
+    return [] if group is None else [group]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""One node, from its configuration to its end: `await broker_main(env, config)`.
+
+Order of a start: logs are recovered, the quorum and the listeners come up, the broker registers, its image catches up
+with its own registration, replicas are taken up, and only then does it ask to be unfenced. A controlled shutdown goes
+the other way: leaderships move away, everything is flushed, and the marker of a clean stop is written last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.config.topic import topic_config
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.server.admin_handlers import AdminContext
+from broker.server.controller_service import ControllerService
+from broker.server.data_handlers import OffsetApis, ProducerIds
+from broker.server.fetch import FetchApi
+from broker.server.fetcher import Fetchers
+from broker.server.forwarding import Forwarder
+from broker.server.image_feed import ImageFeed
+from broker.server.isr_proposals import IsrProposals
+from broker.server.lifecycle import BrokerLifecycle
+from broker.server.metadata_handler import MetadataHandler, TopicCreator
+from broker.server.metadata_quorum import MetadataQuorum, NotLeader
+from broker.server.peers import PeerClient
+from broker.server.produce import ProduceApi
+from broker.server.purgatory import TICK_MS, Timers
+from broker.server.replica_manager import ReplicaManager
+from broker.server.routes import admin_routes, check_served, data_routes, node_routes
+from broker.server.server import Server
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.env import Env
+
+METADATA_TOPIC = "__cluster_metadata"
+DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
+SHUTDOWN_PATIENCE_S = 20.0
+
+
+async def broker_main(
+    env: Env,
+    config: BrokerConfig,
+    *,
+    stop: trio.Event | None = None,
+    task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
+
+    `task_status` is told the node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a
+    listener's port that is taken or a disk that fails.
+    """
+    node = Node(env, config)
+    await node.run(stop or trio.Event(), task_status)
+
+
+class Node:
+    """The parts of one node, put together."""
+
+    def __init__(self, env: Env, config: BrokerConfig) -> None:
+        self.env, self.config = env, config
+        env.trace("node_started", id=config.node_id, incarnation=env.incarnation)
+        self.cluster_id = config.squall_cluster_id or DEFAULT_CLUSTER_ID
+        self.feed = ImageFeed()
+        self.logs = LogManager(
+            env.fs, config.data_dir, self._log_config, cluster_id=self.cluster_id, node_id=config.node_id, rng=env.rng
+        )
+        self.logs.load_all(env.wall_ms())
+        for log in self.logs.logs.values():
+            if log.recovery.truncated_bytes or log.recovery.scanned_segments:
+                env.trace("recovered", topic=log.topic, partition=log.partition, leo=log.log_end_offset,
+                          truncated_bytes=log.recovery.truncated_bytes, reason=log.recovery.reason)  # fmt: skip
+        self.peers = PeerClient(env, self.address_of, f"node-{config.node_id}")
+        self.quorum = MetadataQuorum(
+            env, config, self.peers, on_committed=self.feed.committed, on_leadership=self._leadership
+        )
+        self.service = ControllerService(env, config, self.cluster_id, self.quorum, self.feed, NotLeader)
+        self.forwarder = Forwarder(env, config, self.peers, self.service, lambda: self.quorum.leader_id)
+        self.proposals = IsrProposals(env, config.node_id, self.forwarder, self._broker_epoch)
+        self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
+        self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
+        self.proposals.replicas = self.replicas
+        self.feed.follow(self.replicas.apply)
+        self.timers = Timers()
+        self.lifecycle: BrokerLifecycle | None = None
+
+    def address_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where this node dials a peer: its own map first, then what the peer registered, then the voters' addresses."""
+        own = self.config.peers.get(node_id)
+        if own is not None:
+            return own.host, own.port
+        broker = self.feed.image.brokers.get(node_id)
+        name = self.config.inter_broker_listener
+        if broker is not None and name in broker.endpoints:
+            return broker.endpoints[name]
+        voter = self.config.voters.get(node_id)
+        return (voter.host, voter.port) if voter is not None else None
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch if self.lifecycle is not None else -1
+
+    def _leadership(self, is_leader: bool, epoch: int) -> None:
+        self.service.on_leadership(is_leader, epoch)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        overrides = self.feed.image.configs.get((2, topic), {})
+        expiration_ms = self.config.producer_id_expiration_ms
+        return LogConfig.of(topic_config(self.config, overrides), producer_id_expiration_ms=expiration_ms)
+
+    # ------------------------------------------------------------------ life
+
+    async def run(self, stop: trio.Event, task_status: trio.TaskStatus[Node]) -> None:
+        """From recovery to the last flush."""
+        env, config = self.env, self.config
+        async with trio.open_nursery() as nursery:
+            self.fetchers.bind(self.replicas, nursery)
+            server = self._server(nursery)
+            for endpoint in config.bind_listeners:
+                await server.listen(endpoint.name, endpoint.host, endpoint.port)
+            nursery.start_soon(self.quorum.run)
+            nursery.start_soon(self.service.run)
+            self._start_periodic(nursery, server)
+            lifecycle = self.lifecycle = self._lifecycle(server)
+            await nursery.start(lifecycle.run)
+            await lifecycle.caught_up.wait()
+            self._drop_strays()
+            lifecycle.ready()
+            nursery.start_soon(self._announce, lifecycle, server, task_status)
+            await stop.wait()
+            env.trace("node_stopping")
+            controlled = config.controlled_shutdown_enable and await lifecycle.controlled_shutdown(SHUTDOWN_PATIENCE_S)
+            server.close()
+            self._flush_everything(controlled)
+            await self.quorum.resign()
+            env.trace("node_stopped", controlled=controlled)
+            nursery.cancel_scope.cancel()
+
+    async def _announce(self, lifecycle: BrokerLifecycle, server: Server, task_status: trio.TaskStatus[Node]) -> None:
+        await lifecycle.unfenced.wait()
+        self.env.trace("node_ready", ports=server.ports, broker_epoch=lifecycle.broker_epoch)
+        task_status.started(self)
+
+    def _server(self, nursery: trio.Nursery) -> Server:
+        env, config = self.env, self.config
+        server = Server(env, config, self.replicas, nursery)
+        self.replicas.settle = server.settle
+        context = AdminContext(self.feed.image, config, self.cluster_id)
+        self.feed.follow(lambda _: setattr(context, "controller_id", self.quorum.leader_id))
+        metadata = MetadataHandler(context, TopicCreator(self.forwarder, nursery))
+        produce = ProduceApi(env, self.replicas, self.timers)
+        slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
+        fetch = FetchApi(env, self.replicas, self.timers, slots, most, server.answer_later(self.quorum.fetch))
+        producer_ids = ProducerIds(self.forwarder, config.node_id, self._broker_epoch)
+        for_clients = {
+            **data_routes(produce, fetch, OffsetApis(self.replicas), producer_ids),
+            **admin_routes(context, metadata, self.forwarder),
+        }
+        for_nodes = node_routes(self.quorum, self.service)
+        check_served(for_clients, for_nodes)
+        server.route(for_clients, for_nodes)
+        return server
+
+    def _lifecycle(self, server: Server) -> BrokerLifecycle:
+        """Advertise what was said to be advertised; where nothing was, the port that was really opened."""
+        endpoints = {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
+        return BrokerLifecycle(
+            self.env,
+            self.config,
+            self.forwarder,
+            self.feed,
+            cluster_id=self.cluster_id,
+            endpoints=endpoints,
+            directory_id=self.logs.directory_id,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+        )
+
+    def _drop_strays(self) -> None:
+        """Delete what this broker holds of partitions that are not its own (any more): the image knows by now."""
+        hosted = {(h.log.topic, h.log.partition) for h in self.replicas.hosted()}
+        for topic, partition in list(self.logs.logs):
+            if (topic, partition) not in hosted and topic != METADATA_TOPIC:
+                self.env.trace("stray_log_deleted", topic=topic, partition=partition)
+                self.logs.delete(topic, partition, self.env.wall_ms())
+
+    def _flush_everything(self, controlled: bool) -> None:
+        """Logs first, checkpoints next, the marker last: a cut anywhere before the marker is an unclean stop."""
+        for h in self.replicas.hosted():
+            h.log.flush(self.env.wall_ms())
+        self.replicas.checkpoint_high_watermarks()
+        self.logs.checkpoint_recovery_points()
+        self.logs.close(self.env.wall_ms())
+        if controlled:
+            self.logs.mark_clean_shutdown(self._broker_epoch())
+
+    # ------------------------------------------------------------------ periodic work
+
+    def _start_periodic(self, nursery: trio.Nursery, server: Server) -> None:
+        config = self.config
+        nursery.start_soon(server.sweep_idle)
+        nursery.start_soon(self.proposals.run)
+        nursery.start_soon(self._every, TICK_MS / 1000, lambda: self._expire(server))
+        nursery.start_soon(self._every, config.replica_lag_time_max_ms / 2000, self.replicas.check_isr)
+        checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        nursery.start_soon(self._every, checkpoint_s, self.replicas.checkpoint_high_watermarks)
+        flush_s = config.log_flush_offset_checkpoint_interval_ms / 1000 or math.inf
+        nursery.start_soon(self._every, flush_s, self.logs.checkpoint_recovery_points)
+        nursery.start_soon(self._every, config.log_retention_check_interval_ms / 1000, self._retention)
+        nursery.start_soon(self._every, 1.0, lambda: self.fetchers.watch(int(self.env.mono() * 1000)))
+
+    async def _every(self, seconds: float, act: object) -> None:
+        while True:
+            await self.env.sleep(seconds)
+            act()  # type: ignore[operator]
+
+    def _expire(self, server: Server) -> None:
+        self.timers.expire(int(self.env.mono() * 1000))
+        server.settle()
+
+    def _retention(self) -> None:
+        self.logs.tick(self.env.wall_ms(), self.replicas.high_watermark)

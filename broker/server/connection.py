@@ -1,0 +1,170 @@
+"""One client or peer connection: replies in request order, sent by whoever completes them.
+
+Every request gets a `Slot` in its connection's queue on arrival. A slot may be filled in any order and by anyone (the
+producer's task answers a parked follower fetch, the follower's task answers the producer); replies leave in order. No
+task, channel, event or cancel scope exists per request; only a socket that is full starts a task.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.env import LinkClosed
+from broker.log.slices import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.env import Buffer, Link
+
+_SIZE_CORRELATION = Struct(">ii").pack
+_SIZE_CORRELATION_TAGS = Struct(">iib").pack
+_JOIN_LIMIT = 64 << 10
+
+Chunk = bytes | bytearray | memoryview | FileSlice
+
+
+class Slot:
+    """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
+
+    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "version")
+
+    def __init__(self, conn: Connection, correlation_id: int, version: int, flexible: bool) -> None:
+        self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
+        self.chunks: tuple[Chunk, ...] | None = None
+
+    def reply(self, body: list[Any] | bytes) -> None:
+        """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
+        if self.chunks is not None or self.conn.closed:
+            return
+        chunks = (body,) if isinstance(body, bytes) else body
+        size = sum([c.length if type(c) is FileSlice else len(c) for c in chunks])
+        if self.flexible:
+            head = _SIZE_CORRELATION_TAGS(size + 5, self.correlation_id, 0)
+        else:
+            head = _SIZE_CORRELATION(size + 4, self.correlation_id)
+        self.chunks = (head, *chunks)
+        self.conn.ready()
+
+    def drop(self) -> None:
+        """Nothing is to be sent for this request (acks=0)."""
+        self.chunks = ()
+        self.conn.ready()
+
+
+class Connection:
+    """The sending side of one link, and what the server knows about its peer."""
+
+    def __init__(
+        self, link: Link, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
+    ) -> None:
+        self.link, self.listener = link, listener
+        self.slots: deque[Slot] = deque()
+        self.closed = False
+        self.client_id: str | None = None
+        self.last_active_ms = 0
+        self.on_close: list[Callable[[], None]] = []
+        self._out: deque[Chunk] = deque()
+        self._out_bytes = 0
+        self._blocked = False
+        self._mark_dirty, self._start_task = mark_dirty, start_task
+        self._relaxed: trio.Event | None = None
+
+    def ready(self) -> None:
+        """Some slot was filled: have this connection flushed when the current burst settles."""
+        self._mark_dirty(self)
+
+    def flush(self) -> None:
+        """Send the replies that are known and in order; what does not fit is left to a task."""
+        slots, out = self.slots, self._out
+        while slots and (chunks := slots[0].chunks) is not None:
+            slots.popleft()
+            for chunk in chunks:
+                if type(chunk) is FileSlice:
+                    if chunk.length:
+                        out.append(chunk)
+                        self._out_bytes += chunk.length
+                else:
+                    self._queue_bytes(chunk)  # type: ignore[arg-type]
+        if out and not self._blocked and not self.closed:
+            self._send()
+        self._relax()
+
+    def _queue_bytes(self, chunk: Buffer) -> None:
+        """Small replies are joined, so that many of them cost one send."""
+        out = self._out
+        self._out_bytes += len(chunk)
+        if out and type(last := out[-1]) is bytearray and len(last) < _JOIN_LIMIT:
+            last += chunk
+        elif len(chunk) < _JOIN_LIMIT:
+            out.append(bytearray(chunk))
+        else:
+            out.append(memoryview(chunk))
+
+    def _send(self) -> None:
+        out, link = self._out, self.link
+        try:
+            while out:
+                head = out[0]
+                if type(head) is FileSlice:
+                    sent = link.send_file(head.file, head.position, head.length)
+                    whole = sent == head.length
+                    if not whole and sent:
+                        out[0] = FileSlice(head.file, head.position + sent, head.length - sent)
+                else:
+                    sent = link.send((head,), more=len(out) > 1)  # type: ignore[arg-type]
+                    whole = sent == len(head)
+                    if not whole and sent:
+                        out[0] = memoryview(head)[sent:]  # type: ignore[arg-type]
+                self._out_bytes -= sent
+                if not whole:
+                    self._blocked = True
+                    self._start_task(self._drain)
+                    return
+                out.popleft()
+        except OSError:
+            self.close()
+
+    async def _drain(self) -> None:
+        try:
+            while self._out and not self.closed:
+                await self.link.wait_writable()
+                self._blocked = False
+                self.flush()
+                if self._blocked:
+                    return
+        except (LinkClosed, OSError):
+            self.close()
+
+    def congested(self, max_requests: int, max_bytes: int) -> bool:
+        """True while more is parked or unsent here than the settings allow: stop reading until it drains."""
+        return not self.closed and (len(self.slots) > max_requests or self._out_bytes > max_bytes)
+
+    async def wait_relaxed(self, max_requests: int, max_bytes: int) -> None:
+        """Until `congested` is over or the connection closes."""
+        while self.congested(max_requests, max_bytes):
+            self._relaxed = trio.Event()
+            await self._relaxed.wait()
+
+    def _relax(self) -> None:
+        if self._relaxed is not None:
+            self._relaxed.set()
+            self._relaxed = None
+
+    def close(self) -> None:
+        """End the connection and forget its replies. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        self.slots.clear()
+        self._out.clear()
+        self._out_bytes = 0
+        self.link.close()
+        for callback in self.on_close:
+            callback()
+        self.on_close.clear()
+        self._relax()

@@ -1,0 +1,163 @@
+"""ListOffsets, OffsetForLeaderEpoch and InitProducerId: answered from this broker's replicas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.protocol.schema.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+    from broker.server.connection import Slot
+    from broker.server.forwarding import Forwarder
+    from broker.server.hosted import Hosted
+    from broker.server.replica_manager import ReplicaManager
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+_CONSUMER = -1
+
+
+class OffsetApis:
+    """Answers questions about offsets; never waits."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def _find(self, name: str, index: int) -> Hosted | None:
+        return self._replicas.by_name.get(name.encode(), {}).get(index)
+
+    def _absent(self, name: str, index: int) -> ErrorCode:
+        known = self._replicas.knows(name.encode(), index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse:
+        """Offsets by timestamp or by the special values -1 to -5; consumers see up to HW, followers up to LEO
+        (KIP-207).
+        """
+        topics = []
+        for topic in request.topics:
+            parts = [self._list_one(topic.name, p, request.replica_id) for p in topic.partitions]
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
+        return ListOffsetsResponse(topics=topics)
+
+    def _list_one(self, name: str, asked: ListOffsetsPartition, replica_id: int) -> ListOffsetsPartitionResponse:
+        index = asked.partition_index
+        h = self._find(name, index)
+        error = self._absent(name, index) if h is None else h.state.check_leader_epoch(asked.current_leader_epoch)
+        if error or h is None:
+            return ListOffsetsPartitionResponse(
+                partition_index=index, error_code=int(error), timestamp=-1, offset=-1, leader_epoch=-1
+            )
+        state, log = h.state, h.log
+        limit = state.high_watermark if replica_id == _CONSUMER else log.log_end_offset
+        # Until the high watermark has reached the epoch's start, it may be lower than what clients were told before.
+        settled = replica_id != _CONSUMER or state.latest_offset_available()
+        timestamp, offset, epoch = -1, -1, -1
+        if asked.timestamp == LATEST:
+            offset, epoch = limit, state.leader_epoch
+        elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+            settled = True
+            offset = log.log_start_offset
+            found_epoch = log.epochs.epoch_for_offset(offset)
+            epoch = -1 if found_epoch is None else found_epoch
+        elif asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
+            by_time = asked.timestamp >= 0
+            found = log.offset_for_timestamp(asked.timestamp, limit) if by_time else log.offset_of_max_timestamp(limit)
+            if found is not None:
+                timestamp, offset, epoch = found
+                settled = True
+        elif asked.timestamp != LATEST_TIERED:
+            return ListOffsetsPartitionResponse(
+                partition_index=index,
+                error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+                timestamp=-1,
+                offset=-1,
+                leader_epoch=-1,
+            )
+        error = ErrorCode.NONE if settled else ErrorCode.OFFSET_NOT_AVAILABLE
+        if error:
+            timestamp, offset, epoch = -1, -1, -1
+        return ListOffsetsPartitionResponse(
+            partition_index=index, error_code=int(error), timestamp=timestamp, offset=offset, leader_epoch=epoch
+        )
+
+    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, slot: Slot) -> OffsetForLeaderEpochResponse:
+        """Where an epoch ends here: what a follower or consumer truncates or resumes by (KIP-101, KIP-320). Leaders
+        only.
+        """
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for p in topic.partitions:
+                h = self._find(topic.topic, p.partition)
+                error = (
+                    self._absent(topic.topic, p.partition)
+                    if h is None
+                    else h.state.check_leader_epoch(p.current_leader_epoch)
+                )
+                epoch, end = -1, -1
+                if not error and h is not None:
+                    epoch, end = h.state.end_of_epoch(h.log.epochs, p.leader_epoch)
+                parts.append(
+                    EpochEndOffset(error_code=int(error), partition=p.partition, leader_epoch=epoch, end_offset=end)
+                )
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
+        return OffsetForLeaderEpochResponse(topics=topics)
+
+
+class ProducerIds:
+    """Producer ids from blocks that the controller hands out (AllocateProducerIds), unique in the cluster's life."""
+
+    def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch
+        self._next = self._end = 0
+
+    async def init_producer_id(self, request: Any, slot: Slot) -> Any:
+        """A fresh producer id with epoch 0. (An idempotent producer without transactional id bumps its epoch by
+        itself.)
+        """
+        from broker.protocol.schema.init_producer_id import InitProducerIdResponse
+
+        if request.transactional_id is not None:
+            return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._next >= self._end:
+            error = await self._allocate()
+            if error:
+                return _refused(error)
+        producer_id, self._next = self._next, self._next + 1
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def _allocate(self) -> ErrorCode:
+        from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
+
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        try:
+            response = await self._forwarder.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, 5_000)
+        except OSError:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if response.error_code:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self._next >= self._end:
+            self._next = response.producer_id_start
+            self._end = self._next + response.producer_id_len
+        return ErrorCode.NONE
+
+
+def _refused(error: ErrorCode) -> Any:
+    from broker.protocol.schema.init_producer_id import InitProducerIdResponse
+
+    return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)

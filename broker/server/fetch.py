@@ -1,0 +1,271 @@
+"""Fetch, by consumers and by followers: read bounds, fencing, divergence, long poll (R4, R5, R8, E3).
+
+A follower's Fetch is also its acknowledgement: its fetch offsets move the high watermark before anything is read.
+Records leave as slices of the log's files; nothing here touches a record.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
+from broker.replication.rules import READ_COMMITTED
+from broker.server.fetch_session import FetchSessions, SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.env import Env
+    from broker.log.slices import FileSlice
+    from broker.protocol.hot import FetchIn
+    from broker.server.connection import Slot
+    from broker.server.fetch_session import FetchSession
+    from broker.server.hosted import Hosted
+    from broker.server.purgatory import Timers
+    from broker.server.replica_manager import ReplicaManager
+
+_NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
+_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+_UNKNOWN_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
+_TOPIC_IDS_FROM = 13
+_LEADER_HINTS_FROM = 16
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+
+class Want(NamedTuple):
+    """One partition of a fetch: where it is asked from, and the replica here, if any."""
+
+    key: bytes
+    number: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    max_bytes: int
+    hosted: Hosted | None
+
+
+class DelayedFetch:
+    """A Fetch that waits for data, a state change or its deadline."""
+
+    __slots__ = (
+        "api",
+        "bucket",
+        "done",
+        "isolation",
+        "max_bytes",
+        "min_bytes",
+        "refused",
+        "replica_id",
+        "session",
+        "slot",
+        "wants",
+    )
+
+    def __init__(
+        self, api: FetchApi, slot: Slot, request: FetchIn, wants: list[Want], session: FetchSession | None
+    ) -> None:
+        self.api, self.slot, self.wants, self.session = api, slot, wants, session
+        self.replica_id, self.min_bytes, self.max_bytes = request.replica_id, request.min_bytes, request.max_bytes
+        self.isolation = request.isolation
+        self.refused: dict[int, int] = {}
+        """Errors by place in `wants`: followers whose fetch the state machine would not count."""
+        self.done = False
+        self.bucket = -1
+
+    def expire(self) -> None:
+        """Max wait is over: answer with what there is."""
+        self.api.answer(self)
+
+
+class FetchApi:
+    """Handles Fetch requests."""
+
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        timers: Timers,
+        session_slots: int,
+        max_bytes: int,
+        fetch_metadata: Callable[[Slot, FetchIn], None],
+    ) -> None:
+        self._env, self._replicas, self._timers, self._max_bytes = env, replicas, timers, max_bytes
+        self._fetch_metadata = fetch_metadata
+        self.sessions = FetchSessions(session_slots, env.rng)
+
+    def handle(self, slot: Slot, view: memoryview, at: int) -> None:
+        """Answer at once where there is data, an error or no patience; else park. May raise MalformedFrame."""
+        request = decode_fetch(view, at, slot.version)
+        if request.topics and request.topics[0][0] == METADATA_TOPIC_ID and slot.version >= _TOPIC_IDS_FROM:
+            self._fetch_metadata(slot, request)
+            return
+        now_ms = int(self._env.mono() * 1000)
+        try:
+            session, parts = self.sessions.open(request, now_ms)
+        except SessionError as wrong:
+            slot.reply(encode_fetch_response(slot.version, 0, wrong.error, 0, [], []))
+            return
+        find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
+        wants = []
+        for key, part in parts:
+            hosted = find(key)
+            h = hosted.get(part[0]) if hosted else None
+            wants.append(Want(key, part[0], part[1], part[2], part[3], part[5], h))
+        fetch = DelayedFetch(self, slot, request, wants, session)
+        if request.replica_id >= 0:
+            self._acknowledge(fetch, request.replica_epoch, now_ms)
+        if request.max_wait_ms <= 0 or not wants or self._satisfied(fetch):
+            self.answer(fetch)
+        else:
+            self._park(fetch, now_ms + request.max_wait_ms)
+
+    def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
+        """What a follower asks from is what it has: rule 4 of the leader's state machine."""
+        replicas, replica_id = self._replicas, fetch.replica_id
+        for number, want in enumerate(fetch.wants):
+            h = want.hosted
+            if h is None or h.state.check_leader_epoch(want.leader_epoch):
+                continue
+            state, log = h.state, h.log
+            if want.offset > log.log_end_offset or want.offset < log.log_start_offset:
+                continue
+            if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
+                continue
+            effects = state.follower_fetched(replica_id, want.offset, broker_epoch, now_ms)
+            if effects:
+                refused = replicas.apply_effects(h, effects)
+                if refused:
+                    fetch.refused[number] = int(refused)
+
+    def _satisfied(self, fetch: DelayedFetch) -> bool:
+        """True when there is reason to answer now: an error, or at least min bytes."""
+        if fetch.refused:
+            return True
+        available = 0
+        replica = fetch.replica_id >= 0
+        for want in fetch.wants:
+            h = want.hosted
+            if h is None or h.state.check_leader_epoch(want.leader_epoch):
+                return True
+            log = h.log
+            limit = log.log_end_offset if replica else h.state.high_watermark
+            if want.offset == limit:
+                continue
+            if want.offset < log.log_start_offset or want.offset > log.log_end_offset:
+                return True
+            if h.state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
+                return True
+            if want.offset < limit:
+                if fetch.min_bytes <= 1:
+                    return True
+                found = log.slice(want.offset, limit, want.max_bytes, True)
+                available += found.length if found else 0
+        return available >= fetch.min_bytes
+
+    def _park(self, fetch: DelayedFetch, deadline_ms: int) -> None:
+        for want in fetch.wants:
+            assert want.hosted is not None
+            watchers = want.hosted.followers if fetch.replica_id >= 0 else want.hosted.consumers
+            watchers[fetch] = None
+        self._timers.add(fetch, deadline_ms)
+
+    def forget(self, fetch: DelayedFetch) -> None:
+        """Take a fetch out of every watch list; it will not be answered from there again."""
+        fetch.done = True
+        if fetch.bucket >= 0:
+            self._timers.remove(fetch)
+            for want in fetch.wants:
+                if want.hosted is not None:
+                    want.hosted.followers.pop(fetch, None)
+                    want.hosted.consumers.pop(fetch, None)
+
+    def woken(self, fetch: DelayedFetch) -> None:
+        """Something moved on a watched partition: answer if that is enough."""
+        if fetch.done:
+            return
+        if fetch.slot.conn.closed:
+            self.forget(fetch)
+        elif fetch.min_bytes <= 1 or self._satisfied(fetch):
+            self.answer(fetch)
+
+    def answer(self, fetch: DelayedFetch) -> None:
+        """Read every partition within the request's limits and reply."""
+        if fetch.done:
+            return
+        self.forget(fetch)
+        if fetch.slot.conn.closed:
+            return
+        left = min(fetch.max_bytes, self._max_bytes)
+        first = True
+        outs: list[tuple[bytes, FetchPartOut]] = []
+        for number, want in enumerate(fetch.wants):
+            error = fetch.refused.get(number)
+            out = _failed(want.number, error, None) if error else self._read(fetch, want, left, first)
+            records = out.records
+            if records:
+                left -= records.length
+                first = False
+            outs.append((want.key, out))
+        session_id = 0
+        if fetch.session is not None:
+            session_id = fetch.session.session_id
+            outs = fetch.session.changed(outs)
+        version = fetch.slot.version
+        topics = [(key, [out for _, out in group]) for key, group in groupby(outs, key=_key)]
+        fetch.slot.reply(encode_fetch_response(version, 0, 0, session_id, topics, self._hints(outs, fetch.slot)))
+
+    def _hints(self, outs: list[tuple[bytes, FetchPartOut]], slot: Slot) -> list[tuple[int, str, int, str | None]]:
+        """Endpoints of the leaders that replies point to (KIP-951)."""
+        if slot.version < _LEADER_HINTS_FROM:
+            return []
+        ids = {out.current_leader[0]: None for _, out in outs if out.current_leader is not None and out.error}
+        return self._replicas.endpoints([i for i in ids if i >= 0], slot.conn.listener) if ids else []
+
+    def _read(self, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+        """One partition: epoch gate, divergence, bounds, then the bytes."""
+        h = want.hosted
+        if h is None:
+            return self._unknown(want, fetch.slot.version)
+        state, log = h.state, h.log
+        error = state.check_leader_epoch(want.leader_epoch)
+        if error:
+            leader = (state.leader_id, state.leader_epoch) if error in (_NOT_LEADER, _FENCED) else None
+            return _failed(want.number, int(error), leader)
+        end, hw = log.log_end_offset, state.high_watermark
+        stable = state.last_stable_offset(None)
+        diverging = state.divergence(log.epochs, want.last_fetched_epoch, want.offset)
+        if diverging is not None:
+            if diverging.is_undefined:
+                return _failed(want.number, _OUT_OF_RANGE, None, hw, log.log_start_offset)
+        elif want.offset > end or want.offset < log.log_start_offset:
+            return _failed(want.number, _OUT_OF_RANGE, None, hw, log.log_start_offset)
+        records: FileSlice | None = None
+        if diverging is None and (left > 0 or first):
+            limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, None)
+            if want.offset < limit:
+                records = log.slice(want.offset, limit, max(min(want.max_bytes, left), 0), first)
+                if records is not None:
+                    h.readers[fetch.slot.conn] = None
+        aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
+        start = log.log_start_offset
+        return FetchPartOut(want.number, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
+
+    def _unknown(self, want: Want, version: int) -> FetchPartOut:
+        if self._replicas.knows(want.key, want.number):
+            return _failed(want.number, _NOT_LEADER, self._replicas.leader_of(want.key, want.number))
+        return _failed(want.number, _UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else _UNKNOWN_TOPIC, None)
+
+
+_EMPTY: Any = b""
+
+
+def _key(item: tuple[bytes, FetchPartOut]) -> bytes:
+    return item[0]
+
+
+def _failed(index: int, error: int, leader: tuple[int, int] | None, hw: int = -1, log_start: int = -1) -> FetchPartOut:
+    return FetchPartOut(index, error, hw, -1, log_start, None, -1, _EMPTY, None, leader, None)

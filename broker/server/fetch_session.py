@@ -1,0 +1,117 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a fetcher wants and answers only what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import random
+
+    from broker.protocol.hot import FetchIn, FetchPartOut
+
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+_MAX_EPOCH = 2**31 - 1
+_EVICT_AFTER_MS = 120_000
+
+Part = tuple[Any, ...]
+"""A partition as a Fetch request names it: index, leader epoch, offset, last fetched epoch, log start, max bytes, ...
+"""
+PartKey = tuple[bytes, int]
+
+
+class SessionError(Exception):
+    """The request's session does not exist or is at another epoch; `error` is the response's top-level error."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = int(error)
+
+
+class FetchSession:
+    """One fetcher's partitions, in the order in which they are served."""
+
+    def __init__(self, session_id: int, replica_id: int, now_ms: int) -> None:
+        self.session_id, self.replica_id, self.last_used_ms = session_id, replica_id, now_ms
+        self.epoch = 1
+        self.full = True
+        self.parts: dict[PartKey, Part] = {}
+        self._told: dict[PartKey, tuple[int, int]] = {}
+
+    def update(self, request: FetchIn) -> None:
+        """Take over what the request adds, moves or forgets."""
+        for key, parts in request.topics:
+            for part in parts:
+                self.parts[key, part[0]] = part
+        for key, indexes in request.forgotten:
+            for index in indexes:
+                self.parts.pop((key, index), None)
+                self._told.pop((key, index), None)
+
+    def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
+        """Of all partitions' results, those that the fetcher must hear of; partitions with data go to the back of the
+        queue.
+        """
+        tell = []
+        for key, out in outs:
+            place = (key, out.index)
+            offsets = (out.high_watermark, out.log_start_offset)
+            if (
+                not self.full
+                and not out.records
+                and not out.error
+                and not out.diverging
+                and self._told.get(place) == offsets
+            ):
+                continue
+            self._told[place] = offsets
+            tell.append((key, out))
+            if out.records and place in self.parts:
+                self.parts[place] = self.parts.pop(place)
+        self.full = False
+        return tell
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots, self._rng = slots, rng
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def open(self, request: FetchIn, now_ms: int) -> tuple[FetchSession | None, list[tuple[bytes, Part]]]:
+        """The session of a request (None: none) and the partitions it asks for.
+
+        Raises SessionError for an unknown session (70) or one at another epoch (71).
+        """
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            session = self._create(request, now_ms) if request.session_epoch == INITIAL_EPOCH else None
+            return session, [(key, part) for key, parts in request.topics for part in parts]
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.last_used_ms = now_ms
+        session.update(request)
+        return session, [(key, part) for (key, _), part in session.parts.items()]
+
+    def _create(self, request: FetchIn, now_ms: int) -> FetchSession | None:
+        if not request.topics:
+            return None
+        if len(self._sessions) >= self._slots:
+            stale = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > _EVICT_AFTER_MS), None)
+            if stale is None:
+                return None
+            del self._sessions[stale.session_id]
+            self.evictions += 1
+        session_id = self._rng.randint(1, _MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = self._rng.randint(1, _MAX_EPOCH)
+        session = self._sessions[session_id] = FetchSession(session_id, request.replica_id, now_ms)
+        session.update(request)
+        return session

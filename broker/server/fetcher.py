@@ -1,0 +1,346 @@
+"""Followers: one task for each leader, one Fetch for all partitions followed there; the next one acknowledges (R9, E3).
+
+A change of the partition set while a Fetch is parked at the leader closes the connection and fetches anew: a new
+topic's first acknowledgement must not wait out somebody's max wait. Whatever a response brings is applied only to
+partitions that still follow the same leader in the same epoch and end where they ended when the request was made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.env import LinkClosed
+from broker.log.scan import CorruptRecords, UnexpectedOffset
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.hot import (
+    NO_HIGH_WATERMARK,
+    FetchIn,
+    FetchPart,
+    FetchPartOut,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.server.data_handlers import EARLIEST, LATEST
+from broker.server.frames import Frames, ReceiveMemory
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.env import Env, Link
+    from broker.server.hosted import Hosted
+    from broker.server.peers import PeerClient
+    from broker.server.replica_manager import ReplicaManager
+
+_VERSION = 17
+Resolve = Callable[[int], tuple[str, int] | None]
+"""Where to dial a node, None where nobody knows."""
+_NONE_EPOCH = -1
+
+
+class Following:
+    """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
+
+    __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms")
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.leader_epoch = hosted.state.leader_epoch
+        self.not_before_ms = 0
+        self.failures = 0
+
+
+class Fetcher:
+    """Follows one leader."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        leader_id: int,
+        replicas: ReplicaManager,
+        peers: PeerClient,
+        resolve: Resolve,
+        broker_epoch: Callable[[], int],
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._env, self._config, self.leader_id, self._replicas = env, config, leader_id, replicas
+        self._peers, self._resolve, self._broker_epoch, self._start_soon = peers, resolve, broker_epoch, start_soon
+        self.following: dict[tuple[bytes, int], Following] = {}
+        self._memory = ReceiveMemory(1 << 62)
+        self._link: Link | None = None
+        self._changed = trio.Event()
+        self._renew = False
+        self._correlation_id = 0
+        self._sent_ms = 0
+        self._scope: trio.CancelScope | None = None
+
+    def follow(self, hosted: Hosted) -> None:
+        """Begin to fetch a partition (or begin anew in a later leader epoch)."""
+        self.following[hosted.state.topic_id, hosted.state.index] = Following(hosted)
+        self._wake()
+
+    def unfollow(self, hosted: Hosted) -> None:
+        """Stop fetching a partition; no error where it was not followed."""
+        if self.following.pop((hosted.state.topic_id, hosted.state.index), None) is not None and not self.following:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._link is not None:
+            self._renew = True
+            self._link.close()
+
+    def watch(self, now_ms: int) -> None:
+        """End a connection that has not answered for replica.socket.timeout.ms."""
+        if self._link is not None and self._sent_ms and now_ms - self._sent_ms > self._config.replica_socket_timeout_ms:
+            self._link.close()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        backoff_s = self._config.replica_fetch_backoff_ms / 1000
+        while True:
+            self._renew = False
+            try:
+                await self._session()
+            except (OSError, MalformedFrame) as error:
+                if not self._renew:
+                    self._env.trace("fetch_failed", leader=self.leader_id, why=str(error))
+            finally:
+                if self._link is not None:
+                    self._link.close()
+                    self._link = None
+            if not self.following:
+                await self._pause(math.inf)
+            elif not self._renew:
+                await self._pause(backoff_s)
+
+    async def _pause(self, seconds: float) -> None:
+        self._changed = trio.Event()
+        with self._env.timeout(seconds):
+            await self._changed.wait()
+
+    async def _session(self) -> None:
+        """One connection to the leader, until it fails."""
+        address = self._resolve(self.leader_id)
+        if address is None or not self.following:
+            return
+        with self._env.timeout(self._config.replica_socket_timeout_ms / 1000):
+            self._link = await self._env.connect(*address)
+        if self._link is None:
+            raise LinkClosed("connecting took too long")
+        frames = Frames(self._env, self._link, self._memory, 1 << 30)
+        while True:
+            asked = self._ask()
+            if not asked:
+                self._renew = True
+                await self._pause(self._until_next())
+                if not self.following:
+                    return
+                continue
+            await self._send(asked)
+            for view in await frames.burst():
+                self._sent_ms = 0
+                self._take(view, asked)
+            self._replicas.settle()
+
+    def _until_next(self) -> float:
+        """Seconds until a partition in back-off may be fetched again."""
+        now_ms = int(self._env.mono() * 1000)
+        waits = [f.not_before_ms - now_ms for f in self.following.values()]
+        return max(1, min(waits, default=1000)) / 1000
+
+    def _ask(self) -> dict[tuple[bytes, int], tuple[Following, int]]:
+        """Partitions of the next request, each with the offset that is asked for."""
+        now_ms = int(self._env.mono() * 1000)
+        return {k: (f, f.hosted.log.log_end_offset) for k, f in self.following.items() if f.not_before_ms <= now_ms}
+
+    async def _send(self, asked: dict[tuple[bytes, int], tuple[Following, int]]) -> None:
+        config, link = self._config, self._link
+        assert link is not None
+        topics: dict[bytes, list[FetchPart]] = {}
+        part_max = config.replica_fetch_max_bytes
+        for (topic_id, index), (f, offset) in asked.items():
+            log = f.hosted.log
+            latest = log.epochs.latest
+            part = (
+                index,
+                f.leader_epoch,
+                offset,
+                _NONE_EPOCH if latest is None else latest,
+                log.log_start_offset,
+                part_max,
+                NO_HIGH_WATERMARK,
+            )
+            topics.setdefault(topic_id, []).append(part)
+        request = FetchIn(
+            config.node_id,
+            self._broker_epoch(),
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            0,
+            0,
+            -1,
+            None,
+            list(topics.items()),
+            [],
+            "",
+        )
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        body = encode_fetch_request(request, _VERSION)
+        frame = memoryview(
+            encode_request(ApiKey.FETCH, _VERSION, self._correlation_id, f"broker-{config.node_id}-fetcher", body)
+        )
+        self._sent_ms = int(self._env.mono() * 1000)
+        while frame:
+            sent = link.send((frame,))
+            frame = frame[sent:]
+            if frame:
+                await link.wait_writable()
+
+    def _take(self, view: memoryview, asked: dict[tuple[bytes, int], tuple[Following, int]]) -> None:
+        correlation_id, at = decode_response_header(view, ApiKey.FETCH, _VERSION)
+        if correlation_id != self._correlation_id:
+            raise MalformedFrame(f"response {correlation_id} to request {self._correlation_id}")
+        response = decode_fetch_response(view, at, _VERSION)
+        if response.error:
+            raise LinkClosed(f"leader answered {ErrorCode(response.error).name}")
+        for topic_id, parts in response.topics:
+            for part in parts:
+                found = asked.get((topic_id, part.index))
+                if found is not None:
+                    self._apply(part, *found)
+
+    def _apply(self, part: FetchPartOut, f: Following, offset: int) -> None:
+        """One partition's part of a response."""
+        h = f.hosted
+        state, log = h.state, h.log
+        current = self.following.get((state.topic_id, state.index))
+        if current is not f or not state.accepts_fetched(f.leader_epoch, offset):
+            return
+        if part.error:
+            self._refused(part, f)
+            return
+        f.failures = 0
+        if part.diverging is not None:
+            self._replicas.apply_effects(h, state.diverged(log.epochs, *part.diverging))
+            return
+        if part.records:
+            try:
+                log.append_as_follower(part.records)
+            except (CorruptRecords, UnexpectedOffset) as wrong:
+                self._env.trace("bad_records", topic=log.topic, partition=log.partition, why=str(wrong))
+                self._back_off(f)
+                return
+        self._replicas.followed(h, part.high_watermark, part.log_start_offset)
+
+    def _refused(self, part: FetchPartOut, f: Following) -> None:
+        log = f.hosted.log
+        self._env.trace(
+            "fetch_refused",
+            topic=log.topic,
+            partition=log.partition,
+            leader=self.leader_id,
+            error=ErrorCode(part.error).name,
+            offset=log.log_end_offset,
+            epoch=f.leader_epoch,
+        )
+        self._back_off(f)
+        if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._start_soon(self._resolve_out_of_range, f)
+
+    async def _resolve_out_of_range(self, f: Following) -> None:
+        """Ask where the leader's log begins and ends, and have the state machine decide (rule 5)."""
+        state, log = f.hosted.state, f.hosted.log
+        offset = log.log_end_offset
+        try:
+            start = await self._leader_offset(f, EARLIEST)
+            end = await self._leader_offset(f, LATEST)
+        except OSError as error:
+            self._env.trace("fetch_failed", leader=self.leader_id, why=str(error))
+            return
+        if start >= 0 and end >= 0 and state.accepts_fetched(f.leader_epoch, offset):
+            self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
+
+    async def _leader_offset(self, f: Following, which: int) -> int:
+        """The leader's log start or log end, -1 where it does not say."""
+        state = f.hosted.state
+        part = ListOffsetsPartition(partition_index=state.index, current_leader_epoch=f.leader_epoch, timestamp=which)
+        request = ListOffsetsRequest(
+            replica_id=self._config.node_id, topics=[ListOffsetsTopic(name=state.topic, partitions=[part])]
+        )
+        timeout_ms = self._config.replica_socket_timeout_ms
+        response = await self._peers.request(self.leader_id, ApiKey.LIST_OFFSETS, 7, request, timeout_ms=timeout_ms)
+        answered = response.topics[0].partitions[0]
+        return -1 if answered.error_code else int(answered.offset)
+
+    def _back_off(self, f: Following) -> None:
+        """Other partitions go on; this one waits for metadata or for its back-off."""
+        f.failures += 1
+        base = 20 if f.failures < 3 else self._config.replica_fetch_backoff_ms
+        f.not_before_ms = int(self._env.mono() * 1000) + base
+
+
+class Fetchers:
+    """A fetcher for each leader that this broker follows."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        peers: PeerClient,
+        resolve: Resolve,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._env, self._config, self._peers = env, config, peers
+        self._resolve, self._broker_epoch = resolve, broker_epoch
+        self._fetchers: dict[int, Fetcher] = {}
+        self._replicas: ReplicaManager | None = None
+        self._nursery: trio.Nursery | None = None
+
+    def bind(self, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
+        """Say who applies what is fetched, and where tasks run. Before the first `follow`."""
+        self._replicas, self._nursery = replicas, nursery
+
+    def follow(self, hosted: Hosted) -> None:
+        """Fetch a partition from its current leader, and from no other."""
+        leader_id = hosted.state.leader_id
+        for other, fetcher in self._fetchers.items():
+            if other != leader_id:
+                fetcher.unfollow(hosted)
+        if leader_id < 0:
+            return
+        found = self._fetchers.get(leader_id)
+        if found is None:
+            assert self._replicas is not None
+            assert self._nursery is not None
+            found = self._fetchers[leader_id] = Fetcher(
+                self._env,
+                self._config,
+                leader_id,
+                self._replicas,
+                self._peers,
+                self._resolve,
+                self._broker_epoch,
+                self._nursery.start_soon,
+            )
+            found.follow(hosted)
+            self._nursery.start_soon(found.run)
+            return
+        found.follow(hosted)
+
+    def unfollow(self, hosted: Hosted) -> None:
+        """Stop fetching a partition from anybody."""
+        for fetcher in self._fetchers.values():
+            fetcher.unfollow(hosted)
+
+    def watch(self, now_ms: int) -> None:
+        """Called now and then: ends connections that do not answer."""
+        for fetcher in self._fetchers.values():
+            fetcher.watch(now_ms)

@@ -1,0 +1,37 @@
+"""A partition replica as this broker hosts it: its state machine, its log, and the requests parked on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+    from broker.replication.partition import Partition
+    from broker.server.connection import Connection
+    from broker.server.fetch import DelayedFetch
+    from broker.server.produce import DelayedProduce
+
+
+class Hosted:
+    """State, log and watchers of one replica. The watchers are ordered sets (dicts), so that wake-ups are
+    deterministic.
+    """
+
+    __slots__ = ("consumers", "flush_messages", "followers", "log", "name", "readers", "state", "waiting")
+
+    def __init__(self, state: Partition, log: Log) -> None:
+        self.state, self.log = state, log
+        self.name = log.topic.encode()
+        self.waiting: deque[tuple[int, DelayedProduce, list[object]]] = deque()
+        """Appends that wait for the high watermark: (offset it must reach, request, the partition's result)."""
+        self.followers: dict[DelayedFetch, None] = {}
+        self.consumers: dict[DelayedFetch, None] = {}
+        self.readers: dict[Connection, None] = {}
+        """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
+
+    def cut_readers(self) -> None:
+        """Close connections that may still be sending bytes which a truncation is about to change under them."""
+        for connection in list(self.readers):
+            connection.close()
+        self.readers.clear()

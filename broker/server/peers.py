@@ -1,0 +1,181 @@
+"""Requests to other nodes: one link per node and lane, correlation ids, several requests in flight.
+
+Answers come in request order on a link, so what may wait long at the other side (a parked Fetch of the metadata log)
+has a lane of its own and holds up nobody's heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.env import LinkClosed
+from broker.protocol.apis import ApiKey, response_class
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.header import decode_response_header, encode_request
+from broker.server.frames import Frames, ReceiveMemory
+
+if TYPE_CHECKING:
+    from broker.env import Env, Link
+
+MAX_RESPONSE = 100 << 20
+Decode = Callable[[memoryview], Any]
+
+
+class PeerTimeout(OSError):
+    """No answer within the request's time-out: it may or may not have been carried out."""
+
+
+class Unreachable(OSError):
+    """Nobody knows where that node is."""
+
+
+class _Waiting:
+    """One request's place in its channel's order."""
+
+    __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
+
+    def __init__(self, correlation_id: int, decode: Decode) -> None:
+        self.correlation_id, self.decode = correlation_id, decode
+        self.done = trio.Event()
+        self.answer: Any = None
+        self.failure: OSError | None = None
+
+
+class _Channel:
+    """One link to one node. Broken by any failure, and never mended: the next request opens another."""
+
+    def __init__(self, env: Env, link: Link) -> None:
+        self._link = link
+        self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE)
+        self._waiting: deque[_Waiting] = deque()
+        self._sending = trio.Lock()
+        self._next_id = 0
+        self.broken = False
+
+    async def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
+        """Queue a request and hand its bytes to the link."""
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        waiting = _Waiting(self._next_id, decode)
+        frame = memoryview(encode_request(api_key, version, self._next_id, client_id, body))
+        try:
+            async with self._sending:
+                self._waiting.append(waiting)
+                while frame:
+                    sent = self._link.send((frame,))
+                    frame = frame[sent:]
+                    if frame:
+                        await self._link.wait_writable()
+        except BaseException:
+            self.close("a request was cut off")
+            raise
+        return waiting
+
+    async def read(self) -> None:
+        """Hand answers to those who wait, until the link ends."""
+        why = "closed"
+        try:
+            while True:
+                for view in await self._frames.burst():
+                    if not self._waiting:
+                        raise MalformedFrame("an answer to no request")
+                    waiting = self._waiting.popleft()
+                    waiting.answer = waiting.decode(view)
+                    waiting.done.set()
+        except (OSError, MalformedFrame) as error:
+            why = str(error)
+        finally:
+            self.close(why)
+
+    def close(self, why: str) -> None:
+        """End the link; everything outstanding fails."""
+        self.broken = True
+        self._link.close()
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            waiting.failure = LinkClosed(why)
+            waiting.done.set()
+
+
+class PeerClient:
+    """Asks other nodes. `run` must be running."""
+
+    def __init__(self, env: Env, resolve: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
+        self._env, self._resolve, self._client_id = env, resolve, client_id
+        self._channels: dict[tuple[int, str], _Channel] = {}
+        self._opening: dict[tuple[int, str], trio.Lock] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Read answers until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def request(
+        self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int, *, lane: str = ""
+    ) -> Any:
+        """The response message to `message`.
+
+        OSError where the node cannot be reached or the link ends first, PeerTimeout after `timeout_ms`: then whether
+        the request was carried out is not known.
+        """
+        response = response_class(api_key)
+
+        def decode(view: memoryview) -> Any:
+            _, at = decode_response_header(view, api_key, version)
+            return response.decode(view, at, version)[0]
+
+        return await self.exchange(node_id, api_key, version, message.encode(version), decode, timeout_ms, lane=lane)
+
+    async def exchange(
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        decode: Decode,
+        timeout_ms: int,
+        *,
+        lane: str = "",
+    ) -> Any:
+        """As `request`, for a request body as bytes; `decode` gets the whole response frame, header included, and must
+        not keep the view.
+        """
+        waiting: _Waiting | None = None
+        with self._env.timeout(timeout_ms / 1000):
+            channel = await self._channel(node_id, lane)
+            waiting = await channel.send(api_key, version, self._client_id, body, decode)
+            await waiting.done.wait()
+            if waiting.failure is not None:
+                raise waiting.failure
+            return waiting.answer
+        if waiting is not None:
+            # Whatever came later would stand before the answers of requests made from now on.
+            channel.close("an answer was overdue")
+        raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {timeout_ms} ms")
+
+    async def _channel(self, node_id: int, lane: str) -> _Channel:
+        place = (node_id, lane)
+        lock = self._opening.setdefault(place, trio.Lock())
+        async with lock:
+            channel = self._channels.get(place)
+            if channel is not None and not channel.broken:
+                return channel
+            address = self._resolve(node_id)
+            if address is None:
+                raise Unreachable(f"no address of node {node_id} is known")
+            assert self._nursery is not None, "PeerClient.run is not running"
+            channel = self._channels[place] = _Channel(self._env, await self._env.connect(*address))
+            self._nursery.start_soon(channel.read)
+            return channel
+
+    def forget(self, node_id: int) -> None:
+        """Close the links to a node: the next request dials anew."""
+        for (node, _), channel in list(self._channels.items()):
+            if node == node_id:
+                channel.close("dialled anew")

@@ -1,0 +1,53 @@
+"""Deadlines of parked requests.
+
+Most parked requests complete long before their deadline, so both adding and removing are a dictionary operation; expiry
+looks at coarse buckets now and then. (Kafka's purgatory uses a hierarchical timing wheel for the same reason.)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+TICK_MS = 25
+
+
+class Expirable(Protocol):
+    """A parked request that has a deadline."""
+
+    bucket: int
+
+    def expire(self) -> None:
+        """Answer with what there is: the deadline has passed."""
+
+
+class Timers:
+    """Parked requests by deadline, to the nearest tick."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[Expirable, None]] = {}
+
+    def add(self, item: Expirable, deadline_ms: int) -> None:
+        """Have `item.expire` called within a tick after `deadline_ms`, unless removed before."""
+        item.bucket = deadline_ms // TICK_MS
+        bucket = self._buckets.get(item.bucket)
+        if bucket is None:
+            bucket = self._buckets[item.bucket] = {}
+        bucket[item] = None
+
+    def remove(self, item: Expirable) -> None:
+        """Forget `item`; no error where it has expired."""
+        bucket = self._buckets.get(item.bucket)
+        if bucket is not None:
+            bucket.pop(item, None)
+            if not bucket:
+                del self._buckets[item.bucket]
+
+    def expire(self, now_ms: int) -> None:
+        """Expire whatever was due before the current tick, oldest first."""
+        current = now_ms // TICK_MS
+        for key in sorted([k for k in self._buckets if k < current]):
+            for item in self._buckets.pop(key):
+                item.expire()
+
+    def __len__(self) -> int:
+        return sum(len(bucket) for bucket in self._buckets.values())

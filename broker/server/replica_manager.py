@@ -1,0 +1,346 @@
+"""Every replica that this broker hosts: events of the data plane into state machines, and their effects out.
+
+The control plane speaks to it through `apply` (what committed metadata changed) and hears from it through ISR proposals
+and fetches: nothing here knows whether metadata comes from KRaft or from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.config.topic import TopicConfig, topic_config
+from broker.controller.image import TOPIC_RESOURCE
+from broker.log.config import LogConfig
+from broker.protocol.errors import ErrorCode
+from broker.replication.partition import Partition
+from broker.replication.values import (
+    AdvanceLogStart,
+    AssignEpoch,
+    BrokerView,
+    FetchRefused,
+    HighWatermarkMoved,
+    IsrChanged,
+    LeaderAndIsr,
+    LeadershipLost,
+    ProposeIsr,
+    ReplicationSettings,
+    RestartAt,
+    RetryIsr,
+    StartFetching,
+    StopFetching,
+    TruncateTo,
+)
+from broker.server.hosted import Hosted
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.controller.image import ClusterImage, ImageDelta, PartitionImage
+    from broker.env import Env
+    from broker.log.log import Log
+    from broker.log.manager import LogManager
+    from broker.replication.values import Effects
+    from broker.server.fetch import DelayedFetch
+    from broker.server.fetcher import Fetchers
+    from broker.server.isr_proposals import IsrProposals
+
+_NONE = int(ErrorCode.NONE)
+_NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class ReplicaManager:
+    """The replicas of one broker."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        image: ClusterImage,
+        logs: LogManager,
+        fetchers: Fetchers,
+        proposals: IsrProposals,
+    ) -> None:
+        self._env, self._config, self.image, self._logs = env, config, image, logs
+        self._fetchers, self._proposals = fetchers, proposals
+        self._checkpointed = dict(logs.read_high_watermarks())
+        self._brokers = BrokerView()
+        self.by_name: dict[bytes, dict[int, Hosted]] = {}
+        self.by_id: dict[bytes, dict[int, Hosted]] = {}
+        self.ready: dict[DelayedFetch, None] = {}
+        """Parked fetches that something has woken; the server's settle answers them."""
+        self.settle: Callable[[], None] = lambda: None
+        """Answers what is ready and sends: set by the server, called by whoever moves a partition outside a burst."""
+
+    def hosted(self) -> list[Hosted]:
+        """All replicas, in a deterministic order."""
+        return [h for parts in self.by_id.values() for h in parts.values()]
+
+    def find(self, topic_id: bytes, index: int) -> Hosted | None:
+        """The replica hosted here, if it is."""
+        parts = self.by_id.get(topic_id)
+        return parts.get(index) if parts else None
+
+    # ------------------------------------------------------------------ what requests ask of the metadata
+
+    def _partition(self, key: bytes, index: int) -> PartitionImage | None:
+        topic_id = key if key in self.image.topics_by_id else self.image.topic_ids.get(str(key, "utf-8", "replace"))
+        return None if topic_id is None else self.image.partition(topic_id, index)
+
+    def knows(self, key: bytes, index: int) -> bool:
+        """True when the partition exists, here or elsewhere; `key` is a topic's name or id."""
+        return self._partition(key, index) is not None
+
+    def leader_of(self, key: bytes, index: int) -> tuple[int, int] | None:
+        """(leader id, leader epoch) as the metadata has it."""
+        found = self._partition(key, index)
+        return None if found is None else (found.leader, found.leader_epoch)
+
+    def endpoints(self, ids: list[int], listener: str) -> list[tuple[int, str, int, str | None]]:
+        """Where brokers listen for clients of `listener`, as (id, host, port, rack)."""
+        found = []
+        for broker_id in ids:
+            broker = self.image.brokers.get(broker_id)
+            if broker is not None and listener in broker.endpoints:
+                found.append((broker_id, *broker.endpoints[listener], broker.rack))
+        return found
+
+    # ------------------------------------------------------------------ the data plane's events
+
+    def appended(self, h: Hosted, now_ms: int, wall_ms: int) -> None:
+        """The leader appended a batch: flush where the topic asks for it, wake the followers' fetches."""
+        log = h.log
+        if log.flush_due(wall_ms):
+            log.flush(wall_ms)  # before anybody is told of the append, as log.flush.interval.messages promises
+        effects = h.state.appended(log.log_end_offset, now_ms)
+        if h.followers:
+            self.ready.update(h.followers)
+        if effects:
+            self.apply_effects(h, effects)
+
+    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> None:
+        """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets."""
+        log = h.log
+        wall_ms = self._env.wall_ms()
+        if log.flush_due(wall_ms):
+            log.flush(wall_ms)  # before the next fetch acknowledges it
+        effects = h.state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
+        if effects:
+            self.apply_effects(h, effects)
+
+    def apply_effects(self, h: Hosted, effects: Effects) -> ErrorCode:
+        """Do what a state machine asked for, in order. The error to answer where a fetch was refused, else NONE."""
+        refused = ErrorCode.NONE
+        for effect in effects:
+            if type(effect) is HighWatermarkMoved:
+                self._high_watermark_moved(h)
+            elif type(effect) is FetchRefused:
+                refused = effect.error
+            else:
+                self._EFFECTS[type(effect)](self, h, effect)
+        return refused
+
+    def _high_watermark_moved(self, h: Hosted) -> None:
+        waiting, high_watermark = h.waiting, h.state.high_watermark
+        if waiting and waiting[0][0] <= high_watermark:
+            error = _NOT_ENOUGH_AFTER_APPEND if h.state.under_min_isr_after() else _NONE
+            while waiting and waiting[0][0] <= high_watermark:
+                _, delayed, result = waiting.popleft()
+                delayed.complete(result, error)
+        if h.consumers:
+            self.ready.update(h.consumers)
+
+    def _propose_isr(self, h: Hosted, effect: ProposeIsr) -> None:
+        self._trace(h, "isr_proposed", isr=effect.members, epoch=effect.leader_epoch, leo=h.log.log_end_offset)
+        self._proposals.propose(h, effect)
+
+    def _retry_isr(self, h: Hosted, effect: RetryIsr) -> None:
+        self._proposals.retry(h, effect.proposal)
+
+    def _isr_changed(self, h: Hosted, effect: IsrChanged) -> None:
+        self._trace(h, "isr_changed", isr=effect.isr, maximal=effect.maximal_isr, epoch=effect.leader_epoch,
+                    partition_epoch=effect.partition_epoch, hw=h.state.high_watermark)  # fmt: skip
+
+    def _assign_epoch(self, h: Hosted, effect: AssignEpoch) -> None:
+        h.log.epochs.assign(effect.epoch, effect.start_offset)
+
+    def _leadership_lost(self, h: Hosted, effect: LeadershipLost) -> None:
+        """Whoever waits here waits in vain: producers hear NOT_LEADER, though their append may yet survive."""
+        while h.waiting:
+            _, delayed, result = h.waiting.popleft()
+            delayed.complete(result, _NOT_LEADER)
+
+    def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
+        self.apply_effects(h, h.state.prepare_to_fetch(h.log.epochs.latest))
+        self._fetchers.follow(h)
+
+    def _stop_fetching(self, h: Hosted, effect: StopFetching) -> None:
+        self._fetchers.unfollow(h)
+
+    def _truncate_to(self, h: Hosted, effect: TruncateTo) -> None:
+        before = h.log.log_end_offset
+        h.cut_readers()
+        h.log.truncate_to(effect.offset)
+        self._trace(h, "truncated", from_offset=before, to_offset=effect.offset, reason=effect.reason,
+                    hw=h.state.high_watermark, epoch=h.state.leader_epoch)  # fmt: skip
+        h.state.truncated(h.log.log_end_offset)
+
+    def _restart_at(self, h: Hosted, effect: RestartAt) -> None:
+        before = h.log.log_end_offset
+        h.cut_readers()
+        h.log.truncate_fully_and_start_at(effect.offset)
+        self._trace(h, "truncated", from_offset=before, to_offset=effect.offset, reason=effect.reason,
+                    hw=h.state.high_watermark, epoch=h.state.leader_epoch, restarted=True)  # fmt: skip
+        h.state.restarted(effect.offset)
+
+    def _advance_log_start(self, h: Hosted, effect: AdvanceLogStart) -> None:
+        h.log.increment_log_start(effect.offset)
+        h.state.log_start_moved(h.log.log_start_offset)
+
+    _EFFECTS: dict[type[Any], Callable[[ReplicaManager, Hosted, Any], None]] = {
+        ProposeIsr: _propose_isr,
+        RetryIsr: _retry_isr,
+        IsrChanged: _isr_changed,
+        AssignEpoch: _assign_epoch,
+        LeadershipLost: _leadership_lost,
+        StartFetching: _start_fetching,
+        StopFetching: _stop_fetching,
+        TruncateTo: _truncate_to,
+        RestartAt: _restart_at,
+        AdvanceLogStart: _advance_log_start,
+    }
+
+    # ------------------------------------------------------------------ the control plane
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Committed metadata changed: take up, change or drop replicas accordingly."""
+        now_ms = int(self._env.mono() * 1000)
+        if delta.brokers:
+            self._brokers_changed(now_ms)
+        for topic_id, topic in delta.deleted_topics.items():
+            for index in list(self.by_id.get(topic_id, {})):
+                self._drop(topic_id, topic.name, index)
+        for topic_id, index in delta.partitions:
+            partition = self.image.partition(topic_id, index)
+            if partition is None:
+                continue
+            if self._config.node_id in partition.replicas:
+                self._take_up(topic_id, index, partition, now_ms)
+            elif self.find(topic_id, index) is not None:
+                self._drop(topic_id, self.image.topics_by_id[topic_id].name, index)
+        for kind, name in delta.configs:
+            self._configs_changed(kind, name, now_ms)
+        self.settle()
+
+    def _take_up(self, topic_id: bytes, index: int, partition: PartitionImage, now_ms: int) -> None:
+        h = self.find(topic_id, index)
+        if h is None:
+            h = self._create(topic_id, index)
+        state = h.state
+        before = state.leader_epoch
+        said = LeaderAndIsr(
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            isr=partition.isr,
+            replicas=partition.replicas,
+        )
+        leads = partition.leader == self._config.node_id
+        change = state.become_leader if leads else state.become_follower
+        self.apply_effects(h, change(said, h.log.log_end_offset, now_ms))
+        if state.leader_epoch != before:
+            self.ready.update(h.followers)
+            self.ready.update(h.consumers)
+            event = "became_leader" if leads else "became_follower"
+            self._trace(h, event, leader=partition.leader, epoch=state.leader_epoch, isr=state.isr,
+                        partition_epoch=state.partition_epoch, leo=h.log.log_end_offset,
+                        hw=state.high_watermark)  # fmt: skip
+
+    def _create(self, topic_id: bytes, index: int) -> Hosted:
+        name = self.image.topics_by_id[topic_id].name
+        log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
+        settings = self._replication_settings(self.topic_config(name))
+        state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
+        state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
+        h = Hosted(state, log)
+        self.by_id.setdefault(topic_id, {})[index] = h
+        self.by_name.setdefault(h.name, {})[index] = h
+        return h
+
+    def _drop(self, topic_id: bytes, name: str, index: int) -> None:
+        h = self.by_id[topic_id].pop(index)
+        if not self.by_id[topic_id]:
+            del self.by_id[topic_id]
+        named = self.by_name.get(h.name)
+        if named is not None and named.get(index) is h:
+            del named[index]
+            if not named:
+                del self.by_name[h.name]
+        self.apply_effects(h, h.state.stop())
+        self.ready.update(h.followers)
+        self.ready.update(h.consumers)
+        self._checkpointed.pop((name, index), None)
+        self._logs.delete(name, index, self._env.wall_ms())
+        self._trace(h, "stopped_replica")
+
+    def _brokers_changed(self, now_ms: int) -> None:
+        brokers = self.image.brokers.values()
+        self._brokers = BrokerView(
+            epochs={b.id: b.epoch for b in brokers},
+            fenced=frozenset([b.id for b in brokers if b.fenced]),
+            shutting_down=frozenset([b.id for b in brokers if b.in_controlled_shutdown]),
+        )
+        for h in self.hosted():
+            self.apply_effects(h, h.state.brokers_changed(self._brokers, now_ms))
+
+    # ------------------------------------------------------------------ settings
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """A topic's settings in force: its own, else the broker's."""
+        return topic_config(self._config, self.image.configs.get((TOPIC_RESOURCE, name), {}))
+
+    def log_config(self, name: str) -> LogConfig:
+        """The part of a topic's settings that its logs need."""
+        return LogConfig.of(self.topic_config(name), producer_id_expiration_ms=self._config.producer_id_expiration_ms)
+
+    def _replication_settings(self, topic: TopicConfig) -> ReplicationSettings:
+        return ReplicationSettings(
+            replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            min_insync_replicas=topic.min_insync_replicas,
+            replica_lag_max_messages=self._config.replica_lag_max_messages,
+        )
+
+    def _configs_changed(self, kind: int, name: str, now_ms: int) -> None:
+        for h in self.hosted():
+            if kind == TOPIC_RESOURCE and h.log.topic != name:
+                continue
+            h.log.configure(self.log_config(h.log.topic))
+            settings = self._replication_settings(self.topic_config(h.log.topic))
+            self.apply_effects(h, h.state.settings_changed(settings, now_ms))
+
+    # ------------------------------------------------------------------ periodic work
+
+    def check_isr(self) -> None:
+        """Drop followers that lag (R2): due every half of replica.lag.time.max.ms."""
+        now_ms = int(self._env.mono() * 1000)
+        for h in self.hosted():
+            if h.state.is_leader:
+                effects = h.state.tick(now_ms)
+                if effects:
+                    self.apply_effects(h, effects)
+        self.settle()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write replication-offset-checkpoint; replicas not taken up yet keep what they had."""
+        for h in self.hosted():
+            self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
+        self._logs.write_high_watermarks(self._checkpointed)
+
+    def high_watermark(self, log: Log) -> int:
+        """Up to where retention may delete: the high watermark, 0 where the replica is not hosted."""
+        parts = self.by_name.get(log.topic.encode())
+        h = parts.get(log.partition) if parts else None
+        return h.state.high_watermark if h and h.log is log else 0
+
+    def _trace(self, h: Hosted, event: str, **fields: object) -> None:
+        self._env.trace(event, topic=h.log.topic, partition=h.log.partition, **fields)

@@ -1,0 +1,112 @@
+"""Which handler answers which API: the table that dispatch reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.apis import ApiKey
+from broker.server.admin_handlers import (
+    api_versions,
+    api_versions_unsupported,
+    describe_cluster,
+    describe_configs,
+    find_coordinator,
+)
+from broker.server.forwarding import open_envelope
+from broker.server.served import FORWARDED, SERVED, SERVED_TO_NODES
+from broker.server.server import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.server.admin_handlers import AdminContext
+    from broker.server.connection import Slot
+    from broker.server.controller_service import ControllerService
+    from broker.server.data_handlers import OffsetApis, ProducerIds
+    from broker.server.fetch import FetchApi
+    from broker.server.forwarding import Forwarder
+    from broker.server.metadata_handler import MetadataHandler
+    from broker.server.metadata_quorum import MetadataQuorum
+    from broker.server.produce import ProduceApi
+
+_BY_CONTROLLER = (
+    ApiKey.ALTER_PARTITION,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+
+
+def data_routes(
+    produce: ProduceApi, fetch: FetchApi, offsets: OffsetApis, producer_ids: ProducerIds
+) -> dict[int, Route]:
+    """APIs answered from this broker's own replicas."""
+    return _table(
+        Route(ApiKey.PRODUCE, hot=produce.handle),
+        Route(ApiKey.FETCH, hot=fetch.handle),
+        Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
+        Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
+        Route(ApiKey.INIT_PRODUCER_ID, waits=producer_ids.init_producer_id),
+    )
+
+
+def admin_routes(context: AdminContext, metadata: MetadataHandler, forwarder: Forwarder) -> dict[int, Route]:
+    """APIs answered from the image, and those that the active controller decides."""
+
+    def versions(request: Any, slot: Slot) -> Any:
+        return api_versions_unsupported() if request is None else api_versions(context, request, slot.version)
+
+    def forward(key: ApiKey) -> Route:
+        async def ask(request: Any, slot: Slot) -> Any:
+            timeout_ms = getattr(request, "timeout_ms", None)
+            return await forwarder.forward(
+                key, slot.version, request, client_id=slot.conn.client_id, timeout_ms=timeout_ms
+            )
+
+        return Route(key, waits=ask)
+
+    return _table(
+        Route(ApiKey.API_VERSIONS, plain=versions),
+        Route(ApiKey.METADATA, plain=lambda request, slot: metadata.encode(request, slot.version, slot.conn.listener)),
+        Route(
+            ApiKey.DESCRIBE_CLUSTER, plain=lambda request, slot: describe_cluster(context, request, slot.conn.listener)
+        ),
+        Route(ApiKey.DESCRIBE_CONFIGS, plain=lambda request, slot: describe_configs(context, request)),
+        Route(ApiKey.FIND_COORDINATOR, plain=lambda request, slot: find_coordinator(request, slot.version)),
+        *(forward(key) for key in FORWARDED),
+    )
+
+
+def node_routes(quorum: MetadataQuorum, service: ControllerService) -> dict[int, Route]:
+    """APIs between nodes: served on the inter-broker listener only."""
+
+    def of_quorum(key: ApiKey, handler: Callable[[Any], Awaitable[Any]]) -> Route:
+        async def ask(request: Any, slot: Slot) -> Any:
+            return await handler(request)
+
+        return Route(key, waits=ask)
+
+    def by_controller(key: ApiKey) -> Route:
+        async def ask(request: Any, slot: Slot) -> Any:
+            return await service.handle(key, request)
+
+        return Route(key, waits=ask)
+
+    return _table(
+        of_quorum(ApiKey.VOTE, quorum.vote),
+        of_quorum(ApiKey.BEGIN_QUORUM_EPOCH, quorum.begin_quorum_epoch),
+        of_quorum(ApiKey.END_QUORUM_EPOCH, quorum.end_quorum_epoch),
+        of_quorum(ApiKey.DESCRIBE_QUORUM, quorum.describe_quorum),
+        of_quorum(ApiKey.ENVELOPE, lambda envelope: open_envelope(service, envelope)),
+        *(by_controller(key) for key in _BY_CONTROLLER),
+    )
+
+
+def check_served(for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
+    """What ApiVersions lists is what dispatch has, no more and no less."""
+    assert sorted(for_clients) == sorted(SERVED), f"{sorted(for_clients)} served, {sorted(SERVED)} listed"
+    assert sorted(for_nodes) == sorted(SERVED_TO_NODES)
+
+
+def _table(*routes: Route) -> dict[int, Route]:
+    return {route.key: route for route in routes}

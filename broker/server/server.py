@@ -1,0 +1,226 @@
+"""Listeners, connections and dispatch: frames in, replies out, in order.
+
+A malformed frame, an unsupported version of anything but ApiVersions, or an oversized length closes its connection and
+nothing else. Limits (connections in all and per address, frame size, receive memory, parked requests, unsent bytes,
+idle time) are settings.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.env import LinkClosed
+from broker.protocol.apis import APIS, ApiKey, request_class
+from broker.protocol.errors import MalformedFrame
+from broker.server.connection import Connection, Slot
+from broker.server.frames import Frames, ReceiveMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.config import BrokerConfig
+    from broker.env import Env, Link, Listener
+    from broker.server.replica_manager import ReplicaManager
+
+_HEADER = Struct(">hhih").unpack_from
+_HEADER_SIZE = 10
+_IDLE_SWEEP_S = 5.0
+
+
+class Route:
+    """How one API is served: versions, and either a hot handler (raw bytes) or a plain one (decoded message)."""
+
+    __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "waits")
+
+    def __init__(
+        self,
+        key: int,
+        *,
+        hot: Callable[[Slot, memoryview, int], None] | None = None,
+        plain: Callable[[Any, Slot], Any] | None = None,
+        waits: Callable[[Any, Slot], Awaitable[Any]] | None = None,
+    ) -> None:
+        api = APIS[key]
+        self.key, self.min_version, self.max_version = key, api.min_version, api.max_version
+        self.flexible_from = api.flexible_from if api.flexible_from is not None else 1 << 15
+        self.hot, self.plain, self.waits = hot, plain, waits
+
+
+class Server:
+    """Serves every listener of a broker."""
+
+    def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
+        self._env, self._config, self._replicas, self._nursery = env, config, replicas, nursery
+        self._memory = ReceiveMemory(config.queued_max_request_bytes)
+        self._max_frame = config.socket_request_max_bytes
+        self._max_parked = config.squall_connection_parked_max_requests
+        self._max_unsent = config.squall_connection_parked_max_bytes
+        self._connections: dict[Connection, Frames] = {}
+        self._per_address: dict[str, int] = {}
+        self._dirty: dict[Connection, None] = {}
+        self._listeners: list[Listener] = []
+        self._for_clients: dict[int, Route] = {}
+        self._for_nodes: dict[int, Route] = {}
+        self.ports: dict[str, int] = {}
+        """Port that each listener opened, by its name."""
+
+    def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
+        """Say who answers what; `for_nodes` is served besides on the inter-broker listener only. Before any `listen`."""
+        self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
+
+    async def listen(self, name: str, host: str, port: int) -> None:
+        """Open a listener and serve it until the nursery ends. OSError where the port is taken."""
+        listener = await self._env.listen(host, port)
+        self._listeners.append(listener)
+        self.ports[name] = listener.port
+        self._nursery.start_soon(self._accept, listener, name)
+
+    async def _accept(self, listener: Any, name: str) -> None:
+        while True:
+            try:
+                link = await listener.accept()
+            except LinkClosed:
+                return
+            except OSError as error:  # out of file descriptors, or a peer that left before it was accepted
+                self._env.trace("accept_failed", listener=name, error=str(error))
+                await self._env.sleep(0.05)
+                continue
+            address = link.peer.rpartition(":")[0]
+            held = self._per_address.get(address, 0)
+            if len(self._connections) >= self._config.max_connections or held >= self._config.max_connections_per_ip:
+                self._env.trace("connection_refused", listener=name, peer=link.peer, reason="too many connections")
+                link.close()
+                continue
+            self._per_address[address] = held + 1
+            self._nursery.start_soon(self._serve, link, name, address)
+
+    async def _serve(self, link: Link, listener: str, address: str) -> None:
+        between_nodes = listener == self._config.inter_broker_listener
+        routes = self._for_nodes if between_nodes else self._for_clients
+        conn = Connection(link, listener, self._mark_dirty, self._nursery.start_soon)
+        frames = Frames(self._env, link, self._memory, self._max_frame)
+        self._connections[conn] = frames
+        max_parked, max_unsent = self._max_parked, self._max_unsent
+        try:
+            while not conn.closed:
+                burst = await frames.burst()
+                conn.last_active_ms = int(self._env.mono() * 1000)
+                for frame in burst:
+                    self._dispatch(conn, routes, frame)
+                self.settle()
+                if conn.congested(max_parked, max_unsent):
+                    await conn.wait_relaxed(max_parked, max_unsent)
+        except MalformedFrame as wrong:
+            self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
+        except OSError:
+            pass
+        finally:
+            frames.close()
+            conn.close()
+            del self._connections[conn]
+            self._dirty.pop(conn, None)
+            self._release(address)
+
+    def _release(self, address: str) -> None:
+        held = self._per_address[address] - 1
+        if held:
+            self._per_address[address] = held
+        else:
+            del self._per_address[address]
+
+    def _mark_dirty(self, conn: Connection) -> None:
+        self._dirty[conn] = None
+
+    def _dispatch(self, conn: Connection, routes: dict[int, Route], frame: memoryview) -> None:
+        if len(frame) < _HEADER_SIZE:
+            raise MalformedFrame(f"request header needs {_HEADER_SIZE} bytes, frame has {len(frame)}")
+        key, version, correlation_id, client_id_size = _HEADER(frame)
+        at = _HEADER_SIZE + max(client_id_size, 0)
+        if at > len(frame) or client_id_size < -1:
+            raise MalformedFrame("client id runs past the frame")
+        route = routes.get(key)
+        if route is None:
+            raise MalformedFrame(f"api key {key} is not served")
+        if not route.min_version <= version <= route.max_version:
+            if key != ApiKey.API_VERSIONS:
+                raise MalformedFrame(f"{ApiKey(key).name} version {version} is not served")
+            slot = Slot(conn, correlation_id, version, False)
+            conn.slots.append(slot)
+            assert route.plain is not None
+            slot.reply(route.plain(None, slot).encode(0))  # the client cannot be expected to read more than version 0
+            return
+        flexible = version >= route.flexible_from
+        if flexible:
+            at = _skip_tags(frame, at)
+        slot = Slot(conn, correlation_id, version, flexible and key != ApiKey.API_VERSIONS)
+        conn.slots.append(slot)
+        if route.hot is not None:
+            route.hot(slot, frame, at)
+            return
+        if conn.client_id is None and client_id_size > 0:
+            conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
+        request, _ = request_class(key).decode(frame, at, version)
+        if route.plain is not None:
+            answer = route.plain(request, slot)
+            slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
+        else:
+            assert route.waits is not None
+            self._nursery.start_soon(self._answer_later, route.waits, request, slot)
+
+    async def _answer_later(self, handler: Callable[[Any, Slot], Awaitable[Any]], request: Any, slot: Slot) -> None:
+        answer = await handler(request, slot)
+        slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
+        self.settle()
+
+    def answer_later(self, handler: Callable[[Any, int], Awaitable[Any]]) -> Callable[[Slot, Any], None]:
+        """A hot route's way to somebody who waits: `handler(request, version)` in a task, its result the reply."""
+
+        async def ask(request: Any, slot: Slot) -> Any:
+            return await handler(request, slot.version)
+
+        return lambda slot, request: self._nursery.start_soon(self._answer_later, ask, request, slot)
+
+    def settle(self) -> None:
+        """After a burst: answer the fetches that it woke, then send once on each connection that got a reply."""
+        ready, dirty = self._replicas.ready, self._dirty
+        while ready:
+            fetch, _ = ready.popitem()
+            fetch.api.woken(fetch)
+        while dirty:
+            conn, _ = dirty.popitem()
+            conn.flush()
+
+    async def sweep_idle(self) -> None:
+        """Give back receive memory of quiet connections; close those idle for longer than connections.max.idle.ms."""
+        limit_ms = self._config.connections_max_idle_ms
+        while True:
+            await self._env.sleep(_IDLE_SWEEP_S)
+            now_ms = int(self._env.mono() * 1000)
+            for conn, frames in list(self._connections.items()):
+                idle_ms = now_ms - (conn.last_active_ms or now_ms)
+                conn.last_active_ms = conn.last_active_ms or now_ms
+                if idle_ms > _IDLE_SWEEP_S * 1000:
+                    frames.shrink_if_idle()
+                if idle_ms > limit_ms >= 0:
+                    conn.close()
+
+    def close(self) -> None:
+        """Stop listening and end every connection."""
+        for listener in self._listeners:
+            listener.close()
+        for conn in list(self._connections):
+            conn.close()
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    """The header's tagged fields: nearly always the single byte 0."""
+    if at >= len(frame):
+        raise MalformedFrame("request header ends before its tagged fields")
+    if frame[at] == 0:
+        return at + 1
+    from broker.protocol.header import decode_request_header
+
+    return decode_request_header(frame).body
