@@ -276,7 +276,7 @@ def _fetch_response_classic(view: memoryview, at: int, version: int) -> tuple[Fe
             part, at = _fetched_part_classic(view, at, version)
             parts.append(part)
         topics.append((topic, parts))
-    return FetchOut(throttle_ms, error, session_id, topics), at
+    return FetchOut(throttle_ms, error, session_id, topics, []), at
 
 
 def _fetched_part_classic(view: memoryview, at: int, version: int) -> tuple[FetchPartOut, int]:
