@@ -1,0 +1,240 @@
+"""Whatever brokers and clients ask, in whatever order, the cluster the controller describes stays sound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.controller.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from broker.protocol.apis import ApiKey
+from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from broker.protocol.schema import create_partitions, delete_topics, elect_leaders
+from broker.protocol.schema import incremental_alter_configs as configs_wire
+from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
+from broker.protocol.schema.metadata_records import FeatureLevelRecord
+from tests.unit.controller.control_room import SESSION_MS, ControlRoom
+
+BROKERS = st.integers(1, 5)
+TOPICS = st.sampled_from(["a", "b", "c"])
+
+
+class CheckedRoom(ControlRoom):
+    """Also checks that what is written can be read again, and keeps the partitions as each decision found them."""
+
+    def commit(self, decision: Any) -> Any:
+        for record, version in decision.records:
+            assert decode_metadata_record(encode_metadata_record(record, version)) == record
+        before = self.controller.image.clone()
+        reply = super().commit(decision)
+        check_step(before, self.controller.image)
+        return reply
+
+
+def check_step(before: ClusterImage, after: ClusterImage) -> None:
+    for broker_id, broker in after.brokers.items():
+        was = before.brokers.get(broker_id)
+        assert was is None or broker.epoch >= was.epoch, "broker epochs never go back"
+    for topic, index, partition in after.partitions():
+        was_partition = before.partition(topic.id, index)
+        if was_partition is not None:
+            check_change(was_partition, partition)
+
+
+def check_change(before: PartitionImage, after: PartitionImage) -> None:
+    if before == after:
+        return
+    assert after.partition_epoch > before.partition_epoch, "every change bumps the partition epoch"
+    assert after.leader_epoch >= before.leader_epoch, "leader epochs never go back"
+    assert after.leader == before.leader or after.leader_epoch > before.leader_epoch, "a new leader has a new epoch"
+    assert after.leader_epoch - before.leader_epoch <= after.partition_epoch - before.partition_epoch
+
+
+class Commands(RuleBasedStateMachine):
+    """Eligible leader replicas off, unclean elections off: Kafka's safe defaults."""
+
+    elr = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = CheckedRoom(brokers=0)
+        self.incarnations: dict[int, int] = {}
+
+    @initialize(seed=st.integers(0, 1000))
+    def start(self, seed: int) -> None:
+        self.room = CheckedRoom(brokers=0, seed=seed, min_insync_replicas="2")
+        if self.elr:
+            self.turn_on_elr()
+        for broker_id in (1, 2, 3):
+            self.restart(broker_id, clean=True)
+            self.beat(broker_id)
+
+    def turn_on_elr(self) -> None:
+        from broker.controller.decision import Decision, Write
+
+        self.room.commit(Decision(None, (Write(FeatureLevelRecord(name=ELR_FEATURE, feature_level=1), 0),)))
+
+    # ---------------------------------------------------------------------------------------------------- brokers
+
+    @rule(broker_id=BROKERS, clean=st.booleans())
+    def restart(self, broker_id: int, clean: bool) -> None:
+        incarnation = self.incarnations.get(broker_id, 0) + 1
+        known = self.room.image.brokers.get(broker_id)
+        features = {"metadata.version": (7, 29), ELR_FEATURE: (0, 1)}
+        previous = known.epoch if clean and known is not None else -1
+        error, _ = self.room.register(broker_id, incarnation, previous_epoch=previous, features=features)
+        if not error:
+            self.incarnations[broker_id] = incarnation
+
+    @rule(broker_id=BROKERS)
+    def beat(self, broker_id: int) -> None:
+        self.room.beat(broker_id)
+
+    @rule(broker_id=BROKERS, lag=st.integers(0, 20))
+    def beat_from_behind(self, broker_id: int, lag: int) -> None:
+        self.room.beat(broker_id, offset=self.room.image.offset - lag)
+
+    @rule(broker_id=BROKERS)
+    def ask_to_be_fenced(self, broker_id: int) -> None:
+        self.room.beat(broker_id, want_fence=True)
+
+    @rule(broker_id=BROKERS)
+    def stop(self, broker_id: int) -> None:
+        self.room.beat(broker_id, stop=True)
+
+    @rule(ms=st.integers(1, 2 * SESSION_MS))
+    def wait(self, ms: int) -> None:
+        self.room.tick(ms)
+
+    @rule()
+    def fail_over(self) -> None:
+        self.room.fail_over()
+
+    # ----------------------------------------------------------------------------------------------------- topics
+
+    @rule(name=TOPICS, partitions=st.integers(1, 4), factor=st.integers(1, 4))
+    def create(self, name: str, partitions: int, factor: int) -> None:
+        self.room.create(name, partitions, factor)
+
+    @rule(name=TOPICS)
+    def delete(self, name: str) -> None:
+        request = delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name=name)])
+        self.room.do(ApiKey.DELETE_TOPICS, request)
+
+    @rule(name=TOPICS, count=st.integers(1, 6))
+    def grow(self, name: str, count: int) -> None:
+        topic = create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        self.room.do(ApiKey.CREATE_PARTITIONS, create_partitions.CreatePartitionsRequest(topics=[topic]))
+
+    @rule(name=TOPICS, value=st.sampled_from(["1", "2", "3"]))
+    def set_min_isr(self, name: str, value: str) -> None:
+        self.set_config(name, "min.insync.replicas", value)
+
+    def set_config(self, name: str, key: str, value: str) -> None:
+        change = configs_wire.AlterableConfig(name=key, config_operation=0, value=value)
+        asked = configs_wire.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=[change])
+        self.room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, configs_wire.IncrementalAlterConfigsRequest(resources=[asked]))
+
+    # ------------------------------------------------------------------------------------------------- partitions
+
+    @rule(name=TOPICS, isr=st.lists(BROKERS, max_size=4), old_epochs=st.booleans())
+    def propose_any_isr(self, name: str, isr: list[int], old_epochs: bool) -> None:
+        if name in self.room.image.topic_ids and self.room.partition(name).leader != NO_LEADER:
+            epochs = dict.fromkeys(isr, 0) if old_epochs else {}
+            self.room.alter(name, isr, broker_epochs=epochs)
+
+    @rule(name=TOPICS, drop=st.integers(0, 3), dead_too=st.booleans())
+    def propose_a_likely_isr(self, name: str, drop: int, dead_too: bool) -> None:
+        """The live replicas, or all of them, less one."""
+        if name not in self.room.image.topic_ids or self.room.partition(name).leader == NO_LEADER:
+            return
+        partition = self.room.partition(name)
+        members = [replica for replica in partition.replicas if dead_too or self.room.image.is_active(replica)]
+        dropped = members[drop] if drop < len(members) and members[drop] != partition.leader else None
+        self.room.alter(name, [replica for replica in members if replica != dropped])
+
+    @rule(unclean=st.just(False))
+    def elect_everywhere(self, unclean: bool) -> None:
+        request = elect_leaders.ElectLeadersRequest(election_type=int(unclean), topic_partitions=None)
+        self.room.do(ApiKey.ELECT_LEADERS, request)
+
+    @rule(broker_id=BROKERS)
+    def allocate(self, broker_id: int) -> None:
+        broker = self.room.image.brokers.get(broker_id)
+        epoch = broker.epoch if broker is not None else -1
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
+        self.room.do(ApiKey.ALLOCATE_PRODUCER_IDS, request)
+
+    # ------------------------------------------------------------------------------------------------- invariants
+
+    @invariant()
+    def a_leader_is_alive_and_in_its_isr(self) -> None:
+        for _, _, partition in self.room.image.partitions():
+            if partition.leader != NO_LEADER:
+                assert partition.leader in partition.isr
+                assert self.room.image.is_active(partition.leader)
+
+    @invariant()
+    def an_isr_is_made_of_replicas_each_once(self) -> None:
+        for _, _, partition in self.room.image.partitions():
+            assert set(partition.isr) <= set(partition.replicas)
+            assert len(set(partition.isr)) == len(partition.isr)
+
+    @invariant()
+    def only_the_last_of_an_isr_may_be_fenced_or_stopping(self) -> None:
+        for _, _, partition in self.room.image.partitions():
+            gone = [member for member in partition.isr if not self.room.image.is_active(member)]
+            assert not gone or (len(partition.isr) == 1 and not self.elr)
+
+    @invariant()
+    def nobody_waits_for_a_leader_who_could_have_one(self) -> None:
+        for _, _, partition in self.room.image.partitions():
+            candidates = partition.isr or partition.elr
+            if any(self.room.image.is_active(member) for member in candidates):
+                assert partition.leader != NO_LEADER
+
+    @invariant()
+    def without_eligible_replicas_an_isr_is_never_empty(self) -> None:
+        if not self.elr:
+            assert all(partition.isr and not partition.elr for _, _, partition in self.room.image.partitions())
+
+    @invariant()
+    def eligible_replicas_are_outside_the_isr(self) -> None:
+        for _, _, partition in self.room.image.partitions():
+            assert not set(partition.isr) & set(partition.elr)
+            assert set(partition.elr) <= set(partition.replicas)
+
+    @invariant()
+    def the_log_describes_the_image(self) -> None:
+        assert self.room.rebuilt() == self.room.image
+
+
+class CommandsWithEligibleReplicas(Commands):
+    """The same, with eligible leader replicas (KIP-966)."""
+
+    elr = True
+
+
+class CommandsWithUncleanElections(Commands):
+    """The same, where topics may come to allow unclean elections, and they may be asked for."""
+
+    @rule(name=TOPICS, value=st.sampled_from(["true", "false"]))
+    def set_unclean(self, name: str, value: str) -> None:
+        self.set_config(name, "unclean.leader.election.enable", value)
+
+    @precondition(lambda self: bool(self.room.image.topic_ids))
+    @rule()
+    def elect_uncleanly(self) -> None:
+        self.elect_everywhere(unclean=True)
+
+
+STEPS = settings(max_examples=60, stateful_step_count=40)
+
+for machine in (Commands, CommandsWithEligibleReplicas, CommandsWithUncleanElections):
+    machine.TestCase.settings = STEPS
+
+TestCommands = Commands.TestCase
+TestCommandsWithEligibleReplicas = CommandsWithEligibleReplicas.TestCase
+TestCommandsWithUncleanElections = CommandsWithUncleanElections.TestCase
