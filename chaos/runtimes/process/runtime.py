@@ -15,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from broker.config import BrokerConfig, ConfigError
 from broker.protocol.errors import MalformedFrame
 from chaos.asking import probe, visible_brokers
 from chaos.errors import HarnessError, Refused
@@ -96,6 +97,7 @@ class ProcessRuntime:
         self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
         try:
             self._layout = self._place(self._registration)
+            self._check_settings(self._layout)
             if server is not None:
                 await self._start_proxies(server, self._layout, self._registration)
             await self._start_nodes(self._layout, self._registration)
@@ -229,6 +231,14 @@ class ProcessRuntime:
         if not is_free(port):
             raise Refused(f"port {port} is taken by another program: give another one")
         return port
+
+    def _check_settings(self, layout: Layout) -> None:
+        """What a broker would refuse is refused here, where somebody reads it."""
+        if self._program == BROKER:
+            try:
+                BrokerConfig.from_properties({**self._settings, **layout.settings(self.nodes[0])})
+            except ConfigError as error:
+                raise Refused(str(error)) from error
 
     async def _start_proxies(self, server: Path, layout: Layout, registration: Registration) -> None:
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}

@@ -1,0 +1,102 @@
+"""The broker itself in the process runtime, and the development cluster with a foreign client."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import Link, NodeState
+from chaos.runtimes.process.ports import is_free
+from chaos.runtimes.process.runtime import ProcessRuntime
+
+ROOT = Path(__file__).resolve().parents[3]
+MESSAGES = 300
+
+
+async def test_three_brokers_come_up_are_hurt_and_heal(tmp_path: Path) -> None:
+    runtime = ProcessRuntime(tmp_path / "run")
+    try:
+        await runtime.start()
+        for link in runtime.links():
+            assert (await runtime.probe(link)).ok, link
+        await runtime.kill(1)
+        assert (await runtime.start_node(1))["incarnation"] == 2
+        assert (await runtime.stop_node(2))["controlled"] is True
+        await runtime.pause(3)
+        assert not (await runtime.probe(Link("CLIENT", 3), timeout_s=0.2)).ok
+        healed = await runtime.heal()
+        assert (healed["resumed"], healed["started"], healed["failed"]) == ([3], [2], [])
+        assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
+        assert runtime.exits() == ()
+    finally:
+        await runtime.stop()
+
+
+async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="num.partitons.*num.partitions"):
+        await ProcessRuntime(tmp_path / "run", proxied=False, settings={"num.partitons": "3"}).start()
+    assert not (tmp_path / "run/nodes").exists()
+
+
+@contextmanager
+def cluster_up(*arguments: str) -> Iterator[str]:
+    """`squall cluster up` until the end of the block, and the bootstrap servers it prints. Ended by Ctrl-C."""
+    command = [sys.executable, "-P", "-m", "chaos", "cluster", "up", *arguments]
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert popen.stdout is not None
+    try:
+        lines = []
+        for line in popen.stdout:
+            lines.append(line)
+            if line.startswith("bootstrap.servers="):
+                yield line.partition("=")[2].strip()
+                break
+        else:
+            pytest.fail("".join(lines))
+    finally:
+        popen.send_signal(signal.SIGINT)
+        with popen:
+            rest = popen.stdout.read()
+    assert rest.endswith("stopped\n")
+    assert popen.returncode == 0
+
+
+def test_a_development_cluster_has_everything_again_when_started_on_its_data(tmp_path: Path) -> None:
+    port = next(port for port in range(19_092, 30_000, 3) if all(is_free(port + at) for at in range(3)))
+    arguments = ("-n", "3", "--data", str(tmp_path / "cluster"), "--port", str(port))
+    sent = {f"m{at}".encode() for at in range(MESSAGES)}
+    with cluster_up(*arguments) as bootstrap:
+        assert bootstrap == ",".join(f"127.0.0.1:{port + at}" for at in range(3))
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for made in admin.create_topics([NewTopic("kept", 3, 3)]).values():
+            made.result(30)
+        errors = []
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        for value in sent:
+            producer.produce("kept", value, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(60) == 0
+        assert errors == [None] * MESSAGES
+    with cluster_up(*arguments) as bootstrap:
+        assert read_all(bootstrap, MESSAGES) == sent
+
+
+def read_all(bootstrap: str, count: int) -> set[bytes]:
+    """The first `count` values of the topic's three partitions."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("kept", partition, 0) for partition in range(3)])
+    values: set[bytes] = set()
+    while len(values) < count:
+        messages = consumer.consume(count, timeout=30)
+        assert messages, f"only {len(values)} of {count}"
+        values |= {message.value() for message in messages if message.error() is None}
+    consumer.close()
+    return values
