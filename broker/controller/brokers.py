@@ -156,7 +156,8 @@ def _heartbeat_of_fenced(
     reply: BrokerHeartbeatResponse,
     contact: SessionChange,
 ) -> Heartbeat:
-    if request.want_shut_down:
+    if request.want_shut_down or broker.in_controlled_shutdown:
+        # An incarnation that has begun to stop never serves again: it was given up while it was on its way out.
         reply.should_shut_down = True
         return Decision(reply, (), contact)
     if request.want_fence or not reply.is_caught_up:

@@ -328,6 +328,16 @@ def test_a_stopping_broker_is_not_let_back_in_by_its_own_heartbeat() -> None:
     assert room.image.brokers[1].in_controlled_shutdown
 
 
+def test_a_stopping_broker_whose_session_ended_does_not_come_back() -> None:
+    room = ControlRoom()
+    room.topic("t", [1])
+    room.beat(1, stop=True)
+    room.lose(1)
+    reply = room.beat(1)
+    assert (reply.is_fenced, reply.should_shut_down) == (True, True)
+    assert room.partition("t").leader == NO_LEADER
+
+
 def test_only_what_the_controller_decides_is_decided() -> None:
     room = ControlRoom()
     with pytest.raises(KeyError):
