@@ -29,6 +29,7 @@ from broker.server.metadata_quorum import MetadataQuorum, NotLeader
 from broker.server.peers import PeerClient
 from broker.server.produce import ProduceApi
 from broker.server.purgatory import TICK_MS, Timers
+from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.server.replica_manager import ReplicaManager
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
 from broker.server.server import Server
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env
 
-METADATA_TOPIC = "__cluster_metadata"
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
 
@@ -75,8 +75,15 @@ class Node:
                 env.trace("recovered", topic=log.topic, partition=log.partition, leo=log.log_end_offset,
                           truncated_bytes=log.recovery.truncated_bytes, reason=log.recovery.reason)  # fmt: skip
         self.peers = PeerClient(env, self.address_of, f"node-{config.node_id}")
+        metadata_log = self.logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
         self.quorum = MetadataQuorum(
-            env, config, self.peers, on_committed=self.feed.committed, on_leadership=self._leadership
+            env,
+            config,
+            metadata_log,
+            self.peers,
+            self.cluster_id,
+            on_committed=self.feed.committed,
+            on_leadership=self._leadership,
         )
         self.service = ControllerService(env, config, self.cluster_id, self.quorum, self.feed, NotLeader)
         self.forwarder = Forwarder(env, config, self.peers, self.service, lambda: self.quorum.leader_id)
@@ -89,7 +96,8 @@ class Node:
         self.lifecycle: BrokerLifecycle | None = None
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where this node dials a peer: its own map first, then what the peer registered, then the voters' addresses."""
+        """Where this node dials a peer: its own map first, then what it registered, then the voters.
+        """
         own = self.config.peers.get(node_id)
         if own is not None:
             return own.host, own.port
@@ -107,6 +115,9 @@ class Node:
         self.service.on_leadership(is_leader, epoch)
 
     def _log_config(self, topic: str) -> LogConfig:
+        if topic == METADATA_TOPIC:
+            most = self.config.metadata_log_segment_bytes
+            return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=most)
         overrides = self.feed.image.configs.get((2, topic), {})
         expiration_ms = self.config.producer_id_expiration_ms
         return LogConfig.of(topic_config(self.config, overrides), producer_id_expiration_ms=expiration_ms)
@@ -121,6 +132,7 @@ class Node:
             server = self._server(nursery)
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
+            await nursery.start(self.peers.run)
             nursery.start_soon(self.quorum.run)
             nursery.start_soon(self.service.run)
             self._start_periodic(nursery, server)
