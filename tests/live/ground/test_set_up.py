@@ -1,0 +1,128 @@
+"""./squall sets itself up once, wholly, and again where it must; tried with empty requirements and no network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SETTING_UP, INSTALLING = "setting up .venv", "installing"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout that was set up once."""
+    folder = checkout(tmp_path_factory.mktemp("template") / "checkout")
+    run(folder)
+    return folder
+
+
+@pytest.fixture
+def ready(template: Path) -> Path:
+    """The checkout, set up and back in its own place."""
+    run(template)
+    return template
+
+
+def checkout(folder: Path) -> Path:
+    """What of the repository the script needs, with a program that tells its arguments and its path."""
+    (folder / "chaos").mkdir(parents=True)
+    shutil.copy(ROOT / "squall", folder / "squall")
+    (folder / "chaos/__init__.py").touch()
+    (folder / "chaos/__main__.py").write_text("import chaos, sys; print(chaos.__file__, *sys.argv[1:])")
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        (folder / name).write_text("# nothing\n")
+    return folder
+
+
+def run(folder: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The script's output; standard error tells what it set up."""
+    environment = {**os.environ, "SQUALL_PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
+    done = subprocess.run([folder / "squall", *arguments], env=environment, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_first_call_sets_up_and_the_next_only_runs(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "a checkout")
+    first = run(folder, "run", "a b", cwd=tmp_path)
+    assert SETTING_UP in first.stderr
+    assert first.stdout == f"{folder}/chaos/__init__.py run a b\n"
+    again = run(folder, "run")
+    assert again.stderr == ""
+
+
+def test_what_stands_in_the_current_folder_does_not_shadow_the_program(ready: Path, tmp_path: Path) -> None:
+    (tmp_path / "chaos.py").write_text("raise SystemExit(9)")
+    assert run(ready, "x", cwd=tmp_path).stdout == f"{ready}/chaos/__init__.py x\n"
+
+
+def test_changed_pins_are_installed_into_the_environment_that_is_there(ready: Path) -> None:
+    (ready / "requirements.txt").write_text("# something\n")
+    said = run(ready).stderr
+    assert INSTALLING in said
+    assert SETTING_UP not in said
+    assert run(ready).stderr == ""
+
+
+def test_test_requirements_are_installed_when_tests_are_asked_for(ready: Path) -> None:
+    (ready / "requirements-dev.txt").write_text("# something\n")
+    assert run(ready, "run").stderr == ""
+    assert "requirements-dev.txt" in run(ready, "test").stderr
+    assert run(ready, "test").stderr == ""
+    assert run(ready, "run").stderr == ""
+
+
+def test_an_interrupted_set_up_is_made_anew(ready: Path) -> None:
+    for stamp in (ready / ".venv").glob(".squall-*"):
+        stamp.unlink()
+    (ready / ".venv/half").touch()
+    assert SETTING_UP in run(ready).stderr
+    assert not (ready / ".venv/half").exists()
+
+
+def test_a_set_up_that_is_killed_leaves_no_stamp(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "killed")
+    environment = {**os.environ, "SQUALL_PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
+    with subprocess.Popen(
+        [folder / "squall"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as popen:
+        assert popen.stderr is not None
+        assert SETTING_UP in popen.stderr.readline().decode()
+        os.killpg(popen.pid, signal.SIGKILL)
+    assert list((folder / ".venv").glob(".squall-*")) == []
+
+
+def test_a_checkout_that_moved_runs_from_where_it_is_now(ready: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(ready, moved, symlinks=True)
+    assert run(moved, "x").stdout == f"{moved}/chaos/__init__.py x\n"
+    assert run(moved, "x").stderr == ""
+
+
+def test_no_python_is_a_usage_error_that_names_what_to_install(ready: Path, tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "bare")
+    environment = {**os.environ, "SQUALL_PYTHON": "/nonexistent/python"}
+    done = subprocess.run([folder / "squall"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "apt-get install python3" in done.stderr
+
+
+def test_the_script_itself_costs_next_to_nothing(ready: Path) -> None:
+    (ready / ".venv/bin/python").rename(ready / ".venv/bin/python.kept")
+    (ready / ".venv/bin/python").write_text("#!/bin/sh\n")
+    (ready / ".venv/bin/python").chmod(0o755)
+    try:
+        began = time.monotonic()
+        for _ in range(10):
+            run(ready)
+        assert (time.monotonic() - began) / 10 < 0.25, "50 ms on a machine with nothing else to do"
+    finally:
+        (ready / ".venv/bin/python.kept").replace(ready / ".venv/bin/python")
