@@ -121,7 +121,7 @@ def as_ours(message: Any, subject: Subject) -> Message:
     return found
 
 
-def _convert(value: Any, field: dataclasses.Field[Any] | None, root: type[Message]) -> Any:
+def _convert(value: Any, field: dataclasses.Field[Any] | None, root: type[Message], element: bool = False) -> Any:
     if dataclasses.is_dataclass(value):
         module = sys.modules[root.__module__]
         name = type(value).__name__
@@ -129,11 +129,11 @@ def _convert(value: Any, field: dataclasses.Field[Any] | None, root: type[Messag
         ours = getattr(module, name, None) or getattr(module, root.__name__ + name)
         return ours(**{our_name(f): _convert(getattr(value, f.name), f, root) for f in dataclasses.fields(value)})
     if isinstance(value, tuple):
-        return [_convert(element, field, root) for element in value]
+        return [_convert(inner, field, root, element=True) for inner in value]
     kind = "" if field is None else field.metadata.get("kafka_type", "")
     if value is None:
-        is_list = field is not None and classify_field(field).is_array and NoneType in get_args(field.type)
-        return {"uuid": bytes(16), "datetime_i64": -1}.get("" if is_list else kind)
+        is_null_array = field is not None and not element and classify_field(field).is_array
+        return None if is_null_array else {"uuid": bytes(16), "datetime_i64": -1}.get(kind)
     if isinstance(value, UUID):
         return value.bytes
     if isinstance(value, datetime.timedelta):

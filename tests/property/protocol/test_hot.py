@@ -269,7 +269,9 @@ def _fetched(part: hot.FetchPartOut) -> fetch.PartitionData:
         high_watermark=part.high_watermark,
         last_stable_offset=part.last_stable_offset,
         log_start_offset=part.log_start_offset,
-        aborted_transactions=None if part.aborted is None else [fetch.AbortedTransaction(*pair) for pair in part.aborted],
+        aborted_transactions=None
+        if part.aborted is None
+        else [fetch.AbortedTransaction(*pair) for pair in part.aborted],
         preferred_read_replica=part.preferred_read_replica,
         records=part.records,
         diverging_epoch=fetch.EpochEndOffset(*part.diverging or ()),

@@ -16,7 +16,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import group_records, metadata_records, transaction_records
 from broker.protocol.wire import Message
 from tests.property.protocol.hostile import LENGTHS, mutations, noise, truncations
-from tests.property.protocol.kio_messages import EFFORT, Subject, as_ours, kio_bytes, messages, subjects
+from tests.property.protocol.kio_messages import EFFORT, Subject, kio_bytes, messages, subjects
 
 
 def _records() -> list[type[Message]]:
