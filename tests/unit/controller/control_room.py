@@ -207,20 +207,21 @@ class ControlRoom:
         name: str,
         isr: list[int],
         *,
+        index: int = 0,
         sender: int | None = None,
         broker_epochs: dict[int, int] | None = None,
         leader_epoch: int = 0,
         partition_epoch: int = 0,
         recovering: bool = False,
     ) -> alter_partition.AlterPartitionResponsePartitionData:
-        """AlterPartition by the leader for partition 0; the epochs are relative to the present ones."""
+        """AlterPartition by the leader; the epochs are relative to the present ones."""
         topic = self.image.topic(name)
         assert topic is not None
-        now = topic.partitions[0]
+        now = topic.partitions[index]
         broker_id = now.leader if sender is None else sender
         epochs = {broker.id: broker.epoch for broker in self.image.brokers.values()} | (broker_epochs or {})
         asked = alter_partition.AlterPartitionRequestPartitionData(
-            partition_index=0,
+            partition_index=index,
             leader_epoch=now.leader_epoch + leader_epoch,
             partition_epoch=now.partition_epoch + partition_epoch,
             new_isr_with_epochs=[broker_state(member, epochs.get(member, -1)) for member in isr],

@@ -1,0 +1,149 @@
+"""Golden stories: what happens to a cluster, told in commands, and what the controller made of it.
+
+A story is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update` (or
+UPDATE_GOLDEN=1 in the environment) writes what is found into the file instead of comparing.
+
+    brokers N                     start over with brokers 1 to N     settings: name=value behind it
+    topic NAME R,R,R R,R,R ...    create it with these replicas      settings: name=value behind it
+    lose N ...                    silence until the session ends     wait MS     time passes, everybody is silent
+    beat N ...                    heartbeats                         stop N      heartbeat that asks to shut down
+    register N INCARNATION        a new start                        failover    another controller
+    isr NAME-P N,N                the leader proposes an ISR         elect preferred|unclean NAME-P
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.controller.image import Broker, ClusterImage, ImageDelta, PartitionImage
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import elect_leaders
+from tests.unit.controller.control_room import ControlRoom
+
+STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
+RULE = "----"
+
+
+class Teller:
+    """Plays commands and tells what each changed."""
+
+    def __init__(self) -> None:
+        self.room = ControlRoom()
+        self.names: dict[bytes, str] = {}
+
+    def play(self, line: str) -> str:
+        """The lines that a command leads to."""
+        verb, *words = line.split()
+        settings = dict(word.split("=", 1) for word in words if "=" in word)
+        words = [word for word in words if "=" not in word]
+        command: Callable[..., str | None] = getattr(self, f"do_{verb}")
+        said = command(*words, **settings)
+        self.names.update({topic.id: topic.name for topic in self.room.image.topics_by_id.values()})
+        told = [*([said] if said else []), *self.tell(self.room.image, self.room.image.take_delta())]
+        return "\n".join(told) or "nothing"
+
+    # --------------------------------------------------------------------------------------------------- commands
+
+    def do_brokers(self, count: str, **settings: str) -> None:
+        self.room = ControlRoom(brokers=int(count), **settings)
+
+    def do_topic(self, name: str, *replicas: str, **settings: str) -> None:
+        self.room.topic(name, *[[int(broker) for broker in brokers.split(",")] for brokers in replicas], **settings)
+
+    def do_lose(self, *brokers: str) -> None:
+        self.room.lose(*map(int, brokers))
+
+    def do_wait(self, ms: str) -> None:
+        self.room.tick(int(ms))
+
+    def do_beat(self, *brokers: str) -> str:
+        return ", ".join(self.answer(broker, stop=False) for broker in brokers)
+
+    def do_stop(self, broker: str) -> str:
+        return self.answer(broker, stop=True)
+
+    def answer(self, broker: str, *, stop: bool) -> str:
+        reply = self.room.beat(int(broker), stop=stop)
+        if reply.error_code:
+            return f"{broker}: {ErrorCode(reply.error_code).name}"
+        words = ["fenced" if reply.is_fenced else "unfenced"]
+        return f"{broker}: {' '.join(words + (['may stop'] if reply.should_shut_down else []))}"
+
+    def do_register(self, broker: str, incarnation: str) -> str | None:
+        error, _ = self.room.register(int(broker), int(incarnation))
+        return error.name if error else None
+
+    def do_failover(self) -> None:
+        self.room.fail_over()
+        self.room.image.take_delta()
+
+    def do_isr(self, partition: str, members: str) -> str:
+        name, _, index = partition.rpartition("-")
+        answer = self.room.alter(name, [int(member) for member in members.split(",")], index=int(index))
+        return ErrorCode(answer.error_code).name
+
+    def do_elect(self, kind: str, partition: str) -> str:
+        name, _, index = partition.rpartition("-")
+        asked = [elect_leaders.TopicPartitions(topic=name, partitions=[int(index)])]
+        request = elect_leaders.ElectLeadersRequest(election_type=int(kind == "unclean"), topic_partitions=asked)
+        reply = self.room.do(ApiKey.ELECT_LEADERS, request)
+        return ErrorCode(reply.replica_election_results[0].partition_result[0].error_code).name
+
+    # ---------------------------------------------------------------------------------------------------- telling
+
+    def tell(self, image: ClusterImage, delta: ImageDelta) -> list[str]:
+        lines = [f"broker {broker_id}: {standing(image.brokers.get(broker_id))}" for broker_id in sorted(delta.brokers)]
+        for (topic_id, index), before in delta.partitions.items():
+            after = image.partition(topic_id, index)
+            assert after is not None
+            lines.append(f"{self.names[topic_id]}-{index}: {change(before, after)}")
+        return lines
+
+
+def standing(broker: Broker | None) -> str:
+    if broker is None:
+        return "unknown"
+    words = ["fenced" if broker.fenced else "serving", *(["stopping"] if broker.in_controlled_shutdown else [])]
+    return f"{', '.join(words)}, epoch {broker.epoch}"
+
+
+def change(before: PartitionImage | None, after: PartitionImage) -> str:
+    def told(what: Callable[[PartitionImage], object]) -> str:
+        now = str(what(after))
+        return now if before is None or str(what(before)) == now else f"{what(before)} -> {now}"
+
+    isr = told(lambda partition: ",".join(map(str, partition.isr)))
+    epochs = told(lambda partition: f"{partition.leader_epoch}/{partition.partition_epoch}")
+    recovering = ", recovering" if after.leader_recovery_state else ""
+    return f"leader {told(lambda partition: partition.leader)}, isr {isr}, epochs {epochs}{recovering}"
+
+
+def told_anew(text: str) -> str:
+    """The story with what its commands lead to now."""
+    teller = Teller()
+    blocks = []
+    for block in text.strip("\n").split("\n\n"):
+        comment = [line for line in block.splitlines() if line.startswith("#")]
+        command = [line for line in block.split(f"\n{RULE}")[0].splitlines() if not line.startswith("#")]
+        found = [f"{command[0]}\n{RULE}\n{teller.play(command[0])}"] if command else []
+        blocks.append("\n".join(comment + found))
+    return "\n\n".join(blocks) + "\n"
+
+
+@pytest.mark.parametrize("path", STORIES, ids=[path.stem for path in STORIES])
+def test_the_story_goes_as_it_is_told(path: Path, request: pytest.FixtureRequest) -> None:
+    text = path.read_text()
+    found = told_anew(text)
+    if request.config.getoption("--update", False) or os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(found)
+    else:
+        assert found == text, f"{path.name} goes otherwise; --update accepts it"
+
+
+def test_there_are_stories() -> None:
+    assert STORIES
