@@ -1,0 +1,252 @@
+"""Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs,
+FindCoordinator. None of them waits. What the active controller decides is forwarded (`forwarding.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigSource, describe_broker, describe_topic
+from broker.config.topic import Synonym
+from broker.controller.features import FEATURES
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.settings import altered_settings
+from broker.protocol.apis import APIS, ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import api_versions as versions_wire
+from broker.protocol.schema import describe_cluster as cluster_wire
+from broker.protocol.schema import describe_configs as configs_wire
+from broker.protocol.schema import find_coordinator as coordinator_wire
+from broker.server.served import SERVED
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.controller.image import ClusterImage
+
+BROKERS_ENDPOINT = 1
+"""`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
+NOT_ASKED = -2147483648
+"""Authorized operations where the client did not ask for them."""
+TOPIC_OPERATIONS = 0b110111111000
+"""Every operation on a topic: read, write, create, delete, alter, describe, describe and alter settings."""
+CLUSTER_OPERATIONS = 0b1111110100000
+"""Every operation on the cluster: create, alter, describe, cluster action, describe and alter settings, idempotent
+write.
+"""
+ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+FIRST_WITH_SOFTWARE = 3
+"""ApiVersions version from which clients name their software (KIP-511)."""
+FIRST_BATCHED = 4
+"""FindCoordinator version from which one request carries many keys (KIP-699)."""
+
+
+@dataclass(slots=True)
+class AdminContext:
+    """What the answers are made from. `image` is this node's committed one: the same object for the node's life."""
+
+    image: ClusterImage
+    config: BrokerConfig
+    cluster_id: str
+    controller_id: int = -1
+    """The active controller as this node knows it, -1 for none."""
+
+
+# ----------------------------------------------------------------------------------------------------- ApiVersions
+
+
+def api_versions(
+    context: AdminContext, request: versions_wire.ApiVersionsRequest, version: int
+) -> versions_wire.ApiVersionsResponse:
+    """What this broker serves. INVALID_REQUEST for a software name or version that is malformed (version 3 and up)."""
+    if version >= FIRST_WITH_SOFTWARE and not (
+        is_software_name(request.client_software_name) and is_software_name(request.client_software_version)
+    ):
+        return versions_wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    image = context.image
+    return versions_wire.ApiVersionsResponse(
+        api_keys=[
+            versions_wire.ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
+            for key in SERVED
+        ],
+        supported_features=[
+            versions_wire.SupportedFeatureKey(name=feature.name, min_version=feature.low, max_version=feature.high)
+            for feature in FEATURES
+            # Clients of version 3 refuse a range that begins at 0 (KAFKA-17011).
+            if feature.low > 0 or version > FIRST_WITH_SOFTWARE
+        ],
+        finalized_features_epoch=image.features_offset,
+        finalized_features=[
+            versions_wire.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )
+
+
+def api_versions_unsupported() -> versions_wire.ApiVersionsResponse:
+    """The answer, to be encoded as version 0, to an ApiVersions request of an unknown version (KIP-511)."""
+    api = APIS[ApiKey.API_VERSIONS]
+    return versions_wire.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[versions_wire.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)],
+    )
+
+
+def is_software_name(text: str) -> bool:
+    """Letters, digits, "-" and ".", the first and the last a letter or digit."""
+    if not text or text[0] not in ALPHANUMERIC or text[-1] not in ALPHANUMERIC:
+        return False
+    return all(character in ALPHANUMERIC or character in "-." for character in text)
+
+
+# -------------------------------------------------------------------------------------------------- DescribeCluster
+
+
+def describe_cluster(
+    context: AdminContext, request: cluster_wire.DescribeClusterRequest, listener: str
+) -> cluster_wire.DescribeClusterResponse:
+    """The brokers with their addresses on `listener`, fenced ones only if asked for (KIP-919, KIP-1073)."""
+    if request.endpoint_type != BROKERS_ENDPOINT:
+        return cluster_wire.DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of the wrong type.",
+            endpoint_type=BROKERS_ENDPOINT,
+        )
+    brokers = []
+    for broker in sorted(context.image.brokers.values(), key=lambda broker: broker.id):
+        address = broker.endpoints.get(listener)
+        if address is None or (broker.fenced and not request.include_fenced_brokers):
+            continue
+        brokers.append(
+            cluster_wire.DescribeClusterBroker(
+                broker_id=broker.id, host=address[0], port=address[1], rack=broker.rack, is_fenced=broker.fenced
+            )
+        )
+    return cluster_wire.DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=BROKERS_ENDPOINT,
+        cluster_id=context.cluster_id,
+        controller_id=known_controller(context, listener),
+        brokers=brokers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def known_controller(context: AdminContext, listener: str) -> int:
+    """Whom clients shall take for the controller: the active one if it is a live broker here, else any live broker.
+
+    Every broker forwards what the controller decides, so any will do.
+    """
+    live = [
+        broker.id for broker in context.image.brokers.values() if not broker.fenced and listener in broker.endpoints
+    ]
+    if context.controller_id in live:
+        return context.controller_id
+    return min(live, default=-1)
+
+
+# -------------------------------------------------------------------------------------------------- DescribeConfigs
+
+
+def describe_configs(
+    context: AdminContext, request: configs_wire.DescribeConfigsRequest
+) -> configs_wire.DescribeConfigsResponse:
+    """Settings of topics and of this broker, with where each value comes from (KIP-226)."""
+    results = []
+    for resource in request.resources:
+        result = configs_wire.DescribeConfigsResult(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        entries = _entries(context, resource, result)
+        wanted = resource.configuration_keys
+        result.configs = [
+            _described(entry, request.include_synonyms)
+            for entry in entries
+            if wanted is None or not wanted or entry.name in wanted
+        ]
+        results.append(result)
+    return configs_wire.DescribeConfigsResponse(results=results)
+
+
+def _entries(
+    context: AdminContext, resource: configs_wire.DescribeConfigsResource, result: configs_wire.DescribeConfigsResult
+) -> list[ConfigEntry]:
+    image, node_id, name = context.image, context.config.node_id, resource.resource_name
+    altered = altered_settings(image, node_id)
+    if resource.resource_type == TOPIC_RESOURCE:
+        if name in image.topic_ids:
+            overrides = image.configs.get((TOPIC_RESOURCE, name), {})
+            return _with_altered(image, node_id, describe_topic(context.config.changed(altered), overrides))
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_message = "This server does not host this topic-partition."
+    elif resource.resource_type == BROKER_RESOURCE:
+        if not name:
+            everyone = image.configs.get((BROKER_RESOURCE, ""), {})
+            entries = _with_altered(image, node_id, describe_broker(context.config.changed(everyone)))
+            return [entry for entry in entries if entry.name in everyone]
+        if name == str(node_id):
+            return _with_altered(image, node_id, describe_broker(context.config.changed(altered)))
+        result.error_code = ErrorCode.INVALID_REQUEST
+        result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    else:
+        result.error_code = ErrorCode.INVALID_REQUEST
+        result.error_message = f"Unsupported resource type: {resource.resource_type}"
+    return []
+
+
+def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry]) -> list[ConfigEntry]:
+    """Say of values that were altered at run time that they were: broker.config took them for the file's."""
+    own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
+    everyone = image.configs.get((BROKER_RESOURCE, ""), {})
+
+    def source(synonym: Synonym) -> Synonym:
+        if synonym.source is not ConfigSource.STATIC_BROKER:
+            return synonym
+        if synonym.name in own:
+            return synonym._replace(source=ConfigSource.DYNAMIC_BROKER)
+        return synonym._replace(source=ConfigSource.DYNAMIC_DEFAULT_BROKER) if synonym.name in everyone else synonym
+
+    changed = []
+    for entry in entries:
+        synonyms = tuple(source(synonym) for synonym in entry.synonyms)
+        changed.append(entry._replace(synonyms=synonyms, source=synonyms[0].source))
+    return changed
+
+
+def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.DescribeConfigsResourceResult:
+    return configs_wire.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only and entry.name not in TOPIC_SETTINGS,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=[
+            configs_wire.DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+        if include_synonyms
+        else [],
+        config_type=entry.kind,
+        documentation=None,
+    )
+
+
+# -------------------------------------------------------------------------------------------------- FindCoordinator
+
+
+def find_coordinator(
+    request: coordinator_wire.FindCoordinatorRequest, version: int
+) -> coordinator_wire.FindCoordinatorResponse:
+    """COORDINATOR_NOT_AVAILABLE for every key: no broker coordinates groups or transactions yet."""
+    code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
+    if version < FIRST_BATCHED:
+        return coordinator_wire.FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
+    return coordinator_wire.FindCoordinatorResponse(
+        error_message=None,
+        coordinators=[
+            coordinator_wire.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
+            for key in request.coordinator_keys
+        ],
+    )

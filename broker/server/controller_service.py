@@ -1,0 +1,159 @@
+"""Runs the controller on whichever node leads the metadata quorum: appends its decisions, answers once they commit
+(C2).
+
+A term begins when this node has become the quorum's leader and its image holds everything that earlier leaders wrote.
+From there on decisions are made on a working image, which is ahead of the committed one by what is on its way. Between
+making a decision and appending its records nothing else runs, so decisions are totally ordered by the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from broker.controller.controller import COMMANDS, Controller
+from broker.controller.settings import ControllerSettings
+from broker.protocol.errors import ErrorCode
+from broker.server.control_trace import trace_changes
+from broker.server.refusals import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.config import BrokerConfig
+    from broker.controller.decision import Decision
+    from broker.controller.image import ImageDelta
+    from broker.env import Env
+    from broker.server.image_feed import ImageFeed
+
+TICKS_PER_SESSION = 10
+"""How often in a session time-out the clock is looked at: a fault is noticed at most a tenth too late."""
+
+
+class NotController(Exception):
+    """This node is not the active controller, or stopped being it before the outcome was certain."""
+
+
+class LeadershipLost(Exception):
+    """What a quorum raises where it does not lead (any longer)."""
+
+
+class Quorum(Protocol):
+    """What is asked of the metadata quorum. Its own exception type is given to `ControllerService`."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, as far as it knows."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next record goes."""
+
+    def append(self, records: Sequence[tuple[Any, int]]) -> int:
+        """Append (record, version) pairs as one batch. Offset of the last. Raises where this node does not lead."""
+
+    async def wait_committed(self, offset: int, epoch: int) -> None:
+        """Until `offset` is committed. Raises where the leadership of `epoch` ends first."""
+
+
+class ControllerService:
+    """The controller of this node: standing by, or active for one term after the other."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        cluster_id: str,
+        quorum: Quorum,
+        feed: ImageFeed,
+        lost: type[Exception] = LeadershipLost,
+    ) -> None:
+        self._env, self._config, self._quorum, self._feed, self._lost = env, config, quorum, feed, lost
+        self._cluster_id = cluster_id
+        self._controller: Controller | None = None
+        self._epoch = -1
+        feed.follow(self._committed)
+
+    @property
+    def is_active(self) -> bool:
+        """True while requests are decided here."""
+        return self._controller is not None
+
+    def on_leadership(self, is_leader: bool, epoch: int) -> None:
+        """The quorum's word: this node leads `epoch` and has replayed all before it, or leads no longer."""
+        self._resign()
+        if not is_leader:
+            return
+        settings = ControllerSettings(self._config, self._cluster_id)
+        now_ms = self._now_ms()
+        self._controller = Controller(
+            self._feed.image.clone(), settings, self._env.rng, self._quorum.end_offset, now_ms
+        )
+        self._epoch = epoch
+        self._env.trace("controller_active", epoch=epoch, offset=self._feed.image.offset)
+        self._write(self._controller.bootstrap(now_ms))
+
+    def _resign(self) -> None:
+        if self._controller is not None:
+            self._controller = None
+            self._env.trace("controller_resigned", epoch=self._epoch)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do what time demands (fence silent brokers, elect, balance) until cancelled."""
+        task_status.started()
+        while True:
+            await self._env.sleep(self._config.broker_session_timeout_ms / TICKS_PER_SESSION / 1000)
+            while self._controller is not None and self._write(self._controller.tick(self._now_ms())):
+                pass
+
+    async def handle(self, api_key: int, request: Any) -> Any:
+        """Decide a request and answer once it is certain; NOT_CONTROLLER, in the form of the API, where it is not.
+
+        NOT_CONTROLLER leaves open whether the request was carried out: its records may yet be committed.
+        """
+        try:
+            return await self.decide(api_key, request)
+        except NotController:
+            return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
+
+    async def decide(self, api_key: int, request: Any) -> Any:
+        """As `handle`, but raises NotController. KeyError for an API that is not the controller's."""
+        assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
+        controller = self._controller
+        if controller is None:
+            raise NotController
+        decision = controller.decide(api_key, request, self._now_ms())
+        self._write(decision)
+        if self._controller is not controller:
+            raise NotController
+        # Also without records of its own: the decision may rest on records that are not committed yet.
+        offset, epoch = controller.image.offset, self._epoch
+        if offset > self._feed.image.offset:
+            try:
+                await self._quorum.wait_committed(offset, epoch)
+            except self._lost:
+                raise NotController from None
+        return decision.reply
+
+    def _write(self, decision: Decision[Any]) -> bool:
+        """Append and apply a decision. False where it had no records or this node leads no longer."""
+        controller = self._controller
+        assert controller is not None
+        if decision.records:
+            try:
+                last_offset = self._quorum.append(decision.records)
+            except self._lost:
+                self._resign()
+                return False
+            # Broker epochs are offsets: the decision was made for this place in the log and no other.
+            assert last_offset == controller.next_offset + len(decision.records) - 1
+        controller.apply(decision, self._epoch, self._now_ms())
+        return bool(decision.records)
+
+    def _committed(self, delta: ImageDelta) -> None:
+        if self._quorum.is_leader and delta:
+            trace_changes(self._env, self._feed.image, delta)
+
+    def _now_ms(self) -> int:
+        return int(self._env.mono() * 1000)

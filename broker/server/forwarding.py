@@ -1,0 +1,177 @@
+"""To the active controller: requests of clients in an Envelope (KIP-590), and this broker's own as they are.
+
+Both look for the controller anew while it is unknown, changes or cannot be reached, until their time is up. A request
+may therefore reach it twice: what a first attempt did is seen by the second (TOPIC_ALREADY_EXISTS), as with Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.protocol.apis import APIS, ApiKey, request_class, response_class
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.header import (
+    decode_request_header,
+    decode_response_header,
+    encode_request,
+    encode_response_header,
+)
+from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
+from broker.server.controller_service import NotController
+from broker.server.refusals import refusal
+from broker.server.served import FORWARDED
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.config import BrokerConfig
+    from broker.env import Env
+    from broker.server.controller_service import ControllerService
+    from broker.server.peers import PeerClient
+
+NOBODY = -1
+FIRST_BACKOFF_S = 0.02
+MAX_BACKOFF_S = 0.5
+WATCH_S = 0.05
+"""How often an attempt under way is checked against who is controller now."""
+ENVELOPE_VERSION = 0
+SIZE_PREFIX = 4
+
+
+class NoController(OSError):
+    """No active controller answered in time. What the request asked for may have been done."""
+
+
+class Forwarder:
+    """This broker's way to the active controller, wherever it is."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        peers: PeerClient,
+        service: ControllerService | None,
+        controller: Callable[[], int],
+    ) -> None:
+        """`controller` tells the quorum's leader as this node knows it, -1 where it knows none."""
+        self._env, self._config, self._peers, self._service = env, config, peers, service
+        self.controller = controller
+
+    async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
+        """A request of this broker itself (registration, heartbeat, AlterPartition, producer ids) and its response.
+
+        Raises NoController when `timeout_ms` have passed; every other error is in the response.
+        """
+
+        async def attempt(target: int) -> Any:
+            if target == self._config.node_id and self._service is not None:
+                return await self._service.decide(api_key, request)
+            response = await self._peers.request(target, api_key, version, request, timeout_ms)
+            if response.error_code == ErrorCode.NOT_CONTROLLER:
+                raise NotController
+            return response
+
+        return await self._persist(attempt, timeout_ms)
+
+    async def forward(
+        self,
+        api_key: int,
+        version: int,
+        request: Any,
+        *,
+        client_id: str | None = None,
+        client_host: bytes = b"\x7f\0\0\1",
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """A client's request, decided by the active controller, and the response for the client. Never raises.
+
+        REQUEST_TIMED_OUT, in the form of the API, when no controller answered in time: it may have been carried out.
+        """
+        given = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        envelope = EnvelopeRequest(
+            request_data=encode_request(api_key, version, 0, client_id, request.encode(version))[SIZE_PREFIX:],
+            request_principal=None,
+            client_host_address=client_host,
+        )
+
+        async def attempt(target: int) -> Any:
+            if target == self._config.node_id and self._service is not None:
+                return await self._service.decide(api_key, request)
+            wrapped = await self._peers.request(target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given)
+            if wrapped.error_code == ErrorCode.NOT_CONTROLLER:
+                raise NotController
+            return _opened(api_key, version, request, wrapped)
+
+        try:
+            return await self._persist(attempt, given)
+        except NoController:
+            return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _persist(self, attempt: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
+        backoff_s = FIRST_BACKOFF_S
+        with self._env.timeout(timeout_ms / 1000):
+            while True:
+                found, response = await self._attempt(attempt)
+                if found:
+                    return response
+                await self._env.sleep(backoff_s * (0.5 + self._env.rng.random()))
+                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+        raise NoController(f"no active controller answered within {timeout_ms} ms")
+
+    async def _attempt(self, attempt: Callable[[int], Awaitable[Any]]) -> tuple[bool, Any]:
+        """One try with whoever is controller now, given up when somebody else becomes it."""
+        target = self.controller()
+        if target == NOBODY:
+            return False, None
+        outcome: list[Any] = []
+
+        async def watch() -> None:
+            while self.controller() == target:
+                await self._env.sleep(WATCH_S)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            try:
+                outcome.append(await attempt(target))
+            except (OSError, NotController):
+                pass
+            nursery.cancel_scope.cancel()
+        return bool(outcome), outcome[0] if outcome else None
+
+
+def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:
+    if wrapped.error_code or wrapped.response_data is None:
+        code = ErrorCode(wrapped.error_code) if wrapped.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
+        return refusal(api_key, request, code)
+    view = memoryview(wrapped.response_data)
+    _, at = decode_response_header(view, api_key, version)
+    response, _ = response_class(api_key).decode(view, at, version)
+    return response
+
+
+async def open_envelope(service: ControllerService, envelope: EnvelopeRequest) -> EnvelopeResponse:
+    """The controller's side: decide the request inside and wrap its response.
+
+    The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, INVALID_REQUEST for what brokers do not forward or
+    cannot be read.
+    """
+    view = memoryview(envelope.request_data)
+    try:
+        header = decode_request_header(view)
+        if header.api_key not in FORWARDED:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        api = APIS[header.api_key]
+        if not api.min_version <= header.api_version <= api.max_version:
+            return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        request, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
+    except MalformedFrame:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    try:
+        response = await service.decide(header.api_key, request)
+    except NotController:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    return EnvelopeResponse(response_data=head + response.encode(header.api_version))

@@ -1,0 +1,47 @@
+"""This node's image of the cluster: committed records in, changes out to whoever must act on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.controller.image import ClusterImage
+from broker.controller.replay import replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.controller.image import ImageDelta
+
+
+class ImageFeed:
+    """Replays what the quorum commits. The one place that changes the committed image.
+
+    Followers are called in the order in which they subscribed, once for each run of committed records, with what the
+    run changed; they must not wait. The image is that after the run.
+    """
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self._followers: list[Callable[[ImageDelta], None]] = []
+        self._moved = trio.Event()
+
+    def follow(self, follower: Callable[[ImageDelta], None]) -> None:
+        """Call `follower` with every change from now on; `image.everything` describes what was there before."""
+        self._followers.append(follower)
+
+    def committed(self, records: Sequence[tuple[int, int, Any]]) -> None:
+        """Replay (offset, epoch, record) triples: the quorum's `on_committed`."""
+        for offset, epoch, record in records:
+            replay(self.image, record, offset, epoch)
+        delta = self.image.take_delta()
+        for follower in self._followers:
+            follower(delta)
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
+
+    async def until(self, holds: Callable[[ClusterImage], bool]) -> None:
+        """Wait until `holds` of the image."""
+        while not holds(self.image):
+            await self._moved.wait()

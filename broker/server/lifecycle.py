@@ -1,0 +1,207 @@
+"""This broker's standing with the controller: registered, caught up, unfenced, stopping (R13, KIP-500, KIP-841)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.controller.features import FEATURES
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from broker.server.forwarding import NoController
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config import BrokerConfig
+    from broker.controller.image import ClusterImage, ImageDelta
+    from broker.env import Env
+    from broker.server.forwarding import Forwarder
+    from broker.server.image_feed import ImageFeed
+
+REGISTRATION_VERSION = 4
+HEARTBEAT_VERSION = 1
+PLAINTEXT = 0
+SOON_S = 0.05
+"""Pause before the next heartbeat while something is awaited: being unfenced, or allowed to stop."""
+FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
+
+
+class RegistrationFailed(Exception):
+    """The cluster does not take this broker: another cluster's, unsupported features, or its id stays in use."""
+
+
+class BrokerLifecycle:
+    """Registers this incarnation and keeps its session. Fields are for reading."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        forwarder: Forwarder,
+        feed: ImageFeed,
+        *,
+        cluster_id: str,
+        endpoints: Mapping[str, tuple[str, int]],
+        directory_id: bytes,
+        previous_broker_epoch: int = -1,
+    ) -> None:
+        """`endpoints`: listener name to advertised (host, port), all bound by now. `previous_broker_epoch`: from the
+        clean-shutdown marker, -1 without one (KIP-966).
+        """
+        self._env, self._config, self._forwarder, self._feed = env, config, forwarder, feed
+        self._cluster_id, self._endpoints, self._directory_id = cluster_id, endpoints, directory_id
+        self._previous_broker_epoch = previous_broker_epoch
+        self.incarnation_id = env.rng.randbytes(16)
+        self.broker_epoch = -1
+        """Epoch of this incarnation, -1 until it is registered."""
+        self.registered = trio.Event()
+        self.caught_up = trio.Event()
+        """Set once the image holds this registration. What it said of this broker before is of an earlier life."""
+        self.unfenced = trio.Event()
+        """Set when this broker is unfenced for the first time."""
+        self.may_stop = trio.Event()
+        """Set when the controller has let this broker go."""
+        self._ready = False
+        self._stopping = False
+        self._nudged = trio.Event()
+        feed.follow(self._metadata_changed)
+
+    def ready(self) -> None:
+        """Logs are recovered and the image is applied: ask to be unfenced from now on."""
+        self._ready = True
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Send the next heartbeat at once."""
+        self._nudged.set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register (then `task_status.started()`), and send heartbeats until the controller lets this broker go.
+
+        Raises RegistrationFailed.
+        """
+        await self._register()
+        task_status.started()
+        while not self.may_stop.is_set():
+            pause_s = await self._heartbeat()
+            with self._env.timeout(pause_s):
+                await self._nudged.wait()
+            self._nudged = trio.Event()
+
+    async def controlled_shutdown(self, timeout_s: float) -> bool:
+        """Have leaderships moved away and leave every ISR. True when the controller agreed within `timeout_s`."""
+        self._stopping = True
+        self.nudge()
+        with self._env.timeout(timeout_s):
+            await self.may_stop.wait()
+        return self.may_stop.is_set()
+
+    # ---------------------------------------------------------------------------------------------- registration
+
+    async def _register(self) -> None:
+        deadline = self._env.mono() + self._config.initial_broker_registration_timeout_ms / 1000
+        while True:
+            error = await self._try_to_register()
+            if error is ErrorCode.NONE:
+                break
+            self._env.trace("registration_refused", error=error.name)
+            if error in FATAL or self._env.mono() > deadline:
+                raise RegistrationFailed(f"broker {self._config.node_id} cannot register: {error.name}")
+            # Most often the session of the incarnation before this one, which ends by itself.
+            await self._env.sleep(min(0.1, self._config.broker_session_timeout_ms / 10_000))
+        self._env.trace("registered", broker_epoch=self.broker_epoch, incarnation=self.incarnation_id.hex())
+        self.registered.set()
+        self._check_caught_up()
+
+    async def _try_to_register(self) -> ErrorCode:
+        try:
+            response = await self._forwarder.ask(
+                ApiKey.BROKER_REGISTRATION,
+                REGISTRATION_VERSION,
+                self._registration(),
+                self._config.controller_quorum_request_timeout_ms,
+            )
+        except NoController:
+            return ErrorCode.REQUEST_TIMED_OUT
+        if not response.error_code:
+            self.broker_epoch = response.broker_epoch
+        return ErrorCode(response.error_code)
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
+                for name, (host, port) in self._endpoints.items()
+            ],
+            features=[
+                Feature(name=feature.name, min_supported_version=feature.low, max_supported_version=feature.high)
+                for feature in FEATURES
+            ],
+            rack=self._config.broker_rack,
+            log_dirs=[self._directory_id],
+            previous_broker_epoch=self._previous_broker_epoch,
+        )
+
+    # ------------------------------------------------------------------------------------------------- heartbeats
+
+    async def _heartbeat(self) -> float:
+        """One heartbeat. Returns the seconds to wait before the next one."""
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._feed.image.offset,
+            want_fence=not self._ready and not self._stopping,
+            want_shut_down=self._stopping,
+        )
+        try:
+            reply = await self._forwarder.ask(
+                ApiKey.BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, self._config.broker_session_timeout_ms
+            )
+        except NoController:
+            return SOON_S
+        if reply.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            # The registration is gone: taken over by another incarnation, whose session has to end first.
+            self._env.trace("registration_lost", broker_epoch=self.broker_epoch)
+            self._previous_broker_epoch = -1
+            await self._register()
+            return 0.0
+        if reply.error_code:
+            return SOON_S
+        return self._note(reply, interval_s)
+
+    def _note(self, reply: BrokerHeartbeatResponse, interval_s: float) -> float:
+        if reply.should_shut_down:
+            self.may_stop.set()
+        if not reply.is_fenced and not self.unfenced.is_set():
+            self.unfenced.set()
+        awaited = self._stopping or (reply.is_fenced and self._ready)
+        return min(SOON_S, interval_s) if awaited else interval_s
+
+    def _metadata_changed(self, delta: ImageDelta) -> None:
+        """Speak up at once where somebody may be waiting to hear how far this broker has read."""
+        self._check_caught_up()
+        image, node_id = self._feed.image, self._config.node_id
+        own = image.brokers.get(node_id)
+        if node_id in delta.brokers and own is not None and own.fenced and own.epoch == self.broker_epoch:
+            self.nudge()
+        if any(image.brokers[changed].in_controlled_shutdown for changed in delta.brokers if changed in image.brokers):
+            self.nudge()
+
+    def _check_caught_up(self) -> None:
+        if not self.caught_up.is_set() and is_registered(self._feed.image, self._config.node_id, self.broker_epoch):
+            self.caught_up.set()
+            self.nudge()
+
+
+def is_registered(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
+    """Whether the image holds this incarnation's registration."""
+    broker = image.brokers.get(broker_id)
+    return broker_epoch >= 0 and broker is not None and broker.epoch == broker_epoch

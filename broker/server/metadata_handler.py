@@ -1,0 +1,194 @@
+"""Metadata: who leads what, where to reach whom, and topics that are made by being asked for.
+
+An answer depends on the image, the listener, the version, the topics asked for and whom clients shall take for the
+controller. `MetadataHandler.encode` keeps encoded answers for as long as the image does not change in what they say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.image import NO_LEADER
+from broker.controller.topics import name_fault
+from broker.protocol.apis import APIS, ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import metadata as wire
+from broker.protocol.wire import ZERO_UUID
+from broker.server.admin_handlers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
+
+if TYPE_CHECKING:
+    import trio
+
+    from broker.controller.image import Broker, ClusterImage, PartitionImage, Topic
+    from broker.server.admin_handlers import AdminContext
+    from broker.server.forwarding import Forwarder
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+FIRST_WITH_ENDPOINT_ERRORS = 1
+"""Before it, replicas without an address were left out of the lists and reported as an error."""
+FIRST_WITH_LISTENER_ERRORS = 6
+FIRST_WITH_NULL_FOR_ALL = 1
+MAX_CACHED = 256
+
+CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, bool, bool]
+
+
+class MetadataHandler:
+    """Answers Metadata requests. Never waits."""
+
+    def __init__(self, context: AdminContext, creator: TopicCreator | None) -> None:
+        self._context, self._creator = context, creator
+        self._cached: dict[CacheKey, bytes] = {}
+        self._cached_version = -1
+
+    def encode(self, request: wire.MetadataRequest, version: int, listener: str) -> bytes:
+        """The answer's bytes without header, from the cache where it is there."""
+        context = self._context
+        image = context.image
+        if self._cached_version != image.version or len(self._cached) >= MAX_CACHED:
+            self._cached.clear()
+            self._cached_version = image.version
+        asked = asked_topics(request, version)
+        cluster_operations = request.include_cluster_authorized_operations
+        topic_operations = request.include_topic_authorized_operations
+        controller_id = known_controller(context, listener)
+        key = (version, listener, controller_id, asked, cluster_operations, topic_operations)
+        found = self._cached.get(key)
+        if found is None:
+            response = self.answer(request, version, listener)
+            found = response.encode(version)
+            if all(topic.error_code == 0 for topic in response.topics):
+                self._cached[key] = found
+        return found
+
+    def answer(self, request: wire.MetadataRequest, version: int, listener: str) -> wire.MetadataResponse:
+        """The answer. Unknown topics that may be made are asked of the controller, once for all who want them."""
+        context = self._context
+        image = context.image
+        view = _View(image, listener, version)
+        response = wire.MetadataResponse(
+            brokers=[
+                wire.MetadataResponseBroker(
+                    node_id=broker.id,
+                    host=broker.endpoints[listener][0],
+                    port=broker.endpoints[listener][1],
+                    rack=broker.rack,
+                )
+                for broker in view.live.values()
+            ],
+            cluster_id=context.cluster_id,
+            controller_id=known_controller(context, listener),
+            topics=self._topics(request, version, view),
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response
+
+    def _topics(self, request: wire.MetadataRequest, version: int, view: _View) -> list[wire.MetadataResponseTopic]:
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        asked = asked_topics(request, version)
+        if asked is None:
+            return [view.topic(topic, operations) for topic in view.image.topics_by_id.values()]
+        topics = []
+        for topic_id, name in asked:
+            topic = view.image.topics_by_id.get(topic_id) if name is None else view.image.topic(name)
+            if topic is not None:
+                topics.append(view.topic(topic, operations))
+            elif name is None:
+                topics.append(
+                    wire.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+                )
+            else:
+                topics.append(self._unknown(name, request.allow_auto_topic_creation))
+        return topics
+
+    def _unknown(self, name: str, may_be_made: bool) -> wire.MetadataResponseTopic:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name_fault(name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif may_be_made and self._creator is not None and self._context.config.auto_create_topics_enable:
+            self._creator.create(name)
+        return wire.MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:
+    """(id, name) of each topic that is asked for, each once, name None where it is asked for by id; None for all."""
+    if request.topics is None or (version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
+        return None
+    return tuple(
+        dict.fromkeys((topic.topic_id if topic.name is None else ZERO_UUID, topic.name) for topic in request.topics)
+    )
+
+
+class _View:
+    """The image as one listener's clients of one version see it."""
+
+    def __init__(self, image: ClusterImage, listener: str, version: int) -> None:
+        self.image = image
+        self.live: dict[int, Broker] = {
+            broker.id: broker
+            for broker in sorted(image.brokers.values(), key=lambda broker: broker.id)
+            if not broker.fenced and listener in broker.endpoints
+        }
+        self._no_endpoint = (
+            ErrorCode.LISTENER_NOT_FOUND if version >= FIRST_WITH_LISTENER_ERRORS else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        self._only_live = version < FIRST_WITH_ENDPOINT_ERRORS
+
+    def topic(self, topic: Topic, operations: int) -> wire.MetadataResponseTopic:
+        return wire.MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(index, partition) for index, partition in topic.partitions.items()],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> wire.MetadataResponsePartition:
+        code, leader = ErrorCode.NONE, partition.leader
+        if leader not in self.live:
+            broker = self.image.brokers.get(leader)
+            unfenced = broker is not None and not broker.fenced
+            code = self._no_endpoint if unfenced else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        if self._only_live:
+            replicas, isr = self._reachable(replicas), self._reachable(isr)
+            if code == ErrorCode.NONE and (len(replicas), len(isr)) != (len(partition.replicas), len(partition.isr)):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return wire.MetadataResponsePartition(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=[replica for replica in partition.replicas if replica not in self.live],
+        )
+
+    def _reachable(self, replicas: list[int]) -> list[int]:
+        return [replica for replica in replicas if replica in self.live]
+
+
+class TopicCreator:
+    """Has topics made that clients asked for: one CreateTopics for each at a time, however many ask."""
+
+    def __init__(self, forwarder: Forwarder, nursery: trio.Nursery) -> None:
+        self._forwarder, self._nursery = forwarder, nursery
+        self._under_way: dict[str, None] = {}
+
+    def create(self, name: str) -> None:
+        """Begin to make a topic with the default partitions and replicas, unless that is under way."""
+        if name not in self._under_way:
+            self._under_way[name] = None
+            self._nursery.start_soon(self._make, name)
+
+    async def _make(self, name: str) -> None:
+        from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
+
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)])
+        try:
+            # Whatever comes of it, the next Metadata request sees: the topic, or that it has to be tried again.
+            await self._forwarder.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)
+        finally:
+            del self._under_way[name]
