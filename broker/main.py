@@ -55,7 +55,7 @@ async def broker_main(
     listener's port that is taken or a disk that fails.
     """
     node = Node(env, config)
-    await node.run(stop or trio.Event(), task_status)
+    await node.run(trio.Event() if stop is None else stop, task_status)
 
 
 class Node:

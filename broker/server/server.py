@@ -68,7 +68,7 @@ class Server:
         """Port that each listener opened, by its name."""
 
     def route(self, for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-        """Say who answers what; `for_nodes` is served besides on the inter-broker listener only. Before any `listen`."""
+        """Say who answers what; `for_nodes` is served besides on the inter-broker listener. Before any `listen`."""
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:
