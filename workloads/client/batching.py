@@ -180,15 +180,20 @@ class Accumulator:
         """Nothing waits and nothing is in flight."""
         return not self._busy
 
+    def takes(self, size: int) -> bool:
+        """Whether a record that takes `size` bytes in a batch would be queued. The first one always is."""
+        fits = not self.buffered_bytes or self.buffered_bytes + size <= self._settings.buffer_bytes
+        return fits and not self.retired
+
     def add(self, topic: str, index: int, record: Outgoing, now_ms: int) -> int | None:
         """Queue a record. Returns when the edge must look again because of it, None if it looks anyway before.
 
         Raises BufferFull or ProducerRetired; the record is then not queued.
         """
+        size = _size_of(record)
         if self.retired:
             raise ProducerRetired(self.retired)
-        size = _size_of(record)
-        if self.buffered_bytes and self.buffered_bytes + size > self._settings.buffer_bytes:
+        if not self.takes(size):
             raise BufferFull(f"{self.buffered_bytes} bytes")
         lane = self._lane(topic, index)
         look_at_ms = None

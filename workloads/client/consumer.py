@@ -40,6 +40,10 @@ SESSIONLESS = -1
 """Session epoch of a full fetch outside of any session (KIP-227)."""
 
 
+OFFSET_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+LOG_TRUNCATED = "LOG_TRUNCATED"
+
+
 class Fetched(NamedTuple):
     """What a poll brought of one partition: possibly nothing, but the broker answered."""
 
@@ -144,6 +148,11 @@ class Consumer:
         """Go on at `position`, which may be any. What has come of this partition but was not returned is dropped."""
         self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
         self._parts[place] = _Part(position, position)
+
+    def drop(self, place: Place) -> None:
+        """Read this partition no more. What has come of it but was not returned is dropped, too."""
+        self._polled.fetched = [fetched for fetched in self._polled.fetched if fetched.place != place]
+        self._parts.pop(place, None)
 
     async def poll(self, limit_s: float) -> Polled:
         """What has come since the last poll, or comes first; empty after `limit_s` without anything."""
@@ -257,7 +266,7 @@ class Consumer:
         elif told.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             part.resting = True
             end = told.high_watermark
-            event = ReadEvent("OFFSET_OUT_OF_RANGE", place, position, told.log_start_offset, end)
+            event = ReadEvent(OFFSET_OUT_OF_RANGE, place, position, told.log_start_offset, end)
             self._polled.events.append(event)
         elif told.current_leader is not None and self._heed(place, told.current_leader, response):
             self._polled.errors.append(ReadError(place, name_of(told.error)))
@@ -325,7 +334,7 @@ class Consumer:
                 self._not_now(place, end.error_code)
             elif end.end_offset < part.position or end.leader_epoch < part.position_epoch:
                 part.resting = True
-                event = ReadEvent("LOG_TRUNCATED", place, part.position, -1, end.end_offset)
+                event = ReadEvent(LOG_TRUNCATED, place, part.position, -1, end.end_offset)
                 self._polled.events.append(event)
             else:
                 part.leader_epoch = leader.epoch

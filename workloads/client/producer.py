@@ -32,6 +32,7 @@ PRODUCE_OLDEST = 3
 """The first version that carries record batches of format 2."""
 PRODUCE_TOPIC_IDS_FROM = 13
 REQUEST_OVERHEAD = 128
+RECORD_MARGIN = 256
 MAX_INT32 = 2**31 - 1
 
 
@@ -105,6 +106,10 @@ class Producer:
     def idle(self) -> bool:
         """Every record handed over has its outcome."""
         return self._accumulator.idle
+
+    def takes(self, size: int) -> bool:
+        """Whether a record of `size` bytes, key and headers included, would be taken now."""
+        return self._accumulator.takes(size + RECORD_MARGIN)
 
     def send(
         self,

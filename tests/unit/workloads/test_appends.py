@@ -1,0 +1,274 @@
+"""The workload and the final reads end to end over a scripted cluster, judged by what the history says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.protocol.apis import ApiKey
+from broker.real_env import RealFs
+from checkers.parser import parse
+from checkers.tables import FAIL, INFO, OK, POLL, SEND
+from tests.support.fake_cluster import Break, FakeCluster, FakeEnv, Withhold
+from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
+from workloads.client.settings import SettingsError
+from workloads.counters import Counters
+from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
+from workloads.recorder import Recorder
+
+SETTINGS = AppendsSettings(
+    topics=2,
+    partitions=2,
+    producers=3,
+    readers=3,
+    rate=200,
+    max_size=300,
+    request_timeout_ms=3000,
+    delivery_timeout_ms=5000,
+)
+
+
+class Run:
+    """A cluster, a recorder, and what they produced."""
+
+    def __init__(self, path: Path, settings: AppendsSettings = SETTINGS) -> None:
+        self.cluster = FakeCluster()
+        self.env = FakeEnv(self.cluster, fs=RealFs())
+        self.settings = settings
+        self.path = path / "history.jsonl"
+        self.counters = Counters()
+        self.finals: list[FinalRead] = []
+
+    async def play(self, seconds: float, meanwhile: Any = None, *, finals: bool = True, timeout_s: float = 20) -> None:
+        recorder = Recorder(self.env, str(self.path), "run-1")  # type: ignore[arg-type]
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.cluster.run)
+            async with trio.open_nursery() as running:
+                running.start_soon(
+                    run_appends, self.env, self.cluster.bootstrap, self.settings, recorder, stop, self.counters
+                )
+                if meanwhile is not None:
+                    running.start_soon(meanwhile)
+                await trio.sleep(seconds)
+                stop.set()
+            if finals:
+                places = self.settings.places()
+                reads = partial(final_reads, timeout_s=timeout_s)
+                self.finals = await reads(self.env, self.cluster.bootstrap, places, recorder)
+            nursery.cancel_scope.cancel()
+        recorder.close()
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_bytes().splitlines()]
+
+    def history(self) -> Any:
+        with self.path.open("rb") as lines:
+            history = parse(lines)
+        assert history.problem is None, history.problem
+        return history
+
+
+async def test_a_quiet_run_is_recorded_whole(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+    await run.play(5)
+    history = run.history()
+    sends = [record for record in history.records.rows() if record.kind == SEND]
+    assert len(sends) == run.counters.sent == pytest.approx(1000, rel=0.05)
+    assert all(record.st == OK for record in sends)
+    stored = sum(part.end for part in run.cluster.partitions.values())
+    assert stored == len(sends)
+    assert len(history.finals) == 2 * len(BOTH_ISOLATIONS) * 4
+    assert all(final.complete for final in history.finals)
+    acknowledged = {(record.part, record.off): record.val for record in sends}
+    for final_round in (1, 2):
+        read = [r for r in history.records.rows() if r.kind == POLL and r.final == final_round and r.iso == 0]
+        assert {(r.part, r.off): r.val for r in read} == acknowledged
+        assert len(read) == len(acknowledged)
+
+
+async def test_every_partition_has_readers_that_follow(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+    await run.play(5, finals=False)
+    history = run.history()
+    read = Counter(record.part for record in history.records.rows() if record.kind == POLL)
+    assert set(read) == {0, 1, 2, 3}
+    assert run.counters.read > 1.5 * run.counters.acked  # two readers for each partition
+    assert {record.iso for record in history.records.rows() if record.kind == POLL} == {0, 1}
+
+
+async def test_empty_polls_are_thinned_out(tmp_path: Path, clock: MockClock) -> None:
+    quiet = AppendsSettings(topics=1, partitions=1, producers=1, readers=1, rate=0.1)
+    run = Run(tmp_path, quiet)
+    await run.play(9.5, finals=False)
+    empty = [entry for line in run.lines() if line["e"] == "c" for entry in line.get("got", []) if not entry[5]]
+    assert 8 <= len(empty) <= 20
+
+
+async def test_an_invocation_is_in_the_file_before_its_record_is_in_a_log(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+    found: list[bool] = []
+
+    def look(seen: Any) -> None:
+        if seen.api_key == ApiKey.PRODUCE:
+            invoked = run.path.read_bytes().count(b'"f":"send"')
+            stored = sum(part.end for part in run.cluster.partitions.values())
+            arriving = sum(part.records[60] for topic in seen.message.topic_data for part in topic.partition_data)
+            found.append(stored + arriving <= invoked)
+
+    run.cluster.script.append(look)
+    await run.play(1, finals=False)
+    assert found and all(found)
+
+
+async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+
+    async def outage() -> None:
+        await trio.sleep(2)
+        script = [lambda seen: Withhold() if seen.api_key == ApiKey.PRODUCE else None]
+        run.cluster.script = script  # type: ignore[assignment]
+        await trio.sleep(12)
+        run.cluster.script = []
+        for node in run.cluster.node_ids:
+            run.cluster.stop(node)
+            run.cluster.start(node)
+
+    await run.play(30, outage)
+    assert run.counters.info > 0 and run.counters.producers_replaced >= 3
+    history = run.history()
+    info_at: dict[int, int] = {}
+    for record in history.records.rows():
+        if record.kind == SEND and record.st == INFO:
+            info_at[record.proc] = min(record.t1, info_at.get(record.proc, record.t1))
+    assert info_at
+    for record in history.records.rows():
+        if record.kind == SEND and record.proc in info_at:
+            assert record.t0 <= info_at[record.proc]
+    assert run.counters.acked > 2000
+    assert all(final.complete for final in run.finals)
+
+
+async def test_what_failed_is_in_no_log(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+
+    async def stopped() -> None:
+        await trio.sleep(2)
+        for node in run.cluster.node_ids:
+            run.cluster.stop(node)
+        await trio.sleep(20)
+        for node in run.cluster.node_ids:
+            run.cluster.start(node)
+
+    await run.play(30, stopped)
+    history = run.history()
+    failed = {record.val for record in history.records.rows() if record.kind == SEND and record.st == FAIL}
+    read = {record.val for record in history.records.rows() if record.kind == POLL}
+    assert failed and not failed & read
+    assert run.counters.skipped > 0 or run.counters.sent > 0
+
+
+async def test_broken_connections_cost_nothing_but_time(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+    turn = iter(range(10**9))
+
+    def break_some(seen: Any) -> Any:
+        number = next(turn)
+        return Break(apply=number % 2 == 0) if number % 13 == 0 else None
+
+    run.cluster.script.append(break_some)
+    await run.play(5)
+    history = run.history()
+    assert {record.st for record in history.records.rows() if record.kind == SEND} == {OK}
+    assert sum(part.end for part in run.cluster.partitions.values()) == run.counters.acked
+    assert all(final.complete for final in run.finals)
+
+
+async def test_a_final_read_that_does_not_reach_the_end_says_so(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+
+    async def freeze() -> None:
+        await trio.sleep(4.5)
+        run.cluster.script.append(lambda seen: Withhold() if seen.api_key == ApiKey.FETCH and seen.node == 1 else None)
+
+    await run.play(5, freeze, timeout_s=10)
+    assert not any(final.complete for final in run.finals)
+    led_by_1 = {place for place, part in run.cluster.partitions.items() if part.leader == 1}
+    for final in run.finals:
+        assert set(final.missing) == led_by_1
+        assert all(lacks.why == "TIMED_OUT" for lacks in final.missing.values())
+    notes = [line for line in run.lines() if line["e"] == "x" and line["kind"] == "final_read_incomplete"]
+    assert len(notes) == len(run.finals)
+    assert sum(not final.complete for final in run.history().finals) == len(led_by_1) * len(run.finals)
+
+
+async def test_a_final_read_of_a_partition_without_leader_says_so(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+
+    async def lose() -> None:
+        await trio.sleep(4.9)
+        run.cluster.move("appends-0", 0, -1)
+
+    await run.play(5, lose, timeout_s=5)
+    lacks = run.finals[0].missing["appends-0", 0]
+    assert lacks.position == -1 and lacks.why == "LEADER_NOT_AVAILABLE"
+    assert len(run.finals[0].ends) == 3
+
+
+async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_error(
+    tmp_path: Path, clock: MockClock
+) -> None:
+    run = Run(tmp_path, AppendsSettings(setup_timeout_ms=5000))
+    recorder = Recorder(run.env, str(run.path), "run-1")  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run.cluster.run)
+        first = await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
+        again = await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
+        assert first == again and len(first) == 6
+        for node in run.cluster.node_ids:
+            run.cluster.stop(node)
+        with pytest.raises(WorkloadFailed, match="not ready within 5000 ms"):
+            await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"acks": 1},
+        {"acks": 2, "idempotence": False},
+        {"max_in_flight": 6},
+        {"min_size": 3000},
+        {"rate": 0},
+        {"min_isr": 4},
+        {"codec": "brotli"},
+        {"delivery_timeout_ms": 1},
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        AppendsSettings(**wrong)
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3, 5, 9])
+def test_each_partition_has_a_reader_and_where_there_are_several_two(readers: int) -> None:
+    settings = AppendsSettings(readers=readers)
+    count = Counter(place for reader in range(readers) for place in settings.assignment(reader))
+    assert set(count) == set(settings.places())
+    assert set(count.values()) == {min(2, readers)}
+
+
+def test_rates_are_per_second_since_the_last_look() -> None:
+    counters = Counters()
+    assert counters.rates(10.0).sent == 0
+    counters.sent, counters.acked = 100, 50
+    assert counters.rates(12.0)[:2] == (50.0, 25.0)
+    assert counters.rates(13.0).sent == 0
+    assert counters.outstanding == 50

@@ -1,0 +1,56 @@
+"""What a workload has done so far, for whoever watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NAMES = ("sent", "acked", "failed", "info", "read")
+
+
+class Rates(NamedTuple):
+    """Per second, since the call before."""
+
+    sent: float
+    acked: float
+    failed: float
+    info: float
+    read: float
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts of records unless said otherwise. Written by the workload, read by anybody."""
+
+    sent: int = 0
+    """Handed to a producer."""
+    acked: int = 0
+    failed: int = 0
+    info: int = 0
+    read: int = 0
+    bad: int = 0
+    """Read, but the payload did not verify."""
+    skipped: int = 0
+    """Due, but not sent, because the producers could not keep up with the rate."""
+    read_errors: int = 0
+    """Fetches, or partitions of fetches, that brought an error."""
+    producers_replaced: int = 0
+    """Producing processes that ended with something in doubt and got a successor."""
+    last_ack: dict[int, float] = field(default_factory=dict)
+    """Dense partition id -> env.mono() of its last acknowledgement."""
+    _before: tuple[float, tuple[int, ...]] | None = None
+
+    @property
+    def outstanding(self) -> int:
+        """Sent, without an outcome yet."""
+        return self.sent - self.acked - self.failed - self.info
+
+    def rates(self, now: float) -> Rates:
+        """Per second since the last call, `now` being env.mono(). Zeros at the first call."""
+        counts = tuple(getattr(self, name) for name in NAMES)
+        then, before = self._before if self._before is not None else (now, counts)
+        self._before = (now, counts)
+        seconds = now - then
+        if seconds <= 0:
+            return Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+        return Rates(*((count - past) / seconds for count, past in zip(counts, before, strict=True)))

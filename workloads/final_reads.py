@@ -1,0 +1,190 @@
+"""After a run: fresh readers read every partition from its start to the end known when they began.
+
+What they return is what the checkers hold acknowledgements against, so what they could not read is recorded with as
+much care as what they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from broker.env import Env
+from workloads.client.admin import EARLIEST, LATEST
+from workloads.client.client import Client
+from workloads.client.cluster import Address, Place
+from workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent
+from workloads.client.settings import ClientSettings, ConsumerSettings
+from workloads.counters import Counters
+from workloads.reading import RecordedReader
+from workloads.recorder import Recorder
+
+POLL_LIMIT_S = 1.0
+LIST_EVERY_S = 2.0
+"""Partitions whose bounds are not known are asked for again, while the others are being read."""
+LIST_LIMIT_S = 2.0
+BOTH_ISOLATIONS = (0, 1)
+
+
+@dataclass(slots=True)
+class Missing:
+    """A partition that a final reader did not read to its end."""
+
+    position: int
+    """-1: reading never began."""
+    end: int
+    """-1: not known."""
+    why: str
+
+
+@dataclass(slots=True)
+class FinalRead:
+    """How one fresh reader fared."""
+
+    process: int
+    round: int
+    isolation: int
+    records: int = 0
+    ends: dict[Place, int] = field(default_factory=dict)
+    """Partitions read up to the end known when it began."""
+    missing: dict[Place, Missing] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Every partition was read to its end."""
+        return not self.missing
+
+
+async def final_reads(
+    env: Env,
+    bootstrap: Sequence[Address],
+    partitions: Sequence[Place],
+    recorder: Recorder,
+    rounds: int = 2,
+    isolations: Sequence[int] = BOTH_ISOLATIONS,
+    *,
+    timeout_s: float = 60.0,
+    client_settings: ClientSettings | None = None,
+    counters: Counters | None = None,
+    zone: str = "",
+) -> list[FinalRead]:
+    """Read everything, `rounds` times in each isolation level, a fresh client each time.
+
+    Each reader has `timeout_s`, through whatever errors. Never raises for what the cluster does.
+    """
+    reads = []
+    for round_ in range(1, rounds + 1):
+        for isolation in isolations:
+            async with trio.open_nursery() as nursery:
+                client = Client(env, bootstrap, client_settings)
+                await nursery.start(client.run)
+                consumer = ConsumerSettings(isolation=isolation, max_wait_ms=100)
+                reader = RecordedReader(
+                    env,
+                    client,
+                    recorder,
+                    counters or Counters(),
+                    role="final",
+                    consumer=consumer,
+                    zone=zone,
+                    extra={"round": round_},
+                )
+                final = FinalRead(reader.process, round_, isolation)
+                await _Reading(env, recorder, reader, final, env.mono() + timeout_s).run(partitions)
+                reads.append(final)
+                client.close()
+    return reads
+
+
+class _Reading:
+    """One fresh reader at work."""
+
+    def __init__(
+        self, env: Env, recorder: Recorder, reader: RecordedReader, final: FinalRead, give_up_at: float
+    ) -> None:
+        self._env = env
+        self._recorder = recorder
+        self._reader = reader
+        self._final = final
+        self._give_up_at = give_up_at
+        self._ends: dict[Place, int] = {}
+
+    async def run(self, partitions: Sequence[Place]) -> None:
+        """Read all that can be read; say in `final` what could not."""
+        began_ns = self._recorder.now_ns()
+        pending = dict.fromkeys(partitions, Missing(-1, -1, "TIMED_OUT"))
+        listed_at, first_ns = -LIST_EVERY_S, None
+        while (pending or self._ends) and self._left() > 0:
+            if pending and self._env.mono() - listed_at >= LIST_EVERY_S:
+                listed_at, first_ns = self._env.mono(), self._recorder.now_ns()
+                await self._begin(pending)
+            if not self._ends:
+                await self._env.sleep(min(LIST_EVERY_S, max(self._left(), 0)))
+                continue
+            limit_s = min(POLL_LIMIT_S, max(self._left(), 0))
+            before = self._recorder.operations
+            # What was acknowledged before the ends were asked for must be found: so the first read begins there.
+            polled = await self._reader.poll("final_read", limit_s, began_ns=first_ns, ends=self._ends)
+            if self._recorder.operations > before:
+                first_ns = None
+            await self._take_in(polled)
+        self._final.missing.update(pending)
+        for place, end in self._ends.items():
+            self._final.missing[place] = Missing(self._reader.consumer.positions[place], end, "TIMED_OUT")
+        if self._final.missing:
+            self._tell(began_ns)
+
+    async def _begin(self, pending: dict[Place, Missing]) -> None:
+        """Learn start and end of what is pending, and begin to read what has both."""
+        limit_s = min(LIST_LIMIT_S, self._left() / 3)
+        ends = await self._reader.list_offsets(list(pending), LATEST, limit_s)
+        known = [place for place, listed in ends.items() if not listed.error]
+        starts = await self._reader.list_offsets(known, EARLIEST, limit_s)
+        found: dict[Place, int] = {}
+        for place in list(pending):
+            start = starts.get(place, ends[place])
+            if start.error:
+                pending[place] = Missing(-1, ends[place].offset, start.error)
+            else:
+                del pending[place]
+                found[place], self._ends[place] = start.offset, ends[place].offset
+        if found:
+            self._reader.assign({**self._reader.consumer.positions, **found})
+
+    def _left(self) -> float:
+        return self._give_up_at - self._env.mono()
+
+    async def _take_in(self, polled: Polled) -> None:
+        for fetched in polled.fetched:
+            self._final.records += len(fetched.records)
+            end = self._ends.get(fetched.place)
+            if end is not None and fetched.position >= end:
+                self._final.ends[fetched.place] = end
+                del self._ends[fetched.place]
+                self._reader.consumer.drop(fetched.place)
+        for event in polled.events:
+            if event.place in self._ends:
+                await self._recover(event)
+
+    async def _recover(self, event: ReadEvent) -> None:
+        """Retention may move the beginning while it is being read. Anything else is for the checkers to see."""
+        place = event.place
+        if event.kind == OFFSET_OUT_OF_RANGE:
+            start = (await self._reader.list_offsets([place], EARLIEST, self._left()))[place]
+            if not start.error and start.offset > event.position:
+                self._reader.seek(place, start.offset)
+                return
+        self._final.missing[place] = Missing(event.position, self._ends.pop(place), event.kind)
+        self._reader.consumer.drop(place)
+
+    def _tell(self, began_ns: int) -> None:
+        missing = {
+            self._recorder.partitions[place]: [lacks.position, lacks.end, lacks.why]
+            for place, lacks in self._final.missing.items()
+        }
+        about = {"round": self._final.round, "isolation": self._final.isolation, "missing": missing}
+        self._recorder.event("final_read_incomplete", p=self._reader.process, **about)
+        why = next(iter(self._final.missing.values())).why
+        self._reader.gave_up("final_read", began_ns, why)
