@@ -25,10 +25,12 @@ _p_i: Final = Struct(">i").pack
 
 
 def behind_the_frame(at: int, view: memoryview) -> MalformedFrame:
+    """For a message whose content ends at `at`, behind the end of `view`."""
     return MalformedFrame(f"ends {at - len(view)} bytes behind the frame")
 
 
 def read_classic_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
+    """A string behind its int16 length, -1 for null."""
     (n,) = _u_h(view, at)
     at += 2
     if n >= 0:
@@ -59,6 +61,7 @@ def read_compact_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]:
+    """A string behind its length + 1, 0 for null."""
     n = view[at]
     at += 1
     if n > 127:
@@ -69,6 +72,7 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
 
 
 def compact_count(n: int) -> bytes:
+    """The length before a compact array or bytes of `n`."""
     n += 1
     return ONE_BYTE[n] if n < 128 else uvarint(n)
 
@@ -100,5 +104,6 @@ def end_of_struct(view: memoryview, at: int) -> int:
 
 
 def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes."""
     n = view[at]
     return (n, at + 1) if n < 128 else more(view, at + 1, n)

@@ -12,8 +12,8 @@ import pytest
 
 from broker.protocol import schema
 from broker.protocol.codegen.build import modules
-from broker.protocol.codegen.emit import snake
 from broker.protocol.codegen.facts import IGNORABLE
+from broker.protocol.codegen.source import snake
 from tests.property.protocol.kio_messages import Subject, subjects
 
 FOLDER = Path(schema.__file__).parent

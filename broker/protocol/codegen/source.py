@@ -1,0 +1,58 @@
+"""Pieces of Python source."""
+
+from __future__ import annotations
+
+import re
+
+from broker.protocol.codegen.model import HINTS, FieldModel
+from broker.protocol.wire import ZERO_UUID
+
+WIDTH = 120
+"""Longest line, as everywhere in the project."""
+
+
+class Source:
+    """Lines of code with an indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def __call__(self, line: str = "") -> None:
+        self.lines.append("    " * self.depth + line if line else "")
+
+    def text(self) -> str:
+        """The lines, with a newline after each."""
+        return "\n".join(self.lines) + "\n"
+
+
+def snake(name: str) -> str:
+    """MetadataRequestTopic -> metadata_request_topic."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def hint(field: FieldModel) -> str:
+    """The annotation of a field."""
+    base = field.struct or HINTS.get(field.kind, "int")
+    if field.array:
+        base = f"list[{base}]"
+    return f"{base} | None" if field.nullable or (field.kind == "records" and field.default is None) else base
+
+
+def literal(value: object) -> str:
+    """Source of a default that is shared by all objects."""
+    if value == ZERO_UUID:
+        return "ZERO_UUID"
+    return '""' if value == "" else 'b""' if value == b"" else repr(value)
+
+
+def is_made_anew(field: FieldModel) -> bool:
+    """True where each object needs a default of its own."""
+    return field.default == () or field.default is ...
+
+
+def fresh(field: FieldModel) -> str:
+    """Source of the default of a field: for arrays and structures a new object."""
+    if field.default == ():
+        return "[]"
+    return f"{field.struct}()" if field.default is ... else literal(field.default)
