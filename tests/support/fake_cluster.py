@@ -7,7 +7,6 @@ withhold the answer, or break the connection at any byte. Time is trio's mock cl
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 import trio
 
-from broker.env import Buffer, LinkClosed
+from broker.env import LinkClosed
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_request_header, encode_response_header
@@ -62,121 +61,10 @@ from broker.protocol.schema.produce import (
     TopicProduceResponse,
 )
 from broker.protocol.wire import Message
+from tests.support.memory_env import MemoryLink, Pipe
 
 SIZE = Struct(">i")
 WINDOW = 5
-WALL_MS = 1_700_000_000_000
-
-
-class Pipe:
-    """One direction of a link."""
-
-    def __init__(self, capacity: int) -> None:
-        self.data = bytearray()
-        self.capacity = capacity
-        self.ended = False
-        self.reset = False
-        self.changed = trio.Event()
-
-    def change(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-
-class MemoryLink:
-    """One end of a connection in memory."""
-
-    def __init__(self, peer: str, incoming: Pipe, outgoing: Pipe) -> None:
-        self.peer = peer
-        self._in = incoming
-        self._out = outgoing
-        self._closed = False
-
-    def recv_into(self, view: memoryview) -> int | None:
-        assert view.nbytes
-        self._check()
-        data = self._in.data
-        if not data:
-            return 0 if self._in.ended else None
-        count = min(len(view), len(data))
-        view[:count] = data[:count]
-        del data[:count]
-        self._in.change()
-        return count
-
-    def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        self._check()
-        if self._out.ended:
-            raise LinkClosed("broken pipe")
-        data = b"".join(pieces)[: self._out.capacity - len(self._out.data)]
-        self._out.data += data
-        self._out.change()
-        return len(data)
-
-    def send_file(self, file: Any, offset: int, length: int) -> int:
-        raise NotImplementedError
-
-    async def wait_readable(self) -> None:
-        self._check()
-        while not (self._in.data or self._in.ended):
-            await self._in.changed.wait()
-            self._check()
-        await trio.lowlevel.checkpoint()
-
-    async def wait_writable(self) -> None:
-        self._check()
-        while len(self._out.data) >= self._out.capacity and not self._out.ended:
-            await self._out.changed.wait()
-            self._check()
-        await trio.lowlevel.checkpoint()
-
-    def close(self) -> None:
-        self._closed = True
-        for pipe in (self._in, self._out):
-            pipe.ended = True
-            pipe.change()
-
-    def _check(self) -> None:
-        if self._closed or self._in.reset:
-            raise LinkClosed(f"connection with {self.peer} is closed")
-
-
-class FakeEnv:
-    """Env over memory and trio's own clock."""
-
-    def __init__(self, cluster: FakeCluster, seed: int = 1, fs: Any = None) -> None:
-        self.name = "client"
-        self.incarnation = 1
-        self.rng = random.Random(seed)
-        self.fs = fs
-        self._cluster = cluster
-        self.traces: list[tuple[str, dict[str, Any]]] = []
-
-    def wall_ms(self) -> int:
-        return WALL_MS + int(trio.current_time() * 1000)
-
-    def mono(self) -> float:
-        return trio.current_time()
-
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
-
-    def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)
-
-    async def listen(self, host: str, port: int) -> Any:
-        raise NotImplementedError
-
-    async def connect(self, host: str, port: int) -> MemoryLink:
-        await trio.lowlevel.checkpoint()
-        return self._cluster.connect(host, port)
-
-    async def cpu(self, fn: Callable[..., Any], *args: Any) -> Any:
-        await trio.lowlevel.checkpoint()
-        return fn(*args)
-
-    def trace(self, event: str, **fields: Any) -> None:
-        self.traces.append((event, fields))
 
 
 @dataclass

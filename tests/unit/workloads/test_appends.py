@@ -16,7 +16,8 @@ from broker.protocol.apis import ApiKey
 from broker.real_env import RealFs
 from checkers.parser import parse
 from checkers.tables import FAIL, INFO, OK, POLL, SEND
-from tests.support.fake_cluster import Break, FakeCluster, FakeEnv, Withhold
+from tests.support.fake_cluster import Break, FakeCluster, Withhold
+from tests.support.memory_env import FakeEnv
 from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
 from workloads.client.settings import SettingsError
 from workloads.counters import Counters
@@ -28,10 +29,10 @@ SETTINGS = AppendsSettings(
     partitions=2,
     producers=3,
     readers=3,
-    rate=200,
+    rate=100,
     max_size=300,
-    request_timeout_ms=3000,
-    delivery_timeout_ms=5000,
+    request_timeout_ms=1000,
+    delivery_timeout_ms=2000,
 )
 
 
@@ -81,7 +82,7 @@ async def test_a_quiet_run_is_recorded_whole(tmp_path: Path, clock: MockClock) -
     await run.play(5)
     history = run.history()
     sends = [record for record in history.records.rows() if record.kind == SEND]
-    assert len(sends) == run.counters.sent == pytest.approx(1000, rel=0.05)
+    assert len(sends) == run.counters.sent == pytest.approx(500, rel=0.05)
     assert all(record.st == OK for record in sends)
     stored = sum(part.end for part in run.cluster.partitions.values())
     assert stored == len(sends)
@@ -132,16 +133,16 @@ async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Pat
     run = Run(tmp_path)
 
     async def outage() -> None:
-        await trio.sleep(2)
+        await trio.sleep(1)
         script = [lambda seen: Withhold() if seen.api_key == ApiKey.PRODUCE else None]
         run.cluster.script = script  # type: ignore[assignment]
-        await trio.sleep(12)
+        await trio.sleep(5)
         run.cluster.script = []
         for node in run.cluster.node_ids:
             run.cluster.stop(node)
             run.cluster.start(node)
 
-    await run.play(30, outage)
+    await run.play(12, outage)
     assert run.counters.info > 0 and run.counters.producers_replaced >= 3
     history = run.history()
     info_at: dict[int, int] = {}
@@ -152,7 +153,7 @@ async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Pat
     for record in history.records.rows():
         if record.kind == SEND and record.proc in info_at:
             assert record.t0 <= info_at[record.proc]
-    assert run.counters.acked > 2000
+    assert run.counters.acked > 300
     assert all(final.complete for final in run.finals)
 
 
@@ -160,19 +161,18 @@ async def test_what_failed_is_in_no_log(tmp_path: Path, clock: MockClock) -> Non
     run = Run(tmp_path)
 
     async def stopped() -> None:
-        await trio.sleep(2)
+        await trio.sleep(1)
         for node in run.cluster.node_ids:
             run.cluster.stop(node)
-        await trio.sleep(20)
+        await trio.sleep(6)
         for node in run.cluster.node_ids:
             run.cluster.start(node)
 
-    await run.play(30, stopped)
+    await run.play(10, stopped)
     history = run.history()
     failed = {record.val for record in history.records.rows() if record.kind == SEND and record.st == FAIL}
     read = {record.val for record in history.records.rows() if record.kind == POLL}
     assert failed and not failed & read
-    assert run.counters.skipped > 0 or run.counters.sent > 0
 
 
 async def test_broken_connections_cost_nothing_but_time(tmp_path: Path, clock: MockClock) -> None:

@@ -19,7 +19,8 @@ from broker.protocol.schema.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.support.fake_cluster import Break, Delay, FakeCluster, FakeEnv, Raw, Seen, Withhold
+from tests.support.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
+from tests.support.memory_env import FakeEnv
 from workloads.client.batching import BufferFull, ProducerRetired
 from workloads.client.client import Client
 from workloads.client.outcomes import Outcome, Status
