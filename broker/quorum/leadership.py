@@ -1,0 +1,142 @@
+"""What a leader knows of those who fetch from it, and how it answers them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.protocol.errors import ErrorCode
+from broker.quorum.messages import Diverging, Fetch, FetchReply, Message
+from broker.quorum.outbox import NEVER
+
+if TYPE_CHECKING:
+    from broker.quorum.settings import QuorumSettings
+    from broker.quorum.shape import LogShape
+
+OBSERVER_FORGOTTEN_MS = 300_000
+
+
+@dataclass(slots=True)
+class Replica:
+    """One fetcher. `end_offset`: what it has said to hold durably in this epoch, -1 before it has spoken."""
+
+    end_offset: int
+    fetched_ms: int
+    caught_up_ms: int = -1
+    """When it last asked for the leader's end of log; -1 for never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A fetch that found nothing new."""
+
+    message: Message
+    fetch: Fetch
+    deadline_ms: int
+
+
+class Leadership:
+    """A leader's view of its epoch. Gone when the epoch is."""
+
+    def __init__(self, settings: QuorumSettings, epoch: int, epoch_start_offset: int, now_ms: int) -> None:
+        self._settings = settings
+        self.epoch = epoch
+        self.epoch_start_offset = epoch_start_offset
+        """Offset of the leader-change record."""
+        others = [voter for voter in settings.voters if voter != settings.node_id]
+        self.voters = {voter: Replica(-1, now_ms) for voter in others}
+        self.observers: dict[int, Replica] = {}
+        self.parked: dict[int, Parked] = {}
+        """At most one for each replica: the newest."""
+        self._begun: dict[int, bool] = dict.fromkeys(others, False)
+
+    # ---------------------------------------------------------------------------------------------- what it adds up to
+
+    def committed_offset(self, own_synced_offset: int) -> int:
+        """The end of what is committed, or 0 where this epoch has committed nothing.
+
+        Held durably by a majority of the voters, the leader with its own sync included; and only with the record that
+        began the epoch among it: what earlier epochs wrote can still be overwritten, even where a majority has it.
+        """
+        ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
+        end = ends[self._settings.majority - 1]
+        return end if end > self.epoch_start_offset else 0
+
+    def majority_heard_ms(self, now_ms: int) -> int:
+        """The latest time since which a majority of the voters, the leader included, has fetched."""
+        heard = sorted([now_ms, *(replica.fetched_ms for replica in self.voters.values())], reverse=True)
+        return heard[self._settings.majority - 1]
+
+    def successors(self) -> tuple[int, ...]:
+        """The other voters, those with the longest logs first."""
+        return tuple(sorted(self.voters, key=lambda voter: (-self.voters[voter].end_offset, voter)))
+
+    # ---------------------------------------------------------------------------------------------------------- fetches
+
+    def heard(self, message: Message, fetch: Fetch, log: LogShape, now_ms: int) -> FetchReply | None:
+        """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
+        replica = self.voters.get(message.sender)
+        if replica is None:
+            replica = self.observers.setdefault(message.sender, Replica(-1, now_ms))
+            self._forget_observers(now_ms)
+        replica.fetched_ms = now_ms
+        if fetch.offset < log.start_offset:
+            where = Diverging(log.end_of(fetch.epoch)[0], log.start_offset)
+            return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, snapshot=where)
+        if not log.agrees(fetch.offset, fetch.last_epoch):
+            where = Diverging(*log.end_of(fetch.last_epoch))
+            return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, diverging=where)
+        replica.end_offset = fetch.offset
+        if fetch.offset >= log.end_offset:
+            replica.caught_up_ms = now_ms
+        return None
+
+    def park(self, message: Message, fetch: Fetch, now_ms: int) -> Message | None:
+        """Keep a fetch until `answer` has news for it. Returns the replica's older one, to be answered empty."""
+        older = self.parked.pop(message.sender, None)
+        self.parked[message.sender] = Parked(message, fetch, now_ms + fetch.max_wait_ms)
+        return older.message if older is not None else None
+
+    def answer(self, log: LogShape, high_watermark: int, now_ms: int) -> list[tuple[Message, FetchReply]]:
+        """Parked fetches that get an answer now: at once on records or a high watermark new to them, else in time."""
+        answers = []
+        for replica_id, waiting in list(self.parked.items()):
+            fetch = waiting.fetch
+            news = log.end_offset > fetch.offset or high_watermark > fetch.high_watermark
+            if news or now_ms >= waiting.deadline_ms:
+                del self.parked[replica_id]
+                answers.append((waiting.message, self.serve(log, high_watermark, fetch.offset)))
+        return answers
+
+    def next_deadline_ms(self) -> int:
+        """When the first parked fetch has waited long enough."""
+        return min((waiting.deadline_ms for waiting in self.parked.values()), default=NEVER)
+
+    def serve(self, log: LogShape, high_watermark: int, offset: int) -> FetchReply:
+        """What the log has from `offset` on."""
+        return FetchReply(
+            ErrorCode.NONE,
+            self.epoch,
+            self._settings.node_id,
+            high_watermark,
+            log.start_offset,
+            offset=offset,
+            limit=max(offset, log.end_offset),
+        )
+
+    def _forget_observers(self, now_ms: int) -> None:
+        for replica_id, replica in list(self.observers.items()):
+            if now_ms - replica.fetched_ms > OBSERVER_FORGOTTEN_MS:
+                del self.observers[replica_id]
+
+    # ----------------------------------------------------------------------------------------------- telling the voters
+
+    def acknowledged(self, voter: int, accepted: bool) -> None:
+        """A voter has heard that the epoch began."""
+        self._begun[voter] = accepted
+
+    def next_begin_ms(self, voter: int) -> int:
+        """When this voter is to be told (again) who leads: at first, and whenever it does not fetch."""
+        if not self._begun[voter]:
+            return 0
+        return self.voters[voter].fetched_ms + self._settings.fetch_timeout_ms // 2

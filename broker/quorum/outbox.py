@@ -1,0 +1,89 @@
+"""Messages to be sent, and to each other voter at most one request at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.quorum.messages import Message
+
+if TYPE_CHECKING:
+    from broker.quorum.messages import Reply, Request
+    from broker.quorum.settings import QuorumSettings
+
+NEVER = 1 << 62
+
+
+class _Line:
+    """To one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may be owed one."""
+
+    __slots__ = ("due_ms", "ticket")
+
+    def __init__(self) -> None:
+        self.ticket = 0
+        self.due_ms = NEVER
+
+
+class Outbox:
+    """Requests wait for their reply or their failure. After `forget`, what comes for older ones is not awaited."""
+
+    def __init__(self, settings: QuorumSettings) -> None:
+        self._node_id = settings.node_id
+        self._lines = {voter: _Line() for voter in settings.voters if voter != settings.node_id}
+        self._tickets = 0
+        self._messages: list[Message] = []
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """The other voters, ascending."""
+        return tuple(self._lines)
+
+    def take(self) -> tuple[Message, ...]:
+        """What is to be sent, each once."""
+        messages, self._messages = tuple(self._messages), []
+        return messages
+
+    def answer(self, request: Message, body: Reply) -> None:
+        """Reply to a request."""
+        self._messages.append(Message(self._node_id, request.sender, request.ticket, body))
+
+    def send(self, voter: int, body: Request) -> None:
+        """Send a request to a voter that has none under way."""
+        line = self._lines[voter]
+        assert not line.ticket
+        self._tickets += 1
+        line.ticket = self._tickets
+        self._messages.append(Message(self._node_id, voter, line.ticket, body))
+
+    def ended(self, voter: int, ticket: int) -> bool:
+        """The request of this ticket got its reply or failed. False where that is not awaited (any more)."""
+        line = self._lines.get(voter)
+        if line is None or not ticket or line.ticket != ticket:
+            return False
+        line.ticket = 0
+        return True
+
+    def forget(self) -> None:
+        """Nothing is awaited, nothing is owed."""
+        for line in self._lines.values():
+            line.ticket = 0
+            line.due_ms = NEVER
+
+    def due(self, voter: int, at_ms: int) -> None:
+        """From `at_ms` on this voter may be owed a request."""
+        self._lines[voter].due_ms = at_ms
+
+    def due_all(self, at_ms: int) -> None:
+        """The same for every voter."""
+        for line in self._lines.values():
+            line.due_ms = at_ms
+
+    def take_due(self, now_ms: int) -> tuple[int, ...]:
+        """Voters that may be owed a request now and have none under way. Each is asked about once."""
+        due = tuple(voter for voter, line in self._lines.items() if line.due_ms <= now_ms and not line.ticket)
+        for voter in due:
+            self._lines[voter].due_ms = NEVER
+        return due
+
+    def next_due_ms(self) -> int:
+        """When `take_due` will have something."""
+        return min((line.due_ms for line in self._lines.values() if not line.ticket), default=NEVER)

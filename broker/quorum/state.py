@@ -1,0 +1,55 @@
+"""What a node must never forget: the epoch it is in, whom it voted for in it, and who leads it.
+
+Kept in a small JSON file of KRaft's own layout, `quorum-state`. Forgetting a vote gives an epoch two leaders.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.quorum.messages import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class DamagedQuorumState(Exception):
+    """The quorum-state file is no quorum state. Not repaired by guessing: a guess may vote twice in an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """Durable before any reply that depends on it. `voted_id`, `leader_id`: a node or NOBODY, both within `epoch`."""
+
+    epoch: int = 0
+    voted_id: int = NOBODY
+    leader_id: int = NOBODY
+
+    def to_json(self, voters: Sequence[int], cluster_id: str = "") -> str:
+        """The file's text (data version 0, which has the voters in it)."""
+        return json.dumps(
+            {
+                "clusterId": cluster_id,
+                "leaderId": self.leader_id,
+                "leaderEpoch": self.epoch,
+                "votedId": self.voted_id,
+                "appliedOffset": 0,
+                "currentVoters": [{"voterId": voter} for voter in voters],
+                "data_version": 0,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> QuorumState:
+        """Read the file's text. Raises DamagedQuorumState."""
+        try:
+            fields: Any = json.loads(text)
+            state = QuorumState(fields["leaderEpoch"], fields["votedId"], fields["leaderId"])
+        except (ValueError, LookupError, TypeError) as wrong:
+            raise DamagedQuorumState(f"quorum-state does not parse: {wrong!r} in {text[:200]!r}") from wrong
+        numbers = (state.epoch, state.voted_id, state.leader_id)
+        if not all(type(number) is int for number in numbers) or state.epoch < 0 or min(numbers) < NOBODY:
+            raise DamagedQuorumState(f"quorum-state has impossible values: {text[:200]!r}")
+        return state

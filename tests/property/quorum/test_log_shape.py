@@ -1,0 +1,75 @@
+"""LogShape against logs that are plain lists of epochs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.quorum.shape import LogShape
+
+logs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
+
+
+def shape_of(epochs: list[int]) -> LogShape:
+    shape = LogShape()
+    for offset, epoch in enumerate(epochs):
+        shape.append(epoch, offset, offset + 1)
+    return shape
+
+
+@given(logs, st.integers(0, 7))
+def test_end_of_epoch_is_where_the_first_higher_epoch_begins(log: list[int], epoch: int) -> None:
+    upto = [known for known in log if known <= epoch]
+    assert shape_of(log).end_of(epoch) == (upto[-1] if upto else 0, len(upto))
+
+
+@given(logs, st.integers(0, 12))
+def test_truncated_shape_is_the_shape_of_the_truncated_log(log: list[int], offset: int) -> None:
+    shape = shape_of(log)
+    shape.truncate_to(min(offset, len(log)))
+    expected = shape_of(log[:offset])
+    assert (shape.end_offset, shape.epochs) == (expected.end_offset, expected.epochs)
+
+
+histories = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(1, 3)), max_size=12)
+
+
+def logs_of(history: list[tuple[int, int, int]]) -> list[list[int]]:
+    """Three logs as leaders write them: in epoch n one log adds records of n, and one other takes over that log."""
+    replicas: list[list[int]] = [[], [], []]
+    for epoch, (leader, keep, count) in enumerate(history, 1):
+        log = replicas[leader] + [epoch] * count
+        replicas[leader] = log
+        copy = (leader + 1 + keep % 2) % 3
+        replicas[copy] = log[: max(len(log) - keep // 2, 0)]
+    return replicas
+
+
+@given(histories)
+def test_follower_that_truncates_as_told_ends_with_a_prefix_of_the_leaders_log(
+    history: list[tuple[int, int, int]],
+) -> None:
+    leader, follower, _ = logs_of(history)
+    leads, follows = shape_of(leader), shape_of(follower)
+    rounds = 0
+    while not leads.agrees(follows.end_offset, follows.last_epoch):
+        target = follows.truncation_target(*leads.end_of(follows.last_epoch))
+        assert target < follows.end_offset, "every round gets nearer"
+        follows.truncate_to(target)
+        rounds += 1
+    kept = follower[: follows.end_offset]
+    assert kept == leader[: len(kept)]
+    assert rounds <= 1 + len(set(follower))
+
+
+@given(histories)
+def test_truncation_keeps_what_both_have(history: list[tuple[int, int, int]]) -> None:
+    """Records are equal where offset and epoch are: nothing of the common prefix may go."""
+    leader, follower, _ = logs_of(history)
+    common = 0
+    while common < min(len(leader), len(follower)) and leader[common] == follower[common]:
+        common += 1
+    leads, follows = shape_of(leader), shape_of(follower)
+    while not leads.agrees(follows.end_offset, follows.last_epoch):
+        follows.truncate_to(follows.truncation_target(*leads.end_of(follows.last_epoch)))
+    assert follows.end_offset == common if len(follower) > common else follows.end_offset == len(follower)

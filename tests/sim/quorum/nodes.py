@@ -1,0 +1,234 @@
+"""A node of the simulated quorum: its core, its disk, and the edge between them and the world."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from broker.quorum.effects import AppendFetched, AppendLeaderChange, AppendOwn, Ready, Truncate
+from broker.quorum.messages import Fetch, FetchReply, Message, Span
+from broker.quorum.raft import Raft
+from broker.quorum.shape import LogShape
+from broker.quorum.state import QuorumState
+
+if TYPE_CHECKING:
+    from tests.sim.quorum.world import World
+
+Entry = tuple[int, int]
+"""(epoch, value): what stands at one offset. Values are unique; leader-change records have the negative epoch."""
+
+
+@dataclass
+class Disk:
+    """One node's durable things, and what is written but not synced."""
+
+    state: QuorumState = field(default_factory=QuorumState)
+    durable: list[Entry] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
+    kept: int = 0
+    """How much of `durable` no truncation since the last sync has cut off."""
+
+    def synced(self, upto: list[Entry]) -> None:
+        self.durable, self.kept = upto, len(upto)
+
+    def power_loss(self, rng: random.Random) -> None:
+        """Unsynced writes survive up to some point; an unsynced truncation may be undone."""
+        if self.kept < len(self.durable) and rng.random() < 0.5:
+            self.log = list(self.durable)
+        else:
+            self.log = self.log[: self.kept + rng.randrange(len(self.log) - self.kept + 1)]
+        self.synced(list(self.log))
+
+
+class Node:
+    """One node: its disk for ever, its core while it runs."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world, self.node_id = world, node_id
+        self.disk = Disk()
+        self.raft: Raft | None = None
+        self.incarnation = 0
+        self.paused_until = 0
+        self.generation = 0
+        self.told_hw = 0
+        self.leads = (0, 0)
+        """The last epoch that this node led, and since when."""
+        self.heard: dict[int, int] = {}
+        self._frozen: list[Callable[[], None]] = []
+        self._rounds: list[Ready] = []
+        self._persisting = self._syncing = False
+        self._wake_at = 0
+
+    # -------------------------------------------------------------------------------------------------------- life
+
+    def start(self) -> None:
+        world, disk = self.world, self.disk
+        self.incarnation += 1
+        self.generation, self.told_hw, self.heard = 0, 0, {}
+        self.paused_until, self._frozen = 0, []
+        self._rounds, self._persisting, self._syncing, self._wake_at = [], False, False, 0
+        self.clock_offset = world.rng.randrange(1_000_000)
+        rng = random.Random(repr((world.seed, "node", self.node_id, self.incarnation)))
+        settings = replace(world.settings, node_id=self.node_id)
+        self.raft = Raft(settings, rng, disk.state, shape_of(disk.log), self.now)
+        self.drive()
+
+    def stop(self, *, lose_power: bool) -> None:
+        if self.raft is None:
+            return
+        self.raft = None
+        self.world.note(self.node_id, "power loss" if lose_power else "killed")
+        if lose_power:
+            self.disk.power_loss(self.world.rng)
+
+    @property
+    def now(self) -> int:
+        return self.world.now + self.clock_offset
+
+    def later(self, delay_ms: int, fn: Callable[..., None], *args: Any) -> None:
+        """Call `fn` unless this incarnation is gone by then; a paused node acts when it is resumed."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if self.raft is not None and self.incarnation == incarnation:
+                if self.world.now < self.paused_until:
+                    self._frozen.append(run)
+                else:
+                    fn(*args)
+
+        self.world.at(delay_ms, run)
+
+    def pause(self, lasts_ms: int) -> None:
+        """As SIGSTOP: time goes on, this node does not. Pauses that overlap add up."""
+        self.paused_until = max(self.paused_until, self.world.now + lasts_ms)
+        self.world.at(lasts_ms, self.resume)
+
+    def resume(self) -> None:
+        """Do what was missed, unless another pause goes on."""
+        if self.world.now >= self.paused_until:
+            frozen, self._frozen = self._frozen, []
+            for run in frozen:
+                self.world.at(0, run)
+
+    # ---------------------------------------------------------------------------------------------------- the edge
+
+    def drive(self) -> None:
+        """Carry out what the core wants, round after round, and look after its clock."""
+        assert self.raft is not None
+        while not self._persisting:
+            if not self._rounds:
+                ready = self.raft.ready()
+                if ready is None:
+                    break
+                self._rounds.append(ready)
+            if self._rounds[0].state is not None:
+                self._persist(self._rounds[0].state)
+            else:
+                self._carry_out(self._rounds.pop(0))
+        self._start_sync()
+        wake_at = self.raft.next_deadline_ms() - self.clock_offset
+        if wake_at < (1 << 60) and (self._wake_at <= self.world.now or wake_at < self._wake_at):
+            self._wake_at = max(wake_at, self.world.now + 1)
+            self.later(self._wake_at - self.world.now, self._tick)
+        self.world.check(self)
+
+    def _tick(self) -> None:
+        assert self.raft is not None
+        if self.world.now >= self._wake_at:
+            self.raft.tick(self.now)
+            self.drive()
+
+    def _persist(self, state: QuorumState) -> None:
+        self._persisting = True
+
+        def done() -> None:
+            self.world.persist(self, state)
+            self._persisting = False
+            self._carry_out(self._rounds.pop(0))
+            self.drive()
+
+        self.later(self.world.rng.randint(*self.world.weather.sync_ms), done)
+
+    def _carry_out(self, ready: Ready) -> None:
+        for note in ready.notes:
+            self.world.note(self.node_id, note.event, **note.fields)
+            self.world.maybe_crash(self, note)
+            if note.event == "election" and note.fields["role"] == "leader":
+                self.world.check_leader(self, note.fields["epoch"])
+        log = self.disk.log
+        for op in ready.log:
+            match op:
+                case AppendOwn(base, epoch, count, payload):
+                    assert base == len(log) and isinstance(payload, tuple) and len(payload) == count
+                    log.extend((epoch, value) for value in payload)
+                case AppendLeaderChange(offset, epoch):
+                    assert offset == len(log)
+                    log.append((epoch, -epoch))
+                case AppendFetched(spans, payload):
+                    assert spans[0].base_offset == len(log) and isinstance(payload, tuple)
+                    log.extend(payload)
+                case Truncate(to_offset, generation):
+                    del log[to_offset:]
+                    self.disk.kept = min(self.disk.kept, to_offset)
+                    self.generation = generation
+        for message in ready.messages:
+            self.world.send(self, self._filled(message))
+
+    def _filled(self, message: Message) -> Message:
+        body = message.body
+        if isinstance(body, FetchReply) and body.limit > body.offset:
+            limit = min(body.limit, body.offset + self.world.rng.randint(1, self.world.weather.most_records))
+            entries = tuple(self.disk.log[body.offset : limit])
+            body = replace(body, spans=spans_of(body.offset, entries), payload=entries)
+            return replace(message, body=body)
+        return message
+
+    def _start_sync(self) -> None:
+        assert self.raft is not None
+        if self._syncing or self._persisting or not self.raft.wants_sync:
+            return
+        self._syncing = True
+        upto, generation, incarnation = list(self.disk.log), self.generation, self.incarnation
+
+        def done() -> None:
+            assert self.raft is not None and self.incarnation == incarnation
+            self._syncing = False
+            if generation == self.generation:
+                self.disk.synced(upto)
+            self.raft.synced(len(upto), generation, self.now)
+            self.drive()
+
+        self.later(self.world.rng.randint(*self.world.weather.sync_ms), done)
+
+    def deliver(self, message: Message) -> None:
+        assert self.raft is not None
+        if isinstance(message.body, Fetch) and message.body.epoch == self.raft.epoch:
+            self.heard[message.sender] = self.world.now
+        self.raft.step(message, self.now)
+        self.drive()
+
+    def fail(self, receiver: int, ticket: int) -> None:
+        assert self.raft is not None
+        self.raft.failed(receiver, ticket, self.now)
+        self.drive()
+
+
+def shape_of(log: list[Entry]) -> LogShape:
+    """The shape of a log as found on disk."""
+    shape = LogShape()
+    for span in spans_of(0, tuple(log)):
+        shape.append(span.epoch, span.base_offset, span.end_offset)
+    return shape
+
+
+def spans_of(offset: int, entries: tuple[Entry, ...]) -> tuple[Span, ...]:
+    """Consecutive records of one epoch as one batch."""
+    spans: list[Span] = []
+    start = offset
+    for at, (epoch, _) in enumerate(entries, offset + 1):
+        if at == offset + len(entries) or entries[at - offset][0] != epoch:
+            spans.append(Span(start, at, epoch))
+            start = at
+    return tuple(spans)

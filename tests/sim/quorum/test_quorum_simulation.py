@@ -1,0 +1,112 @@
+"""Raft's promises over many random histories, and that planted bugs break them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.quorum.election import Role
+from broker.quorum.leadership import Leadership
+from broker.quorum.local_log import LocalLog
+from broker.quorum.messages import NOBODY, Diverging, Vote
+from broker.quorum.raft import Raft
+from broker.quorum.state import QuorumState
+from tests.sim.quorum.campaigns import campaign
+from tests.sim.quorum.nodes import Node
+from tests.sim.quorum.world import Violation, World
+
+SEEDS = range(100)
+HUNT = range(1000, 1200)
+
+
+@pytest.mark.parametrize("voters", [3, 5])
+@pytest.mark.slow
+def test_promises_hold_under_faults_and_all_nodes_agree_after_them(voters: int) -> None:
+    committed = epochs = 0
+    for seed in SEEDS:
+        world = campaign(seed, voters)
+        committed += len(world.committed)
+        epochs += len(world.leaders)
+    assert committed > 20 * len(SEEDS), "hardly anything was exercised"
+    assert epochs > 3 * len(SEEDS)
+
+
+def test_one_seed_tells_one_story() -> None:
+    assert campaign(7, 3).story == campaign(7, 3).story
+    assert campaign(7, 3).story != campaign(8, 3).story
+
+
+def test_a_fresh_cluster_elects_in_well_under_a_second() -> None:
+    for seed in range(50):
+        world = World(seed, 3)
+        world.start()  # Nodes start up to 300 ms apart.
+        assert world.run(1000, until=world.converged), f"seed {seed}"
+        assert max(world.leaders) <= 2
+
+
+# -------------------------------------------------------------------------------------------------------- planted bugs
+
+
+def _do_not_persist(world: World, node: Node, state: QuorumState) -> None:
+    """Epoch and vote are as after the last clean stop: never."""
+
+
+def _count_unsynced(self: Leadership, own_synced_offset: int) -> int:
+    own = max(own_synced_offset, *(replica.end_offset for replica in self.voters.values()))
+    return _committed_offset(self, own)
+
+
+_committed_offset = Leadership.committed_offset
+
+
+def _never_resign(self: Raft, now_ms: int) -> None:
+    self._deadline_ms = now_ms + 1000
+
+
+def _grant_to_shorter_log(self: Raft, vote: Vote, candidate: int, now_ms: int) -> bool:
+    if vote.pre_vote:
+        return not self._hears_leader(now_ms)
+    return self._state.leader_id == NOBODY and self._state.voted_id in (NOBODY, candidate)
+
+
+def _truncate_to_high_watermark(self: LocalLog, diverging: Diverging, high_watermark: int) -> int:
+    return _truncate(self, Diverging(self.shape.last_epoch, high_watermark), high_watermark)
+
+
+_truncate = LocalLog.truncate
+
+
+def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
+    if self._state.leader_id == self.node_id:
+        self.role = Role.CANDIDATE
+        self._become_leader(now_ms, ())
+    else:
+        _boot(self, now_ms)
+
+
+_boot = Raft._boot
+
+
+BUGS: dict[str, tuple[type, str, Any, str]] = {
+    "epoch and vote are not persisted": (World, "persist", _do_not_persist, "NeverTwoLeadersInSameEpoch"),
+    "no check-quorum": (Raft, "_check_quorum", _never_resign, "StaleLeaderResigns"),
+    "votes for shorter logs": (Raft, "_may_grant", _grant_to_shorter_log, "LeaderCompleteness"),
+    "the leader counts itself before its sync": (Leadership, "committed_offset", _count_unsynced, "DurableMajority"),
+    "leads on after a restart": (Raft, "_boot", _lead_again_after_restart, "NeverTwoLeadersInSameEpoch"),
+    "truncates to the high watermark": (LocalLog, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
+}
+"""Each with the method that it replaces and the promise that it breaks."""
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, promise = BUGS[bug]
+    monkeypatch.setattr(owner, name, wrong)
+    for seed in HUNT:
+        try:
+            campaign(seed, 5 if seed % 2 else 3)
+        except Violation as violation:
+            if promise in str(violation).splitlines()[0]:
+                return
+    pytest.fail(f"{len(HUNT)} campaigns did not notice: {bug}")

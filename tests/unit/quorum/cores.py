@@ -1,0 +1,88 @@
+"""One core at a time, spoken to by hand."""
+
+from __future__ import annotations
+
+import random
+from typing import TypeVar
+
+from broker.protocol.errors import ErrorCode
+from broker.quorum.effects import Ready
+from broker.quorum.election import Role
+from broker.quorum.messages import Fetch, FetchReply, Message, Reply, Request, Span, Vote, VoteReply
+from broker.quorum.raft import Raft
+from broker.quorum.settings import QuorumSettings
+from broker.quorum.shape import LogShape
+from broker.quorum.state import QuorumState
+
+T = TypeVar("T")
+NOTHING = Ready(None, (), (), ())
+OK = ErrorCode.NONE
+FRESH = QuorumState()
+
+
+def core(
+    node_id: int = 1,
+    voters: tuple[int, ...] = (1, 2, 3),
+    state: QuorumState = FRESH,
+    log: tuple[tuple[int, int], ...] = (),
+    end: int = 0,
+) -> Raft:
+    """A node just started at 0 ms; `log` gives (epoch, first offset), `end` its end."""
+    return Raft(QuorumSettings(node_id, voters), random.Random(1), state, LogShape(end, log), 0)
+
+
+def ready(raft: Raft) -> Ready:
+    """What it wants done, once."""
+    return raft.ready() or NOTHING
+
+
+def tell(raft: Raft, sender: int, body: Request | Reply, now_ms: int = 0, ticket: int = 77) -> Ready:
+    """Give it a message, see what it does."""
+    raft.step(Message(sender, raft.node_id, ticket, body), now_ms)
+    return ready(raft)
+
+
+def said(effects: Ready, kind: type[T]) -> list[T]:
+    """The bodies of one kind among the messages."""
+    return [message.body for message in effects.messages if isinstance(message.body, kind)]
+
+
+def asked(effects: Ready, receiver: int) -> Message:
+    """The one message to a node."""
+    (message,) = [message for message in effects.messages if message.receiver == receiver]
+    return message
+
+
+def stand(raft: Raft) -> Ready:
+    """Let its time run out until it asks for votes in an epoch of its own; the pre-votes are granted."""
+    while raft.role is not Role.PROSPECTIVE:
+        raft.tick(raft.next_deadline_ms())
+    return _granted(raft, ready(raft), Role.CANDIDATE)
+
+
+def lead(raft: Raft) -> Ready:
+    """Have it elected."""
+    return _granted(raft, stand(raft), Role.LEADER)
+
+
+def _granted(raft: Raft, effects: Ready, role: Role) -> Ready:
+    """As many votes as it takes. What it does once it has them."""
+    for request in effects.messages:
+        if raft.role is not role and isinstance(request.body, Vote):
+            grant = VoteReply(OK, raft.epoch, -1, granted=True)
+            effects = tell(raft, request.receiver, grant, ticket=request.ticket)
+    assert raft.role is role
+    return effects
+
+
+def fetch(
+    raft: Raft, sender: int, offset: int, last_epoch: int, now_ms: int = 0, hw: int = 0, ticket: int = 88
+) -> Ready:
+    """A follower of its epoch fetches from it."""
+    return tell(raft, sender, Fetch(raft.epoch, offset, last_epoch, hw, 500), now_ms, ticket)
+
+
+def records(raft: Raft, *spans: tuple[int, int, int], hw: int = 0) -> FetchReply:
+    """Its leader sends batches (base, end, epoch)."""
+    sent = tuple(Span(*span) for span in spans)
+    return FetchReply(OK, raft.epoch, raft.leader_id, hw, spans=sent, payload="batches")
