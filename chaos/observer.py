@@ -1,0 +1,100 @@
+"""What the harness asks the cluster: who leads what now (for targets), and whether it has converged (after healing)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from broker.env import Env
+from chaos.errors import HarnessError
+from chaos.targets import ClusterView
+from workloads.client import admin
+from workloads.client.client import Client
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.settings import ClientSettings
+
+ASK_TIMEOUT_MS = 1_500
+_PAUSE_S = 0.1
+
+
+class Observer:
+    """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`."""
+
+    def __init__(self, env: Env, bootstrap: Sequence[tuple[str, int]], nodes: Sequence[int]) -> None:
+        settings = ClientSettings(
+            client_id="squall-observer",
+            request_timeout_ms=ASK_TIMEOUT_MS,
+            connect_timeout_ms=ASK_TIMEOUT_MS,
+            control_timeout_ms=ASK_TIMEOUT_MS,
+        )
+        self.client = Client(env, bootstrap, settings)
+        self._nodes = tuple(nodes)
+
+    async def create_topics(self, topics: Sequence[admin.NewTopic], timeout_s: float) -> None:
+        """Create topics and wait until each has all its replicas in sync. HarnessError where that takes too long."""
+        missing = {topic.name: topic for topic in topics}
+        why = "no answer"
+        with trio.move_on_after(timeout_s):
+            while missing:
+                try:
+                    results = await admin.create_topics(self.client, list(missing.values()))
+                except (RequestFailed, UnsupportedApi) as failure:
+                    why = str(failure)
+                else:
+                    for name, error in results.items():
+                        why = error or why
+                        if error in ("", "TOPIC_ALREADY_EXISTS"):
+                            missing.pop(name, None)
+                await trio.sleep(_PAUSE_S)
+            await self.converged([topic.name for topic in topics], timeout_s)
+            return
+        raise HarnessError(f"topics {', '.join(missing) or 'are there, but not in sync'} after {timeout_s:g} s: {why}")
+
+    async def view(self) -> ClusterView:
+        """Leaders, ISRs and the controller as some broker sees them. Tries until it has an answer."""
+        while True:
+            try:
+                return self._read(await admin.metadata(self.client))
+            except (RequestFailed, UnsupportedApi):
+                await trio.sleep(_PAUSE_S)
+
+    def _read(self, answer: Any) -> ClusterView:
+        leaders: dict[str, int] = {}
+        isr: dict[str, tuple[int, ...]] = {}
+        replicas: dict[str, tuple[int, ...]] = {}
+        for topic in answer.topics:
+            if topic.is_internal or topic.error_code:
+                continue
+            for p in topic.partitions:
+                name = f"{topic.name}-{p.partition_index}"
+                leaders[name] = p.leader_id
+                isr[name] = tuple(p.isr_nodes)
+                replicas[name] = tuple(p.replica_nodes)
+        return ClusterView(self._nodes, answer.controller_id, leaders, isr, replicas)
+
+    async def converged(self, topics: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        """Wait until every partition has a leader and a full ISR. What was seen: ok, took_s, and what lacks."""
+        began = trio.current_time()
+        lacking: dict[str, str] = {"cluster": "no answer"}
+        with trio.move_on_after(timeout_s):
+            while lacking:
+                view = await self.view()
+                lacking = _lacking(view, topics)
+                if lacking:
+                    await trio.sleep(_PAUSE_S)
+        return {"ok": not lacking, "took_s": round(trio.current_time() - began, 3), "lacking": lacking}
+
+
+def _lacking(view: ClusterView, topics: Sequence[str]) -> dict[str, str]:
+    """Partitions without a leader or with an ISR that is not full, and topics that nobody knows."""
+    lacking = {}
+    for name, leader in view.leaders.items():
+        if leader < 0:
+            lacking[name] = "no leader"
+        elif sorted(view.isr[name]) != sorted(view.replicas[name]):
+            lacking[name] = f"ISR {list(view.isr[name])} of {list(view.replicas[name])}"
+    known = {name.rpartition("-")[0] for name in view.leaders}
+    lacking.update({topic: "unknown" for topic in topics if topic not in known})
+    return lacking

@@ -1,0 +1,224 @@
+"""One run, from a plan to a run directory that can be judged.
+
+cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> fresh readers read everything, twice, in both
+isolation levels -> stop -> replica logs compared. What is written stays whatever happens: a run that ends early, by its
+own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown` with the reason.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+import trio
+
+from broker.real_env import RealEnv
+from chaos import __version__
+from chaos.directory import RunDirectory
+from chaos.errors import HarnessError
+from chaos.nemesis import Nemesis, Played
+from chaos.observer import Observer
+from chaos.plan import Plan, write_plan
+from chaos.progress import Progress
+from chaos.runtimes.contract import Runtime
+from workloads.appends import AppendsSettings, run_appends
+from workloads.client.admin import NewTopic
+from workloads.counters import NAMES, Counters
+from workloads.final_reads import FinalRead, final_reads
+from workloads.recorder import Recorder
+
+ZONE = "CLIENT"
+TOPICS_READY_S = 30.0
+TOPIC_PREFIX = "appends"
+
+
+def topic_names(plan: Plan) -> list[str]:
+    """The workload's topics."""
+    return appends_settings(plan).names()
+
+
+def appends_settings(plan: Plan) -> AppendsSettings:
+    """The plan's workload as its scenario takes it."""
+    w = plan.workload
+    return AppendsSettings(
+        topics=w.topics,
+        partitions=w.partitions,
+        replication_factor=w.replication_factor,
+        min_isr=w.min_isr,
+        topic_prefix=TOPIC_PREFIX,
+        topic_configs=tuple(w.topic_settings.items()),
+        acks=w.acks,
+        idempotence=w.idempotence,
+        max_in_flight=w.max_in_flight,
+        producers=w.producers,
+        readers=w.readers,
+        rate=float(w.rate),
+        min_size=w.min_bytes,
+        max_size=w.max_bytes,
+        linger_ms=w.linger_ms,
+        batch_size=w.batch_bytes,
+        codec=w.codec,
+        request_timeout_ms=w.request_timeout_ms,
+        delivery_timeout_ms=w.delivery_timeout_ms,
+        zone=ZONE,
+    )
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """ "host:port,host:port" into pairs."""
+    found = []
+    for each in bootstrap.split(","):
+        host, _, port = each.rpartition(":")
+        found.append((host, int(port)))
+    return found
+
+
+class Run:
+    """One run in one runtime."""
+
+    def __init__(self, plan: Plan, directory: RunDirectory, runtime: Runtime, progress: Progress, command: str) -> None:
+        self.plan, self.directory, self.runtime, self.progress = plan, directory, runtime, progress
+        self.info: dict[str, Any] = {
+            "schema": 1,
+            "run": directory.run_id,
+            "command": command,
+            "squall": __version__,
+            "versions": {"python": platform.python_version(), "trio": version("trio")},
+            "began_wall_ms": time.time_ns() // 1_000_000,
+            "began_ns": time.monotonic_ns(),
+            "phases": [],
+            "trouble": None,
+        }
+        directory.plan.write_text(write_plan(plan))
+        directory.nemesis.touch()
+        self._save()
+
+    def _save(self) -> None:
+        self.directory.write_info(self.info)
+
+    @asynccontextmanager
+    async def _phase(self, name: str) -> AsyncIterator[None]:
+        entry = {"name": name, "began": time.monotonic_ns(), "ended": None}
+        self.info["phases"].append(entry)
+        self._save()
+        with self.progress.phase(name):
+            try:
+                yield
+            finally:
+                entry["ended"] = time.monotonic_ns()
+                self._save()
+
+    async def go(self) -> None:
+        """The whole run. Trouble of the harness is written to run.json, and raised as HarnessError."""
+        try:
+            async with self._phase("start the cluster"):
+                await self.runtime.start()
+            try:
+                await self._with_cluster()
+            finally:
+                with trio.CancelScope(shield=True):
+                    async with self._phase("stop the cluster"):
+                        await self.runtime.stop()
+        except HarnessError as trouble:
+            self.info["trouble"] = str(trouble)
+            raise
+        except BaseException as error:
+            self.info["trouble"] = "interrupted" if _is_interrupt(error) else f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self.info["ended_ns"] = time.monotonic_ns()
+            self.info["node_exits"] = [
+                {"node": e.node, "incarnation": e.incarnation, "code": e.code, "t": e.t_ns, "last_words": e.last_words}
+                for e in self.runtime.exits()
+            ]
+            self._save()
+
+    async def _with_cluster(self) -> None:
+        env = RealEnv("harness", seed=self.plan.seed)
+        servers = addresses(self.runtime.bootstrap(ZONE))
+        recorder = Recorder(env, str(self.directory.history), run=self.directory.run_id)
+        observer = Observer(env, servers, self.plan.nodes)
+        nemesis = Nemesis(self.runtime, self.plan.timeline(), self.plan.seed, self.directory.nemesis, observer.view)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(observer.client.run)
+                async with self._phase("create topics"):
+                    await self._create_topics(observer)
+                await self._load(env, servers, recorder, nemesis)
+                async with self._phase("heal"):
+                    self.info["heal"] = await nemesis.heal()
+                self._say_landed(nemesis)
+                async with self._phase("converge"):
+                    limit_s = self.plan.limits.converge_s
+                    self.info["converged"] = await observer.converged(topic_names(self.plan), limit_s)
+                async with self._phase("final reads"):
+                    self.info["final_reads"] = await self._final_reads(env, servers, recorder)
+                observer.client.close()
+                nursery.cancel_scope.cancel()
+        finally:
+            recorder.close()
+            nemesis.close()
+
+    async def _create_topics(self, observer: Observer) -> None:
+        w = self.plan.workload
+        configs = {"min.insync.replicas": str(w.min_isr), **w.topic_settings}
+        topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in topic_names(self.plan)]
+        await observer.create_topics(topics, TOPICS_READY_S)
+
+    async def _load(self, env: RealEnv, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis) -> None:
+        """Warm-up without faults, then the load with them; the workload ends once all of it is settled."""
+        counters, stop = Counters(), trio.Event()
+        self.progress.counts = lambda: counts_of(counters)
+        self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_appends, env, servers, appends_settings(self.plan), recorder, stop, counters)
+            async with self._phase("warm-up"):
+                await trio.sleep(self.plan.warmup_s)
+            async with self._phase("load with faults" if nemesis.played else "load"):
+                with trio.CancelScope() as faults:
+                    async with trio.open_nursery() as load:
+                        load.start_soon(nemesis.play)
+                        await trio.sleep(self.plan.time_s)
+                        # A fault that takes much longer than planned to end must not keep the run for ever.
+                        faults.deadline = trio.current_time() + self.plan.limits.converge_s
+            async with self._phase("settle"):
+                stop.set()
+        self.info["counters"] = counts_of(counters)
+
+    def _say_landed(self, nemesis: Nemesis) -> None:
+        self.info["faults"] = {"planned": len(nemesis.played), "landed": sum(p.landed for p in nemesis.played)}
+        self._save()
+
+    async def _final_reads(self, env: RealEnv, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
+        counters = Counters()
+        self.progress.counts = lambda: {"final reads": counters.read}
+        places = appends_settings(self.plan).places()
+        limit_s = self.plan.limits.final_read_s
+        reads = await final_reads(env, servers, places, recorder, timeout_s=limit_s, counters=counters, zone=ZONE)
+        return [_told(read) for read in reads]
+
+
+def counts_of(counters: Counters) -> dict[str, int]:
+    """The counters that people watch."""
+    return {name: getattr(counters, name) for name in NAMES}
+
+
+def _told(read: FinalRead) -> dict[str, Any]:
+    missing = {f"{topic}-{index}": m.why for (topic, index), m in read.missing.items()}
+    return {"round": read.round, "isolation": read.isolation, "records": read.records, "missing": missing}
+
+
+def describe(p: Played) -> str:
+    """A fault under way, for the display."""
+    details = " ".join(str(v) for v in p.fault.params.values())
+    return f"{p.fault.action} {','.join(map(str, p.resolved))} {details}".strip()
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_interrupt(e) for e in error.exceptions)
+    return isinstance(error, (KeyboardInterrupt, trio.Cancelled))
