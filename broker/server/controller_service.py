@@ -73,6 +73,7 @@ class ControllerService:
         self._cluster_id = cluster_id
         self._controller: Controller | None = None
         self._epoch = -1
+        self._replayed = False
         feed.follow(self._committed)
 
     @property
@@ -152,8 +153,10 @@ class ControllerService:
         return bool(decision.records)
 
     def _committed(self, delta: ImageDelta) -> None:
-        if self._quorum.is_leader and delta:
+        # The first changes that a node replays are those of its earlier lives: old news, told when it was new.
+        if self._replayed and self._quorum.is_leader:
             trace_changes(self._env, self._feed.image, delta)
+        self._replayed = self._replayed or bool(delta)
 
     def _now_ms(self) -> int:
         return int(self._env.mono() * 1000)

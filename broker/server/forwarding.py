@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 NOBODY = -1
 FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
+CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
+"""Links of their own: what clients ask for and the controller takes long over holds up no heartbeat."""
 WATCH_S = 0.05
 """How often an attempt under way is checked against who is controller now."""
 ENVELOPE_VERSION = 0
@@ -68,7 +70,7 @@ class Forwarder:
         async def attempt(target: int) -> Any:
             if target == self._config.node_id and self._service is not None:
                 return await self._service.decide(api_key, request)
-            response = await self._peers.request(target, api_key, version, request, timeout_ms)
+            response = await self._peers.request(target, api_key, version, request, timeout_ms, lane=CONTROL_LANE)
             if response.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
             return response
@@ -99,7 +101,9 @@ class Forwarder:
         async def attempt(target: int) -> Any:
             if target == self._config.node_id and self._service is not None:
                 return await self._service.decide(api_key, request)
-            wrapped = await self._peers.request(target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given)
+            wrapped = await self._peers.request(
+                target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given, lane=CLIENT_LANE
+            )
             if wrapped.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
             return _opened(api_key, version, request, wrapped)

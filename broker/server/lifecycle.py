@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1
 PLAINTEXT = 0
+TRIES_PER_SESSION = 4
+"""A heartbeat without an answer is given up, and its link with it, in time for more to be tried."""
 SOON_S = 0.05
 """Pause before the next heartbeat while something is awaited: being unfenced, or allowed to stop."""
 FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
@@ -161,10 +163,9 @@ class BrokerLifecycle:
             want_fence=not self._ready and not self._stopping,
             want_shut_down=self._stopping,
         )
+        patience_ms = max(1, self._config.broker_session_timeout_ms // TRIES_PER_SESSION)
         try:
-            reply = await self._forwarder.ask(
-                ApiKey.BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, self._config.broker_session_timeout_ms
-            )
+            reply = await self._forwarder.ask(ApiKey.BROKER_HEARTBEAT, HEARTBEAT_VERSION, request, patience_ms)
         except NoController:
             return SOON_S
         if reply.error_code == ErrorCode.STALE_BROKER_EPOCH:

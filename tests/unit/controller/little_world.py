@@ -1,0 +1,224 @@
+"""Nodes whose control plane is real and whose quorum and network are played, on trio's clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.protocol.apis import ApiKey, request_class, response_class
+from broker.protocol.errors import ErrorCode
+from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from broker.server.controller_service import ControllerService, LeadershipLost
+from broker.server.forwarding import Forwarder, open_envelope
+from broker.server.image_feed import ImageFeed
+from broker.server.lifecycle import BrokerLifecycle
+
+CLUSTER_ID = "little-world"
+
+
+class LittleEnv:
+    """The part of Env that the control plane uses."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.rng = random.Random(seed)
+        self.traced: list[tuple[str, dict[str, Any]]] = []
+
+    def mono(self) -> float:
+        return trio.current_time()
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
+    def trace(self, event: str, **fields: Any) -> None:
+        self.traced.append((event, fields))
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        return [fields for name, fields in self.traced if name == event]
+
+
+class PlayedQuorum:
+    """One log for all nodes. It commits at once, or when it is told to; the test says who leads."""
+
+    def __init__(self, world: LittleWorld, node_id: int) -> None:
+        self.world, self.node_id = world, node_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.world.leader == self.node_id
+
+    @property
+    def leader_id(self) -> int:
+        return self.world.leader if self.node_id not in self.world.cut_off else -1
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.world.log)
+
+    def append(self, records: Sequence[tuple[Any, int]]) -> int:
+        if not self.is_leader:
+            raise LeadershipLost
+        for record, version in records:
+            self.world.log.append((self.world.epoch, encode_metadata_record(record, version)))
+        if self.world.commits:
+            self.world.commit()
+        return len(self.world.log) - 1
+
+    async def wait_committed(self, offset: int, epoch: int) -> None:
+        while self.world.committed <= offset:
+            if not self.is_leader or self.world.epoch != epoch:
+                raise LeadershipLost
+            await self.world.moved.wait()
+
+
+class PlayedPeers:
+    """Requests between nodes, through their wire form."""
+
+    def __init__(self, world: LittleWorld, node_id: int) -> None:
+        self.world, self.node_id = world, node_id
+
+    async def request(
+        self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int, *, lane: str = ""
+    ) -> Any:
+        self.world.requests.append((self.node_id, node_id, ApiKey(api_key)))
+        if node_id in self.world.cut_off or self.node_id in self.world.cut_off:
+            await trio.sleep(timeout_ms / 1000)
+            raise OSError("no answer")
+        await trio.sleep(0.001)
+        request, _ = request_class(api_key).decode(memoryview(message.encode(version)), 0, version)
+        service = self.world.nodes[node_id].service
+        if api_key == ApiKey.ENVELOPE:
+            response = await open_envelope(service, request)
+        else:
+            response = await service.handle(api_key, request)
+        return response_class(api_key).decode(memoryview(response.encode(version)), 0, version)[0]
+
+
+class LittleNode:
+    """One node's control plane."""
+
+    def __init__(self, world: LittleWorld, node_id: int, incarnation: int, previous_epoch: int) -> None:
+        self.id, self.world = node_id, world
+        self.env: Any = LittleEnv(f"node-{node_id}", 100 * incarnation + node_id)
+        voters = ",".join(f"{voter}@h{voter}:1" for voter in (1, 2, 3))
+        self.config = BrokerConfig.from_properties(
+            {"node.id": str(node_id), "controller.quorum.voters": voters, **world.properties}
+        )
+        self.quorum = PlayedQuorum(world, node_id)
+        self.feed = ImageFeed()
+        self.service = ControllerService(self.env, self.config, CLUSTER_ID, self.quorum, self.feed)
+        peers: Any = PlayedPeers(world, node_id)
+        self.forwarder = Forwarder(self.env, self.config, peers, self.service, lambda: self.quorum.leader_id)
+        self.lifecycle = BrokerLifecycle(
+            self.env,
+            self.config,
+            self.forwarder,
+            self.feed,
+            cluster_id=CLUSTER_ID,
+            endpoints={"INTERNAL": (f"h{node_id}", 1), "CLIENT": (f"h{node_id}", 2)},
+            directory_id=bytes([node_id]) * 16,
+            previous_broker_epoch=previous_epoch,
+        )
+        self.scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        with self.scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.service.run)
+                nursery.start_soon(self.lifecycle.run)
+                await self.lifecycle.caught_up.wait()
+                self.lifecycle.ready()
+
+
+class LittleWorld:
+    """Nodes 1 to 3 (as far as they were started), one log, one leader."""
+
+    def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
+        self.nursery = nursery
+        self.properties = {name.replace("_", "."): value for name, value in properties.items()}
+        self.log: list[tuple[int, bytes] | None] = []
+        self.committed = 0
+        self.commits = True
+        self.moved = trio.Event()
+        self.leader, self.epoch = -1, 0
+        self.nodes: dict[int, LittleNode] = {}
+        self.incarnations: dict[int, int] = {}
+        self.cut_off: set[int] = set()
+        self.requests: list[tuple[int, int, ApiKey]] = []
+
+    def start(self, node_id: int, *, previous_epoch: int = -1) -> LittleNode:
+        """A node from scratch: it replays the log before anything else."""
+        self.incarnations[node_id] = self.incarnations.get(node_id, 0) + 1
+        node = self.nodes[node_id] = LittleNode(self, node_id, self.incarnations[node_id], previous_epoch)
+        self.cut_off.discard(node_id)
+        self._replay(node, 0)
+        self.nursery.start_soon(node.run)
+        return node
+
+    def kill(self, node_id: int) -> None:
+        """The node is gone from one moment to the next."""
+        self.nodes[node_id].scope.cancel()
+        self.cut_off.add(node_id)
+        if self.leader == node_id:
+            self.leader = -1
+
+    def elect(self, node_id: int) -> None:
+        """Another leader of the quorum: nothing uncommitted survives."""
+        before, self.leader = self.leader, -1
+        del self.log[self.committed :]
+        if before >= 0:
+            self.nodes[before].service.on_leadership(False, self.epoch)
+        self.epoch += 1
+        self.leader = node_id
+        self.log.append(None)
+        self.commit()
+        self.nodes[node_id].service.on_leadership(True, self.epoch)
+
+    def commit(self) -> None:
+        """Everything in the log is committed, and every node that is not cut off replays it."""
+        at, self.committed = self.committed, len(self.log)
+        for node in self.nodes.values():
+            if node.id not in self.cut_off:
+                self._replay(node, at)
+        moved, self.moved = self.moved, trio.Event()
+        moved.set()
+
+    def heal(self, node_id: int) -> None:
+        """A node that was cut off is back, and reads what it missed."""
+        self.cut_off.discard(node_id)
+        self._replay(self.nodes[node_id], self.nodes[node_id].feed.image.offset + 1)
+
+    def _replay(self, node: LittleNode, at: int) -> None:
+        entries = [(offset, self.log[offset]) for offset in range(at, self.committed)]
+        node.feed.committed([(at, entry[0], decode_metadata_record(entry[1])) for at, entry in entries if entry])
+
+    async def settle(self, *node_ids: int) -> None:
+        """Until these brokers serve."""
+        for node_id in node_ids:
+            await self.nodes[node_id].lifecycle.unfenced.wait()
+
+
+async def start_three(nursery: trio.Nursery, **properties: str) -> LittleWorld:
+    """Three nodes, the first of them the controller, all brokers serving."""
+    world = LittleWorld(nursery, **properties)
+    for node_id in (1, 2, 3):
+        world.start(node_id)
+    world.elect(1)
+    await world.settle(1, 2, 3)
+    return world
+
+
+def error_of(response: Any) -> ErrorCode:
+    """The one error of a response about one thing."""
+    for name in ("topics", "responses", "results"):
+        if getattr(response, name, ()):
+            (only,) = getattr(response, name)
+            return ErrorCode(only.error_code)
+    return ErrorCode(response.error_code)
