@@ -18,12 +18,12 @@ from broker.log import reads
 from broker.log.config import LONG_MAX, LogConfig
 from broker.log.epochs import EpochCache
 from broker.log.flushing import FlushJob
+from broker.log.incoming import Checked, batch_around, checked_batches
 from broker.log.indexes import AbortedTxn
 from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot
 from broker.log.reads import Found, segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
 from broker.log.retention import useless
-from broker.log.scan import CorruptRecords, UnexpectedOffset, is_batch
 from broker.log.segment import NEVER, Segment
 from broker.log.slices import FileSlice
 from broker.log.validation import ORDINARY, refusal, stamp_append_time
@@ -83,7 +83,7 @@ class Log:
         """Counts truncations: what was sliced before one must not be sent any further after it."""
         self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] | None = None
-        """Called when `recovery_point` has been lowered, before files change: to be made durable there."""
+        """Called when recovery point or log start has been lowered, before files change: to make that durable."""
         self._names = 1
         """Counts the files that have appeared."""
         self._names_durable = 0
@@ -213,10 +213,17 @@ class Log:
 
         All or, on CorruptRecords and UnexpectedOffset, none. One write for each segment it goes into.
         """
-        first = self.log_end_offset
-        run: list[tuple[BatchHeader, int, int]] = []
+        first, start = self.log_end_offset, self.log_start_offset
+        if not self._active.size and len(self.segments) == 1:
+            # A log that deleted records have emptied may start inside of a batch: then it begins with that one.
+            around = batch_around(records, first)
+            first = first if around is None else around
+        checked = checked_batches(records, first, gaps=self._compacted)
+        if checked and first != self.log_end_offset:
+            self.truncate_fully_and_start_at(first)
+        run: list[Checked] = []
         segment, size, oldest = self._active, self._active.size, self._active.roll_timestamp
-        for item in self._checked(records):
+        for item in checked:
             header, at, stop = item
             if size and (
                 size + stop - at > self._segment_bytes
@@ -232,38 +239,10 @@ class Log:
             size += stop - at
             run.append(item)
         self._append_run(segment, records, run)
+        self.increment_log_start(start)
         return FollowerAppend(first, self.log_end_offset, run[-1][2] if run else 0)
 
-    def _checked(self, records: memoryview) -> list[tuple[BatchHeader, int, int]]:
-        """The whole batches, after all of them have been found good."""
-        found = []
-        at, end, expected = 0, len(records), self.log_end_offset
-        while end - at >= HEADER_SIZE:
-            header = BatchHeader._make(HEADER.unpack_from(records, at))
-            base, length, epoch, magic, crc, attributes, delta = header[:7]
-            if not is_batch(length, magic):
-                raise CorruptRecords(f"no batch at byte {at}: length {length}, magic {magic}")
-            stop = at + LENGTH_OVERHEAD + length
-            if stop > end:
-                break
-            if base != expected and (base < expected or not self._compacted):
-                raise UnexpectedOffset(f"{self!r} was sent a batch at offset {base} instead of {expected}")
-            if delta < 0 or epoch < 0 or crc32c(records[at + CRC_FROM : stop]) != crc:
-                raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
-            if attributes & CONTROL_BIT:
-                self._check_control(header, records[at:stop])
-            found.append((header, at, stop))
-            expected = base + delta + 1
-            at = stop
-        return found
-
-    def _check_control(self, header: BatchHeader, batch: memoryview) -> None:
-        try:
-            read_marker(header, batch)
-        except MalformedFrame as problem:
-            raise CorruptRecords(f"the control batch at offset {header.base_offset}: {problem}") from problem
-
-    def _append_run(self, segment: Segment, records: memoryview, run: list[tuple[BatchHeader, int, int]]) -> None:
+    def _append_run(self, segment: Segment, records: memoryview, run: list[Checked]) -> None:
         """Append checked batches that go into one segment."""
         if not run:
             return
@@ -361,35 +340,39 @@ class Log:
         found = next(segment.walk_from(offset), None)
         end, position = (min(offset, found[0].base_offset), found[1]) if found else (offset, segment.size)
         self.generation += 1
-        self._lower_recovery_point(end)
+        self._lower(end)
         self._remove_from(at + 1, end)
         segment.truncate(position, end)
         self._active = segment
         self.log_end_offset = end
-        self.log_start_offset = min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
         if self.producers.entries:
-            self.producers = reads.producers_at(self._fs, self.directory, self.segments, self.log_start_offset, end)
+            start = self.segments[0].base_offset
+            self.producers = reads.producers_at(self._fs, self.directory, self.segments, start, end)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next batch is at `offset`. Durable on return, but for the new segment's name."""
+        """Drop everything; the next batch is at `offset`. Durable on return."""
         self.generation += 1
-        self._lower_recovery_point(min(offset, self.segments[0].base_offset))
+        self._lower(min(offset, self.segments[0].base_offset))
         self._remove_from(0, -1)
         # Epochs before the new segment: with its files but old epochs, loading would give it a wrong one.
         self.epochs.clear()
         self.epochs.flush()
         self.producers = ProducerStates()
         self._active = Segment(self._fs, self.directory, offset, self.config, fresh=True)
-        self._names += 1
         self.segments.append(self._active)
+        self._fs.fsync_dir(self.directory)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        """Before anything below it goes: else, after new appends and a crash, recovery would trust unsynced bytes."""
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+    def _lower(self, offset: int) -> None:
+        """Lower recovery point and log start, before what is beyond goes.
+
+        Else, after new appends and a crash, recovery would trust bytes that were never synced, or refuse the new ones.
+        """
+        if offset < self.recovery_point or offset < self.log_start_offset:
+            self.recovery_point = min(self.recovery_point, offset)
+            self.log_start_offset = min(self.log_start_offset, offset)
             if self.before_shrink is not None:
                 self.before_shrink(self)
 
@@ -398,6 +381,9 @@ class Log:
         for segment in reversed(self.segments[at:]):
             segment.remove()
             self.segments.pop()
+            if not at:
+                # With nothing before them, segments that come back after a crash would pass for the whole log.
+                self._fs.fsync_dir(self.directory)
         remove_snapshots(self._fs, self.directory, above=snapshots_above)
         self._fs.fsync_dir(self.directory)
 
@@ -420,6 +406,10 @@ class Log:
         doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
             self.roll()
+        if doomed and self._names > self._names_durable:
+            # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
+            self._fs.fsync_dir(self.directory)
+            self._names_durable = self._names
         return [self._remove_oldest() for _ in range(doomed)]
 
     def _remove_oldest(self) -> int:

@@ -98,7 +98,8 @@ class LogManager:
         self.previous_broker_epoch = -1 if epoch is None else epoch
         if self.clean:
             self._fs.remove(marker)
-            self._fs.fsync_dir(self.log_dir)
+        # Also for the checkpoints: what is read now must not turn into older ones at the next power loss.
+        self._fs.fsync_dir(self.log_dir)
         recovery_points = checkpoints.read_offsets(self._fs, self._path(RECOVERY_POINTS))
         starts = checkpoints.read_offsets(self._fs, self._path(LOG_STARTS))
         for name in self._fs.list(self.log_dir):

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 from broker.env import Fs
 from broker.log import checkpoints, reads
-from broker.log.config import LogConfig
+from broker.log.config import LONG_MAX, LogConfig
 from broker.log.epochs import EpochCache
 from broker.log.log import Log
 from broker.log.producers import ProducerStates, remove_snapshots
 from broker.log.results import Recovery
 from broker.log.scan import Scan, Scanned
-from broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, Segment, file_name
+from broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TRUNCATING, Segment, file_name
 from broker.protocol.errors import MalformedFrame
 
 
@@ -38,11 +38,14 @@ def load(
 ) -> Log:
     """The log in `directory`, which is made if missing; `Log.recovery` says what was found.
 
+    All names are durable on return. Without that of a first segment that is not at offset 0 a later start could give
+    out the same offsets again; removed ones that come back could be taken for what was written in their place.
+
     `clean`: the mark of a clean shutdown was there. `recovery_point`, `log_start_offset`: from the checkpoints.
     """
     fs.mkdirs(directory)
     bases = _tidy(fs, directory)
-    loading = _Loading(fs, directory, config, bases, clean, recovery_point)
+    loading = _Loading(fs, directory, config, bases, clean, recovery_point, log_start_offset)
     loading.run()
     segments, recovery_point = loading.segments, min(recovery_point, loading.end_offset)
     if segments and loading.end_offset < log_start_offset:
@@ -56,6 +59,8 @@ def load(
         segments.append(Segment(fs, directory, log_start_offset, config, fresh=True))
         recovery_point = log_start_offset
         loading.producers = ProducerStates()
+    if not clean or segments[0].size == 0:
+        fs.fsync_dir(directory)
     log = Log(
         fs,
         directory,
@@ -82,7 +87,7 @@ def _tidy(fs: Fs, directory: str) -> list[int]:
     bases = [int(stem) for stem in stems if stem.isdigit() and file_name(int(stem), "") == stem]
     for name in names:
         stem, dot, suffix = name.partition(".")
-        orphan = stem.isdigit() and dot + suffix in SUFFIXES and int(stem) not in bases
+        orphan = stem.isdigit() and dot + suffix in (*SUFFIXES, TRUNCATING) and int(stem) not in bases
         if orphan or name.endswith(checkpoints.TEMPORARY):
             fs.remove(f"{directory}/{name}")
     return sorted(bases)
@@ -92,17 +97,27 @@ class _Loading:
     """One load, step by step."""
 
     def __init__(
-        self, fs: Fs, directory: str, config: LogConfig, bases: Sequence[int], clean: bool, recovery_point: int
+        self,
+        fs: Fs,
+        directory: str,
+        config: LogConfig,
+        bases: Sequence[int],
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
     ) -> None:
         self._fs = fs
         self._directory = directory
         self._clean = clean
         self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
         self._sparse = config.compacted
         self._scanned_segments = self._scanned_bytes = self._truncated_bytes = 0
         self._reason: str | None = None
         self._indexed = [self._has_indexes(base) for base in bases]
         self.segments = [Segment(fs, directory, base, config, fresh=False) for base in bases]
+        for segment in self.segments:
+            segment.complete_truncation()
         self.producers = ProducerStates()
         self.end_offset = 0
         cache = EpochCache.load(fs, directory)
@@ -115,27 +130,33 @@ class _Loading:
 
     def run(self) -> None:
         """Find, check and repair."""
-        if not self.segments:
-            return
         first = self._first_to_scan()
         for segment, following in zip(self.segments[:first], self.segments[1:], strict=False):
             segment.open_inactive(following.base_offset)
         if first < len(self.segments):
             self._scan(first)
-        elif not self._epochs_known:
+        elif first and not self._epochs_known:
             self._assign_epochs(self.segments[-1].next_offset)
-        last = self.segments[-1] if self.segments else None
-        self.end_offset = last.next_offset if last else 0
+        if not self.segments:
+            # What is kept beside the segments says nothing without them, not even of offset 0.
+            self.epochs.clear()
+            if remove_snapshots(self._fs, self._directory, above=-1):
+                self._fs.fsync_dir(self._directory)
+            return
+        self.end_offset = self.segments[-1].next_offset
         self.epochs.truncate_from_end(self.end_offset)
+        self._complete_epochs()
         if remove_snapshots(self._fs, self._directory, above=self.end_offset):
             self._fs.fsync_dir(self._directory)
-        if first >= len(self.segments) and last:
+        if not self._scanned_segments:
             start = self.segments[0].base_offset
             self.producers = reads.producers_at(self._fs, self._directory, self.segments, start, self.end_offset)
 
     def _first_to_scan(self) -> int:
         """Index of the first segment whose batches must be checked; their number where none need be."""
         count = len(self.segments)
+        if not count:
+            return 0
         if self._clean:
             first = count if self.segments[-1].open_end() else count - 1
         else:
@@ -220,10 +241,23 @@ class _Loading:
         self._fs.fsync_dir(self._directory)
 
     def _assign_epochs(self, end: int) -> None:
-        """The epoch file is missing: make it again from all batches before `end`."""
-        for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, end):
+        """Make the epochs again from all batches that begin before `end`."""
+        for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, LONG_MAX):
+            if header.base_offset >= end:
+                return
             if header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _complete_epochs(self) -> None:
+        """The log's start can have gone back, where the crash came before it was written down: so must the epochs."""
+        known = self.epochs.entries
+        first = max(self._log_start_offset, self.segments[0].base_offset)
+        if known and first < known[0][1]:
+            later = list(known)
+            self.epochs.clear()
+            self._assign_epochs(later[0][1])
+            for epoch, start in later:
+                self.epochs.assign(epoch, start)
 
     def report(self, log_end_offset: int) -> Recovery:
         """What was found and done."""

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from broker.env import Buffer, File, Fs
+from broker.log.checkpoints import parent
 from broker.log.config import LogConfig
 from broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
 from broker.log.scan import LOOKUP_CHUNK, walk
@@ -15,6 +16,8 @@ from broker.protocol.records import BatchHeader
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
+TRUNCATING = ".truncating"
+"""Suffix of an empty file that is there while its segment is being cut."""
 TAIL_BATCHES = 4096
 """Newest batches of a segment whose place is kept in memory, 16 bytes each; at twice as many the older half goes."""
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
@@ -247,6 +250,12 @@ class Segment:
             position = stop
         return position
 
+    def complete_truncation(self) -> None:
+        """Make durable what a cut has left, if the process died before it could."""
+        if self._fs.exists(self._path + TRUNCATING):
+            self.file.fsync()
+            self._fs.remove(self._path + TRUNCATING)
+
     def forget(self) -> None:
         """Empty the indexes and the memory, as before the first batch: all batches will be given to `note` again."""
         for entries in self._entry_files():
@@ -262,10 +271,15 @@ class Segment:
     def truncate(self, position: int, next_offset: int) -> None:
         """Keep the bytes before `position`, where a batch begins; `next_offset` is the end then. Durable on return.
 
-        Without the fsync, a power loss could bring back old batches behind new ones that were written over them.
+        Were it not, a power loss could bring back old batches behind new ones that were written over them. For a
+        process that is killed between the cut and the fsync the mark tells the next start to do the latter.
         """
+        mark = self._path + TRUNCATING
+        self._fs.open(mark, create=True).close()
+        self._fs.fsync_dir(parent(mark))
         self.file.truncate(position)
         self.file.fsync()
+        self._fs.remove(mark)
         relative = next_offset - self.base_offset
         self.index.cut(1 + self.index.last_where(lambda entry: entry[1] < position))
         self.time_index.cut(1 + self.time_index.last_where(lambda entry: entry[1] < relative))
@@ -287,6 +301,6 @@ class Segment:
 
     def remove(self) -> None:
         """Remove the files. Slices that are still being sent keep the bytes until they are dropped."""
-        for suffix in SUFFIXES:
+        for suffix in (*SUFFIXES, TRUNCATING):
             if self._fs.exists(self._path + suffix):
                 self._fs.remove(self._path + suffix)

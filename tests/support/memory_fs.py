@@ -279,7 +279,7 @@ class MemoryFs:
 
 
 def _clean(path: str) -> str:
-    return path.strip("/")
+    return "" if path == "." else path.strip("/")
 
 
 def _parent(path: str) -> str:

@@ -1,0 +1,56 @@
+"""What a leader sent, before a follower appends it: all of it is good, or none is taken."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from broker.log.producers import read_marker
+from broker.log.scan import CorruptRecords, UnexpectedOffset, is_batch
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+
+Checked = tuple[BatchHeader, int, int]
+"""A batch's header, its first byte and the byte behind its last."""
+
+
+def batch_around(records: memoryview, offset: int) -> int | None:
+    """The base offset of the first batch, if `offset` lies inside of it."""
+    if len(records) >= HEADER_SIZE:
+        base, *_, delta = HEADER.unpack_from(records)[:7]
+        if 0 <= base < offset <= base + delta:
+            return int(base)
+    return None
+
+
+def checked_batches(records: memoryview, expected: int, *, gaps: bool) -> list[Checked]:
+    """The whole batches of `records`, the first at offset `expected`; a partial last one is left out.
+
+    `gaps`: offsets may be missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
+    """
+    found: list[Checked] = []
+    at, end = 0, len(records)
+    while end - at >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(records, at))
+        base, length, epoch, magic, crc, attributes, delta = header[:7]
+        if not is_batch(length, magic):
+            raise CorruptRecords(f"no batch at byte {at}: length {length}, magic {magic}")
+        stop = at + LENGTH_OVERHEAD + length
+        if stop > end:
+            break
+        if base != expected and (base < expected or not gaps):
+            raise UnexpectedOffset(f"a batch at offset {base} was sent instead of {expected}")
+        if delta < 0 or epoch < 0 or crc32c(records[at + CRC_FROM : stop]) != crc:
+            raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
+        if attributes & CONTROL_BIT:
+            _check_control(header, records[at:stop])
+        found.append((header, at, stop))
+        expected = base + delta + 1
+        at = stop
+    return found
+
+
+def _check_control(header: BatchHeader, batch: memoryview) -> None:
+    try:
+        read_marker(header, batch)
+    except MalformedFrame as problem:
+        raise CorruptRecords(f"the control batch at offset {header.base_offset}: {problem}") from problem

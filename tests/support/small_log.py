@@ -1,0 +1,113 @@
+"""A log of small segments, small chunks and small memories, so that few batches reach every corner; and its oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
+from broker.log.config import LogConfig
+from broker.log.epochs import EpochCache
+from broker.log.log import Log
+from broker.log.producers import Producer, ProducerStates
+from broker.log.recovery import load
+from broker.protocol.records import BatchHeader, read_header
+from tests.support.memory_fs import MemoryFs
+
+DIRECTORY = "d/t-0"
+SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150, retention_ms=-1)
+
+
+class Stored(NamedTuple):
+    """A batch as the log should hold it."""
+
+    data: bytes
+
+    @property
+    def header(self) -> BatchHeader:
+        return read_header(memoryview(self.data), 0)
+
+    @property
+    def base(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def end(self) -> int:
+        return self.header.next_offset
+
+
+@contextmanager
+def small_chunks() -> Iterator[None]:
+    """Buffers and memories so small that batches do not fit into them."""
+    with (
+        patch("broker.log.segment.TAIL_BATCHES", 3),
+        patch("broker.log.segment.LOOKUP_CHUNK", 130),
+        patch("broker.log.scan.SCAN_CHUNK", 200),
+        patch("broker.log.indexes.WRITE_OUT_AT", 24),
+    ):
+        yield
+
+
+def open_log(
+    fs: MemoryFs,
+    *,
+    clean: bool = True,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    config: LogConfig = SMALL,
+) -> Log:
+    """Load the log."""
+    return load(
+        fs,
+        DIRECTORY,
+        config,
+        topic="t",
+        partition=0,
+        topic_id=bytes(16),
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+
+
+def stored_batches(log: Log) -> list[Stored]:
+    """All that the log holds, read from its first segment on."""
+    return [Stored(data) for _, data in log.read_batches(log.segments[0].base_offset, log.log_end_offset)]
+
+
+def epochs_of(batches: list[Stored], log_start_offset: int) -> list[tuple[int, int]]:
+    """The epoch entries that the batches imply."""
+    cache = EpochCache(MemoryFs(), "")
+    for item in batches:
+        cache.assign(item.header.leader_epoch, item.base)
+    cache.truncate_from_start(log_start_offset)
+    return cache.entries
+
+
+def producers_of(batches: list[Stored]) -> ProducerStates:
+    """The producers' states that the batches imply."""
+    states = ProducerStates()
+    for item in batches:
+        states.replay(item.header, memoryview(item.data))
+    return states
+
+
+def facts(entry: Producer) -> tuple[object, ...]:
+    """A producer's state without the older part of its window, which a restart may forget."""
+    last = entry.window[-1][:4] if entry.window else None
+    return entry.epoch, entry.next_sequence, last, entry.coordinator_epoch, entry.txn_first_offset
+
+
+def assert_producers(found: ProducerStates, expected: ProducerStates) -> None:
+    """The same producers in the same states; a window may have lost its oldest batches.
+
+    Timestamps of batches are left out: a snapshot has one timestamp of each producer, and a marker's counts too.
+    """
+    assert found.entries.keys() == expected.entries.keys()
+    for producer_id, entry in found.entries.items():
+        wanted = expected.entries[producer_id]
+        assert facts(entry) == facts(wanted), producer_id
+        kept = [sent[:4] for sent in entry.window]
+        assert [sent[:4] for sent in wanted.window][len(wanted.window) - len(kept) :] == kept
+    assert list(found._open.items()) == list(expected._open.items())
