@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
+ALONE_S = 1.5
+"""A stopping broker that knows no controller for so long stops without one."""
 
 
 async def broker_main(
@@ -144,9 +146,9 @@ class Node:
             nursery.start_soon(self._announce, lifecycle, server, task_status)
             await stop.wait()
             env.trace("node_stopping")
-            controlled = config.controlled_shutdown_enable and await lifecycle.controlled_shutdown(SHUTDOWN_PATIENCE_S)
+            controlled = config.controlled_shutdown_enable and await self._leave(lifecycle)
             server.close()
-            self._flush_everything(controlled)
+            self._flush_everything()
             await self.quorum.resign()
             env.trace("node_stopped", controlled=controlled)
             nursery.cancel_scope.cancel()
@@ -198,15 +200,35 @@ class Node:
                 self.env.trace("stray_log_deleted", topic=topic, partition=partition)
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
-    def _flush_everything(self, controlled: bool) -> None:
-        """Logs first, checkpoints next, the marker last: a cut anywhere before the marker is an unclean stop."""
+    async def _leave(self, lifecycle: BrokerLifecycle) -> bool:
+        """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops."""
+        left: list[bool] = []
+
+        async def give_up_alone() -> None:
+            alone_since = self.env.mono()
+            while self.env.mono() - alone_since < ALONE_S:
+                await self.env.sleep(0.1)
+                if self.quorum.leader_id >= 0:
+                    alone_since = self.env.mono()
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_up_alone)
+            left.append(await lifecycle.controlled_shutdown(SHUTDOWN_PATIENCE_S))
+            nursery.cancel_scope.cancel()
+        return bool(left and left[0])
+
+    def _flush_everything(self) -> None:
+        """Logs first, checkpoints next, the marker last: a cut anywhere before the marker is an unclean stop.
+
+        The marker says that these logs are whole, whether or not the controller agreed to the stop.
+        """
         for h in self.replicas.hosted():
             h.log.flush(self.env.wall_ms())
         self.replicas.checkpoint_high_watermarks()
         self.logs.checkpoint_recovery_points()
         self.logs.close(self.env.wall_ms())
-        if controlled:
-            self.logs.mark_clean_shutdown(self._broker_epoch())
+        self.logs.mark_clean_shutdown(self._broker_epoch())
 
     # ------------------------------------------------------------------ periodic work
 

@@ -109,13 +109,6 @@ class Nemesis:
         self._file.write(json.dumps(p.line(), separators=(",", ":")) + "\n")
         self._file.flush()
 
-    async def heal(self) -> dict[str, Any]:
-        """Take every fault away, check that it is gone, and say so in nemesis.jsonl. HarnessError where it is not."""
-        evidence = await self._runtime.heal()
-        self._file.write(json.dumps({"id": -1, "action": "heal", "t": monotonic_ns(), "evidence": evidence}) + "\n")
-        self._file.flush()
-        return dict(evidence)
-
     def close(self) -> None:
         """Close nemesis.jsonl."""
         self._file.close()

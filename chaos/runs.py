@@ -150,7 +150,7 @@ class Run:
                     await self._create_topics(observer)
                 await self._load(env, servers, recorder, nemesis)
                 async with self._phase("heal"):
-                    self.info["heal"] = await nemesis.heal()
+                    self.info["heal"] = await self.runtime.heal()
                 self._say_landed(nemesis)
                 async with self._phase("converge"):
                     limit_s = self.plan.limits.converge_s
