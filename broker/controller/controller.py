@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.controller import brokers, configs, features, isr, leaders, producer_ids, topics
+from broker.controller import brokers, configs, features, isr, leaders, producer_ids, reassignments, topics
 from broker.controller.decision import Command, Decision
 from broker.controller.replay import replay
 from broker.controller.sessions import Sessions
@@ -31,6 +31,8 @@ COMMANDS: dict[int, Callable[[Command, Any], Decision[Any]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
     ApiKey.ALTER_CONFIGS: configs.alter_configs,
     ApiKey.ELECT_LEADERS: leaders.elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list_reassignments,
     ApiKey.ALLOCATE_PRODUCER_IDS: producer_ids.allocate_producer_ids,
 }
 """Every request that the active controller decides."""

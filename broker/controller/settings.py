@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config import TOPIC_SETTINGS, BrokerConfig
+from broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError
 from broker.config.topic import BROKER_SYNONYMS
 from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 
@@ -34,7 +34,7 @@ class ControllerSettings:
         """The node's configuration with the altered settings of `image`."""
         altered = altered_settings(image, self.config.node_id)
         if altered != self._altered:
-            self._altered, self._in_force = altered, self.config.changed(altered)
+            self._altered, self._in_force = altered, with_altered(self.config, altered)
         return self._in_force
 
     def topic_setting(self, image: ClusterImage, topic: str, name: str) -> Any:
@@ -53,6 +53,19 @@ class ControllerSettings:
         """How many replicas must be in the ISR for acks=all, before it is capped by the replication factor."""
         replicas: int = self.topic_setting(image, topic, "min.insync.replicas")
         return replicas
+
+
+def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConfig:
+    """`config` with settings altered at run time; without those that do not go together with this node's file.
+
+    They were checked against the controller's file when they were altered: nodes may differ.
+    """
+    try:
+        return config.changed(altered)
+    except ConfigError as error:
+        if error.setting not in altered:
+            return config
+        return with_altered(config, {name: value for name, value in altered.items() if name != error.setting})
 
 
 def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigSource, describe_broker, describe_topic
+from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.topic import Synonym
 from broker.controller.features import FEATURES
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.controller.settings import altered_settings
+from broker.controller.settings import altered_settings, with_altered
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import api_versions as versions_wire
@@ -178,16 +178,21 @@ def _entries(
     if resource.resource_type == TOPIC_RESOURCE:
         if name in image.topic_ids:
             overrides = image.configs.get((TOPIC_RESOURCE, name), {})
-            return _with_altered(image, node_id, describe_topic(context.config.changed(altered), overrides))
+            try:
+                entries = describe_topic(with_altered(context.config, altered), overrides)
+                return _with_altered(image, node_id, entries)
+            except ConfigError as error:  # at odds with the defaults in this node's file
+                result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
+                return []
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         result.error_message = "This server does not host this topic-partition."
     elif resource.resource_type == BROKER_RESOURCE:
         if not name:
             everyone = image.configs.get((BROKER_RESOURCE, ""), {})
-            entries = _with_altered(image, node_id, describe_broker(context.config.changed(everyone)))
+            entries = _with_altered(image, node_id, describe_broker(with_altered(context.config, everyone)))
             return [entry for entry in entries if entry.name in everyone]
         if name == str(node_id):
-            return _with_altered(image, node_id, describe_broker(context.config.changed(altered)))
+            return _with_altered(image, node_id, describe_broker(with_altered(context.config, altered)))
         result.error_code = ErrorCode.INVALID_REQUEST
         result.error_message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     else:

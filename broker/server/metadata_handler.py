@@ -36,7 +36,7 @@ CacheKey = tuple[int, str, int, tuple[tuple[bytes, str | None], ...] | None, boo
 class MetadataHandler:
     """Answers Metadata requests. Never waits."""
 
-    def __init__(self, context: AdminContext, creator: TopicCreator | None) -> None:
+    def __init__(self, context: AdminContext, creator: TopicCreator) -> None:
         self._context, self._creator = context, creator
         self._cached: dict[CacheKey, bytes] = {}
         self._cached_version = -1
@@ -106,7 +106,7 @@ class MetadataHandler:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name_fault(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif may_be_made and self._creator is not None and self._context.config.auto_create_topics_enable:
+        elif may_be_made and name not in INTERNAL_TOPICS and self._context.config.auto_create_topics_enable:
             self._creator.create(name)
         return wire.MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 

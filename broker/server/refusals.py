@@ -92,6 +92,8 @@ REFUSALS: dict[int, Callable[[Any, Any, int, str | None], Any]] = {
     ApiKey.BROKER_HEARTBEAT: _plain,
     ApiKey.ALTER_PARTITION: _plain,
     ApiKey.ALLOCATE_PRODUCER_IDS: _plain,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _plain,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _plain,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,

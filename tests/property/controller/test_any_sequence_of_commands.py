@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.controller.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
 from broker.protocol.apis import ApiKey
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from broker.protocol.schema import alter_partition_reassignments as reassignments
 from broker.protocol.schema import create_partitions, delete_topics, elect_leaders
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
@@ -154,6 +155,13 @@ class Commands(RuleBasedStateMachine):
         members = [replica for replica in partition.replicas if dead_too or self.room.image.is_active(replica)]
         dropped = members[drop] if drop < len(members) and members[drop] != partition.leader else None
         self.room.alter(name, [replica for replica in members if replica != dropped])
+
+    @rule(name=TOPICS, replicas=st.none() | st.lists(BROKERS, min_size=1, max_size=4, unique=True))
+    def reassign(self, name: str, replicas: list[int] | None) -> None:
+        target = reassignments.ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = reassignments.ReassignableTopic(name=name, partitions=[target])
+        request = reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
+        self.room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
 
     @rule(unclean=st.just(False))
     def elect_everywhere(self, unclean: bool) -> None:

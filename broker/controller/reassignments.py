@@ -1,0 +1,138 @@
+"""Partitions move to other brokers: AlterPartitionReassignments and ListPartitionReassignments (C1, KIP-455, KIP-860).
+
+A reassignment first adds the new replicas to the old ones. Once all of them are in the ISR, the change that brought the
+last one in also drops the old ones (`PartitionChange`), with a new leader epoch that fences them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.decision import Decision, Refused, Write
+from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
+from broker.controller.image import RECOVERING
+from broker.controller.placement import check_manual
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_partition_reassignments as wire
+from broker.protocol.schema import list_partition_reassignments as list_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.controller.decision import Command
+    from broker.controller.image import ClusterImage, PartitionImage, Topic
+
+
+def alter_reassignments(
+    command: Command, request: wire.AlterPartitionReassignmentsRequest
+) -> Decision[wire.AlterPartitionReassignmentsResponse]:
+    """Begin, change or (replicas null) cancel the reassignment of partitions, each decided for itself."""
+    writes: list[Write] = []
+    responses = []
+    for asked in request.topics:
+        response = wire.ReassignableTopicResponse(name=asked.name)
+        seen: set[int] = set()
+        for target in asked.partitions:
+            result = wire.ReassignablePartitionResponse(partition_index=target.partition_index, error_message=None)
+            try:
+                if target.partition_index in seen:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "The partition is named more than once.")
+                seen.add(target.partition_index)
+                writes += _reassign(command, asked.name, target, request.allow_replication_factor_change)
+            except Refused as refused:
+                result.error_code, result.error_message = refused.code, refused.message
+            response.partitions.append(result)
+        responses.append(response)
+    reply = wire.AlterPartitionReassignmentsResponse(error_message=None, responses=responses)
+    reply.allow_replication_factor_change = request.allow_replication_factor_change
+    return Decision(reply, tuple(writes))
+
+
+def _reassign(command: Command, name: str, target: wire.ReassignablePartition, may_change_factor: bool) -> list[Write]:
+    topic = command.image.topic(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    partition = topic.partitions.get(target.partition_index)
+    if partition is None:
+        message = f"Unable to find partition {name}:{target.partition_index}."
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if target.replicas is None:
+        return _cancel(command, topic, target.partition_index, partition)
+    replicas = tuple(target.replicas)
+    check_manual(command.image, replicas, None)
+    before = original_replicas(partition)
+    if not may_change_factor and len(replicas) != len(before):
+        message = f"The replication factor is changed from {len(before)} to {len(replicas)}"
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    leaving = tuple(replica for replica in partition.replicas if replica not in replicas)
+    change = partition_change(command, topic.id, target.partition_index, partition)
+    change.replicas = replicas + leaving
+    change.removing = leaving
+    change.adding = tuple(replica for replica in replicas if replica not in before)
+    return _written(change.plan())
+
+
+def _cancel(command: Command, topic: Topic, index: int, partition: PartitionImage) -> list[Write]:
+    if not is_reassigning(partition):
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    change = partition_change(command, topic.id, index, partition)
+    change.replicas = original_replicas(partition)
+    change.adding = change.removing = ()
+    change.isr = tuple(member for member in partition.isr if member not in partition.adding)
+    if not change.isr:
+        if election_for(command, topic.name) is not Election.UNCLEAN:
+            message = (
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election."
+            )
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        change.isr = change.replicas[:1]
+        change.leader_recovery_state = RECOVERING
+    return _written(change.plan())
+
+
+def _written(record: object | None) -> list[Write]:
+    return [] if record is None else [Write(record, PARTITION_CHANGE_VERSION)]
+
+
+def is_reassigning(partition: PartitionImage) -> bool:
+    """Replicas are on their way in or out."""
+    return bool(partition.adding or partition.removing)
+
+
+def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas without those on their way in."""
+    return tuple(replica for replica in partition.replicas if replica not in partition.adding)
+
+
+def list_reassignments(
+    command: Command, request: list_wire.ListPartitionReassignmentsRequest
+) -> Decision[list_wire.ListPartitionReassignmentsResponse]:
+    """What is on its way: of the named partitions, or, with none named, of all."""
+    topics: dict[str, list_wire.OngoingTopicReassignment] = {}
+    for name, index, partition in _asked(command.image, request):
+        if is_reassigning(partition):
+            topic = topics.setdefault(name, list_wire.OngoingTopicReassignment(name=name))
+            topic.partitions.append(
+                list_wire.OngoingPartitionReassignment(
+                    partition_index=index,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding),
+                    removing_replicas=list(partition.removing),
+                )
+            )
+    return Decision(list_wire.ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values())))
+
+
+def _asked(
+    image: ClusterImage, request: list_wire.ListPartitionReassignmentsRequest
+) -> Iterator[tuple[str, int, PartitionImage]]:
+    if request.topics is None:
+        for topic, index, partition in image.partitions():
+            yield topic.name, index, partition
+        return
+    for asked in request.topics:
+        found = image.topic(asked.name)
+        for index in dict.fromkeys(asked.partition_indexes) if found is not None else ():
+            if found is not None and index in found.partitions:
+                yield asked.name, index, found.partitions[index]

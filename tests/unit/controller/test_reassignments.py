@@ -1,0 +1,180 @@
+"""Partitions on their way to other brokers."""
+
+from __future__ import annotations
+
+from broker.controller.image import NO_LEADER, RECOVERING
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import alter_partition_reassignments as wire
+from broker.protocol.schema import list_partition_reassignments as list_wire
+from tests.unit.controller.control_room import ControlRoom
+
+
+def move(
+    room: ControlRoom, name: str, replicas: list[int] | None, *, index: int = 0, may_change_factor: bool = True
+) -> tuple[ErrorCode, str | None]:
+    target = wire.ReassignablePartition(partition_index=index, replicas=replicas)
+    request = wire.AlterPartitionReassignmentsRequest(
+        topics=[wire.ReassignableTopic(name=name, partitions=[target])],
+        allow_replication_factor_change=may_change_factor,
+    )
+    reply = room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+    result = reply.responses[0].partitions[0]
+    return ErrorCode(result.error_code), result.error_message
+
+
+def on_its_way(room: ControlRoom, *names: str) -> dict[str, tuple[list[int], list[int], list[int]]]:
+    topics = [list_wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 7]) for name in names]
+    request = list_wire.ListPartitionReassignmentsRequest(topics=topics if names else None)
+    reply = room.do(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
+    return {
+        f"{topic.name}-{partition.partition_index}": (
+            partition.replicas,
+            partition.adding_replicas,
+            partition.removing_replicas,
+        )
+        for topic in reply.topics
+        for partition in topic.partitions
+    }
+
+
+def prepared() -> ControlRoom:
+    room = ControlRoom(brokers=5)
+    room.topic("t", [1, 2, 3])
+    return room
+
+
+def test_new_replicas_are_added_first_and_the_old_ones_stay() -> None:
+    room = prepared()
+    assert move(room, "t", [4, 5, 3]) == (ErrorCode.NONE, None)
+    partition = room.partition("t")
+    assert partition.replicas == (4, 5, 3, 1, 2)
+    assert (partition.adding, partition.removing) == ((4, 5), (1, 2))
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 0, (1, 2, 3))
+    assert on_its_way(room) == {"t-0": ([4, 5, 3, 1, 2], [4, 5], [1, 2])}
+    assert on_its_way(room, "t", "u") == on_its_way(room)
+
+
+def test_the_last_new_replica_in_the_isr_completes_it_and_fences_the_old_ones() -> None:
+    room = prepared()
+    move(room, "t", [4, 5, 3])
+    room.alter("t", [1, 2, 3, 4])
+    assert on_its_way(room)
+    assert room.alter("t", [1, 2, 3, 4, 5]).error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = room.partition("t")
+    assert (partition.replicas, partition.isr) == ((4, 5, 3), (3, 4, 5))
+    assert (partition.leader, partition.leader_epoch) == (4, 1)
+    assert on_its_way(room) == {}
+
+
+def test_a_leader_that_stays_keeps_leading_with_a_new_epoch() -> None:
+    room = prepared()
+    move(room, "t", [1, 4])
+    assert room.alter("t", [1, 2, 3, 4]).error_code == ErrorCode.NONE
+    partition = room.partition("t")
+    assert (partition.leader, partition.leader_epoch, partition.replicas) == (1, 1, (1, 4))
+
+
+def test_a_new_order_of_the_same_replicas_is_taken_at_once() -> None:
+    room = prepared()
+    move(room, "t", [3, 2, 1])
+    partition = room.partition("t")
+    assert (partition.replicas, partition.adding, partition.removing) == ((3, 2, 1), (), ())
+    assert (partition.leader, partition.leader_epoch) == (1, 0)
+
+
+def test_fewer_replicas_are_taken_at_once() -> None:
+    room = prepared()
+    move(room, "t", [2, 3])
+    partition = room.partition("t")
+    assert (partition.replicas, partition.isr, partition.leader) == ((2, 3), (2, 3), 2)
+
+
+def test_a_reassignment_may_be_changed_on_its_way() -> None:
+    room = prepared()
+    move(room, "t", [1, 2, 4])
+    move(room, "t", [1, 2, 5])
+    partition = room.partition("t")
+    assert (partition.replicas, partition.adding, partition.removing) == ((1, 2, 5, 4, 3), (5,), (4, 3))
+
+
+def test_asking_again_for_the_same_changes_nothing() -> None:
+    room = prepared()
+    move(room, "t", [1, 2, 4])
+    before = room.partition("t")
+    assert move(room, "t", [1, 2, 4]) == (ErrorCode.NONE, None)
+    assert room.partition("t") == before
+
+
+def test_a_reassignment_may_be_cancelled() -> None:
+    room = prepared()
+    move(room, "t", [4, 5])
+    room.alter("t", [1, 2, 3, 4])
+    assert move(room, "t", None) == (ErrorCode.NONE, None)
+    partition = room.partition("t")
+    assert (set(partition.replicas), partition.isr) == ({1, 2, 3}, (1, 2, 3))
+    assert (partition.adding, partition.removing) == ((), ())
+    assert (partition.leader, partition.leader_epoch) == (1, 1)
+    assert move(room, "t", None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def only_new_replicas_left(**configs: str) -> ControlRoom:
+    """The ISR is {4}, which is on its way in; the original replicas are alive again."""
+    room = ControlRoom(brokers=5)
+    room.topic("t", [1, 2], **configs)
+    move(room, "t", [4, 5])
+    room.alter("t", [1, 2, 4])
+    room.lose(1, 2)
+    for broker_id in (1, 2):
+        room.beat(broker_id)
+    assert (room.partition("t").leader, room.partition("t").isr) == (4, (4,))
+    return room
+
+
+def test_cancelling_does_not_throw_away_the_only_complete_replica() -> None:
+    room = only_new_replicas_left()
+    assert move(room, "t", None)[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert room.partition("t").isr == (4,)
+
+
+def test_cancelling_does_so_where_unclean_elections_are_allowed() -> None:
+    room = only_new_replicas_left(unclean_leader_election_enable="true")
+    assert move(room, "t", None)[0] == ErrorCode.NONE
+    partition = room.partition("t")
+    assert partition.leader != NO_LEADER
+    assert (partition.isr, partition.leader_recovery_state) == ((partition.leader,), RECOVERING)
+    assert set(partition.replicas) == {1, 2}
+
+
+def test_a_reassignment_that_cannot_be_is_refused() -> None:
+    room = prepared()
+    assert move(room, "u", [1])[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(room, "t", [1], index=7)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(room, "t", [])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(room, "t", [1, 1])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(room, "t", [9])[0] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert move(room, "t", [4], may_change_factor=False) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "The replication factor is changed from 3 to 1",
+    )
+    assert move(room, "t", [4, 5, 1], may_change_factor=False)[0] == ErrorCode.NONE
+
+
+def test_a_partition_named_twice_is_moved_once() -> None:
+    room = prepared()
+    targets = [wire.ReassignablePartition(partition_index=0, replicas=replicas) for replicas in ([1, 2], [4, 5])]
+    topic = wire.ReassignableTopic(name="t", partitions=targets)
+    reply = room.do(ApiKey.ALTER_PARTITION_REASSIGNMENTS, wire.AlterPartitionReassignmentsRequest(topics=[topic]))
+    errors = [result.error_code for result in reply.responses[0].partitions]
+    assert errors == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert room.partition("t").replicas == (1, 2)
+
+
+def test_a_new_replica_that_dies_holds_the_reassignment_up_and_not_the_partition() -> None:
+    room = prepared()
+    move(room, "t", [4, 5])
+    room.alter("t", [1, 2, 3, 4])
+    room.lose(4)
+    partition = room.partition("t")
+    assert (partition.leader, partition.isr) == (1, (1, 2, 3))
+    assert partition.adding == (4, 5)
