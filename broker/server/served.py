@@ -20,6 +20,8 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.DESCRIBE_CLUSTER,
 )
 """Served on every listener, and listed to clients."""
@@ -44,5 +46,7 @@ FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
 )
 """Of `SERVED`, what the active controller decides, whichever broker it is sent to."""
