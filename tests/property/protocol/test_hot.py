@@ -354,7 +354,7 @@ def _some_frame(name: str, version: int, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(max_examples=2 * EFFORT, phases=[Phase.generate])
+@settings(max_examples=1 + 3 * EFFORT, phases=[Phase.generate])
 @given(data=st.data())
 def test_hostile_frames_are_malformed_or_mean_what_the_generated_class_reads(name: str, data: st.DataObject) -> None:
     _, versions, cls = DECODERS[name]

@@ -149,6 +149,8 @@ def _with_body(body: bytes, count: int, codec: int = 0) -> memoryview:
         b"\x0c\0\0\0\0\0\x7f" + bytes(60),  # -64 headers
         b"\x0c\0\0\0\0\0\xfe\xff\xff\xff\x0f" + bytes(60),  # 2^31 - 1 headers
         b"\x10\0\0\0\0\0\x02\x01\0" + bytes(60),  # a header without a name
+        b"\x10\0\0\0\0\0\0\0\0",  # fields that end before their record
+        b"\x0c\0\0\0\0\0\0" + bytes(3),  # bytes behind the last record
     ],
 )
 def test_lengths_that_lie_within_records_are_malformed(body: bytes) -> None:

@@ -25,6 +25,9 @@ def _records() -> list[type[Message]]:
     return [cls for cls in found if issubclass(cls, Message) and cls is not Message]
 
 
+FRAMES = 1 + 2 * EFFORT
+"""Hypothesis begins with the simplest value there is: the first frame is nearly empty."""
+
 ALL = [subject.ours for subject in subjects()] + _records()
 
 
@@ -39,22 +42,22 @@ def _decode(cls: type[Message], frame: bytes, version: int) -> Message | None:
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=repr)
-@settings(max_examples=EFFORT, phases=[Phase.generate])
+@settings(max_examples=FRAMES, phases=[Phase.generate])
 @given(data=st.data())
 def test_no_beginning_of_a_frame_is_a_frame(subject: Subject, data: st.DataObject) -> None:
     for version, cls in subject.by_version.items():
         raw = kio_bytes(data.draw(messages(cls)))
-        for cut in truncations(raw, most=60 * EFFORT):
+        for cut in truncations(raw, most=40):
             assert _decode(subject.ours, cut, version) is None
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=repr)
-@settings(max_examples=EFFORT, phases=[Phase.generate])
+@settings(max_examples=FRAMES, phases=[Phase.generate])
 @given(data=st.data())
 def test_a_mutated_frame_is_malformed_or_a_message_that_can_be_written(subject: Subject, data: st.DataObject) -> None:
     for version, cls in subject.by_version.items():
         raw = kio_bytes(data.draw(messages(cls)))
-        for frame in mutations(raw, 25 * EFFORT, seed=zlib.crc32(raw)):
+        for frame in mutations(raw, 15, seed=zlib.crc32(raw)):
             message = _decode(subject.ours, frame, version)
             if message is not None:
                 written = message.encode(version)
