@@ -46,7 +46,7 @@ class Client:
         self.env = env
         self.settings = settings or ClientSettings()
         self.view = ClusterView()
-        self._bootstrap = tuple(bootstrap)
+        self._bootstrap = tuple((host, port) for host, port in bootstrap)
         self._topics: dict[str, None] = {}
         self._listeners: list[Callable[[Sequence[Place]], None]] = []
         self._slots: dict[int, _Slot] = {}
