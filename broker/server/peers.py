@@ -57,21 +57,21 @@ class _Channel:
         self.broken = False
 
     async def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
-        """Queue a request and hand its bytes to the link."""
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        waiting = _Waiting(self._next_id, decode)
-        frame = memoryview(encode_request(api_key, version, self._next_id, client_id, body))
-        try:
-            async with self._sending:
-                self._waiting.append(waiting)
+        """Queue a request and hand its bytes to the link. OSError where the link has ended."""
+        async with self._sending:
+            self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+            waiting = _Waiting(self._next_id, decode)
+            self._waiting.append(waiting)
+            frame = memoryview(encode_request(api_key, version, self._next_id, client_id, body))
+            try:
                 while frame:
-                    sent = self._link.send((frame,))
-                    frame = frame[sent:]
+                    frame = frame[self._link.send((frame,)) :]
                     if frame:
                         await self._link.wait_writable()
-        except BaseException:
-            self.close("a request was cut off")
-            raise
+            except BaseException:
+                # Half a frame may be on its way: nothing can follow it.
+                self.close("a request was cut off")
+                raise
         return waiting
 
     async def read(self) -> None:
@@ -80,15 +80,22 @@ class _Channel:
         try:
             while True:
                 for view in await self._frames.burst():
-                    if not self._waiting:
-                        raise MalformedFrame("an answer to no request")
-                    waiting = self._waiting.popleft()
-                    waiting.answer = waiting.decode(view)
-                    waiting.done.set()
+                    self._answer(view)
         except (OSError, MalformedFrame) as error:
             why = str(error)
         finally:
             self.close(why)
+
+    def _answer(self, view: memoryview) -> None:
+        if not self._waiting or len(view) < 4:
+            raise MalformedFrame("an answer to no request")
+        waiting = self._waiting[0]
+        correlation_id = int.from_bytes(view[:4], "big", signed=True)
+        if correlation_id != waiting.correlation_id:
+            raise MalformedFrame(f"answer {correlation_id} where {waiting.correlation_id} was due")
+        waiting.answer = waiting.decode(view)
+        self._waiting.popleft()
+        waiting.done.set()
 
     def close(self, why: str) -> None:
         """End the link; everything outstanding fails."""

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header
-from broker.protocol.hot import FetchIn, FetchPartOut, decode_fetch_response, encode_fetch_request
-from broker.protocol.records import batches
-from broker.protocol.schema import begin_quorum_epoch, end_quorum_epoch, vote
+from broker.protocol.hot import (
+    FetchIn,
+    FetchPartOut,
+    decode_fetch_response,
+    encode_fetch_request,
+    encode_fetch_response,
+)
+from broker.protocol.records import batches, check_crc
+from broker.protocol.schema import begin_quorum_epoch, describe_quorum, end_quorum_epoch, vote
 from broker.quorum.messages import (
     HIGH_WATERMARK_IRRELEVANT,
     NOBODY,
@@ -27,7 +33,9 @@ from broker.quorum.messages import (
 
 if TYPE_CHECKING:
     from broker.log.slices import FileSlice
+    from broker.quorum.leadership import Replica
     from broker.quorum.messages import Reply, Request
+    from broker.quorum.raft import Raft
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -84,14 +92,14 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
     match request:
         case Vote():
             answer = _only(vote.VoteResponse, ApiKey.VOTE, VOTE_VERSION, view)
-            return VoteReply(_error(answer), answer.leader_epoch, answer.leader_id, answer.vote_granted)
+            return VoteReply(_error(answer.error_code), answer.leader_epoch, answer.leader_id, answer.vote_granted)
         case BeginEpoch():
             kind = begin_quorum_epoch.BeginQuorumEpochResponse
             answer = _only(kind, ApiKey.BEGIN_QUORUM_EPOCH, EPOCH_VERSION, view)
-            return BeginEpochReply(_error(answer), answer.leader_epoch, answer.leader_id)
+            return BeginEpochReply(_error(answer.error_code), answer.leader_epoch, answer.leader_id)
         case EndEpoch():
             answer = _only(end_quorum_epoch.EndQuorumEpochResponse, ApiKey.END_QUORUM_EPOCH, EPOCH_VERSION, view)
-            return EndEpochReply(_error(answer), answer.leader_epoch, answer.leader_id)
+            return EndEpochReply(_error(answer.error_code), answer.leader_epoch, answer.leader_id)
         case Fetch():
             return _decode_fetch_reply(request, view)
 
@@ -105,9 +113,9 @@ def _only(kind: Any, api_key: int, version: int, view: memoryview) -> Any:
     return response.topics[0].partitions[0]
 
 
-def _error(answer: Any) -> ErrorCode:
+def _error(code: int) -> ErrorCode:
     try:
-        return ErrorCode(answer.error_code)
+        return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -120,10 +128,9 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
     part = response.topics[0][1][0]
     leader_id, epoch = part.current_leader or (NOBODY, -1)
     payload = bytes(part.records or b"")
-    records = memoryview(payload)
-    spans = [(h, end) for h, _, end in batches(records)]
+    spans, end = _spans(memoryview(payload))
     return FetchReply(
-        ErrorCode(part.error),
+        _error(part.error),
         epoch,
         leader_id,
         part.high_watermark,
@@ -132,88 +139,139 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
         Diverging(part.snapshot_id[1], part.snapshot_id[0]) if part.snapshot_id is not None else None,
         request.offset,
         request.offset,
-        tuple(Span(h.base_offset, h.base_offset + h.last_offset_delta + 1, h.leader_epoch) for h, _ in spans),
-        payload[: spans[-1][1]] if spans else b"",
+        spans,
+        payload[:end],
     )
+
+
+def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
+    """Where the whole batches stand, and where their bytes end.
+
+    Checked here, before the core has taken them in: bytes sent from a file that was truncated meanwhile are another's.
+    """
+    spans, stop = [], 0
+    for header, start, stop in batches(records):
+        if not check_crc(records, start, stop):
+            raise MalformedFrame(f"the batch at offset {header.base_offset} of the metadata log has a wrong CRC")
+        spans.append(Span(header.base_offset, header.next_offset, header.leader_epoch))
+    return tuple(spans), stop
 
 
 # ----------------------------------------------------------------------------------------------- being asked by them
 
 
-def read_vote(request: vote.VoteRequest) -> tuple[int, Vote] | None:
-    """(sender, message); None where it is not about the metadata log."""
-    part = _metadata_part(request)
-    if part is None:
-        return None
+def refusal(request: Any, cluster_id: str) -> ErrorCode | None:
+    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum; None where it is."""
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    topics = request.topics
+    if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:
+        return ErrorCode.INVALID_REQUEST
+    return None if topics[0].partitions[0].partition_index == 0 else ErrorCode.INVALID_REQUEST
+
+
+def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
+    """Why a Fetch is not for this quorum; None where it is. Consumers are refused too."""
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.replica_id < 0 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
+        return ErrorCode.INVALID_REQUEST
+    index, _, offset, *_ = request.topics[0][1][0]
+    return None if index == 0 and offset >= 0 else ErrorCode.INVALID_REQUEST
+
+
+def read_vote(request: vote.VoteRequest) -> tuple[int, Vote]:
+    """(sender, message) of a request that is not refused."""
+    part = request.topics[0].partitions[0]
     return part.replica_id, Vote(part.replica_epoch, part.last_offset_epoch, part.last_offset, part.pre_vote)
 
 
-def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch] | None:
+def read_begin(request: begin_quorum_epoch.BeginQuorumEpochRequest) -> tuple[int, BeginEpoch]:
     """As `read_vote`."""
-    part = _metadata_part(request)
-    return None if part is None else (part.leader_id, BeginEpoch(part.leader_epoch))
+    part = request.topics[0].partitions[0]
+    return part.leader_id, BeginEpoch(part.leader_epoch)
 
 
-def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch] | None:
+def read_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> tuple[int, EndEpoch]:
     """As `read_vote`; either form of the successors."""
-    part = _metadata_part(request)
-    if part is None:
-        return None
+    part = request.topics[0].partitions[0]
     named = tuple(each.candidate_id for each in part.preferred_candidates) or tuple(part.preferred_successors)
     return part.leader_id, EndEpoch(part.leader_epoch, named)
 
 
-def read_fetch(request: FetchIn) -> tuple[int, Fetch] | None:
-    """As `read_vote`; None also for a consumer."""
-    if request.replica_id < 0 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
-        return None
-    index, epoch, offset, last_epoch, _, _, high_watermark = request.topics[0][1][0]
-    if index != 0 or offset < 0:
-        return None
-    known = min(high_watermark, HIGH_WATERMARK_IRRELEVANT)
+def read_fetch(request: FetchIn) -> tuple[int, Fetch]:
+    """As `read_vote`."""
+    _, epoch, offset, last_epoch, _, _, high_watermark = request.topics[0][1][0]
+    known = high_watermark if high_watermark >= 0 else HIGH_WATERMARK_IRRELEVANT
     return request.replica_id, Fetch(epoch, offset, max(last_epoch, 0), known, max(request.max_wait_ms, 0))
 
 
-def _metadata_part(request: Any) -> Any:
-    topics = request.topics
-    if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:
-        return None
-    part = topics[0].partitions[0]
-    return part if part.partition_index == 0 else None
-
-
-def write_vote(reply: VoteReply) -> vote.VoteResponse:
+def write_vote(reply: VoteReply | ErrorCode) -> vote.VoteResponse:
     """The response to Vote."""
+    if isinstance(reply, ErrorCode):
+        return vote.VoteResponse(int(reply))
     part = vote.VoteResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch, reply.granted)
     return vote.VoteResponse(0, [vote.VoteResponseTopicData(METADATA_TOPIC, [part])])
 
 
-def write_begin(reply: BeginEpochReply) -> begin_quorum_epoch.BeginQuorumEpochResponse:
+def write_begin(reply: BeginEpochReply | ErrorCode) -> begin_quorum_epoch.BeginQuorumEpochResponse:
     """The response to BeginQuorumEpoch."""
+    if isinstance(reply, ErrorCode):
+        return begin_quorum_epoch.BeginQuorumEpochResponse(int(reply))
     part = begin_quorum_epoch.BeginQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)
     topic = begin_quorum_epoch.BeginQuorumEpochResponseTopicData(METADATA_TOPIC, [part])
     return begin_quorum_epoch.BeginQuorumEpochResponse(0, [topic])
 
 
-def write_end(reply: EndEpochReply) -> end_quorum_epoch.EndQuorumEpochResponse:
+def write_end(reply: EndEpochReply | ErrorCode) -> end_quorum_epoch.EndQuorumEpochResponse:
     """The response to EndQuorumEpoch."""
+    if isinstance(reply, ErrorCode):
+        return end_quorum_epoch.EndQuorumEpochResponse(int(reply))
     part = end_quorum_epoch.EndQuorumEpochResponsePartitionData(0, int(reply.error), reply.leader_id, reply.epoch)
     topic = end_quorum_epoch.EndQuorumEpochResponseTopicData(METADATA_TOPIC, [part])
     return end_quorum_epoch.EndQuorumEpochResponse(0, [topic])
 
 
-def write_fetch(reply: FetchReply, records: FileSlice | None) -> FetchPartOut:
-    """The one partition of a response to Fetch."""
-    diverging = (reply.diverging.epoch, reply.diverging.end_offset) if reply.diverging is not None else None
-    snapshot = (reply.snapshot.end_offset, reply.snapshot.epoch) if reply.snapshot is not None else None
-    return FetchPartOut(
+def write_fetch(version: int, reply: FetchReply, records: FileSlice | None) -> list[Any]:
+    """The body of the response to Fetch, in chunks."""
+    part = FetchPartOut(
         index=0,
         error=int(reply.error),
         high_watermark=reply.high_watermark,
         last_stable_offset=reply.high_watermark,
         log_start_offset=reply.log_start_offset,
         records=records if records is not None else b"",
-        diverging=diverging,
+        diverging=(reply.diverging.epoch, reply.diverging.end_offset) if reply.diverging is not None else None,
         current_leader=(reply.leader_id, reply.epoch),
-        snapshot_id=snapshot,
+        snapshot_id=(reply.snapshot.end_offset, reply.snapshot.epoch) if reply.snapshot is not None else None,
+    )
+    return encode_fetch_response(version, 0, 0, 0, [(METADATA_TOPIC_ID, [part])], [])
+
+
+def write_fetch_error(version: int, error: ErrorCode) -> list[Any]:
+    """The body of the response to a Fetch that is refused as a whole."""
+    return encode_fetch_response(version, 0, int(error), 0, [], [])
+
+
+def write_description(raft: Raft, since_wall_ms: int) -> describe_quorum.DescribeQuorumResponse:
+    """The response to DescribeQuorum. `since_wall_ms`: what to add to the core's times to get wall-clock times."""
+    part = describe_quorum.DescribeQuorumResponsePartitionData(leader_id=raft.leader_id, leader_epoch=raft.epoch)
+
+    def state(node_id: int, replica: Replica) -> describe_quorum.ReplicaState:
+        return describe_quorum.ReplicaState(
+            replica_id=node_id,
+            log_end_offset=replica.end_offset,
+            last_fetch_timestamp=replica.fetched_ms + since_wall_ms,
+            last_caught_up_timestamp=replica.caught_up_ms + since_wall_ms if replica.caught_up_ms >= 0 else -1,
+        )
+
+    if raft.leadership is None:
+        part.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    else:
+        own = describe_quorum.ReplicaState(replica_id=raft.node_id, log_end_offset=raft.log.end_offset)
+        part.high_watermark = raft.high_watermark
+        part.current_voters = [own, *(state(*found) for found in raft.leadership.voters.items())]
+        part.observers = [state(*found) for found in raft.leadership.observers.items()]
+    return describe_quorum.DescribeQuorumResponse(
+        topics=[describe_quorum.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])]
     )
