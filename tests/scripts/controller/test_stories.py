@@ -23,7 +23,7 @@ from broker.controller.image import Broker, ClusterImage, ImageDelta, PartitionI
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import elect_leaders
-from tests.unit.controller.control_room import ControlRoom
+from tests.support.control_room import ControlRoom
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 RULE = "----"

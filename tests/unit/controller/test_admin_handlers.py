@@ -20,7 +20,7 @@ from broker.server import admin_handlers as handlers
 from broker.server.admin_handlers import AdminContext
 from broker.server.metadata_handler import MetadataHandler
 from broker.server.served import FORWARDED, SERVED, SERVED_TO_NODES
-from tests.unit.controller.control_room import CLUSTER_ID, EPOCH, ControlRoom
+from tests.support.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
 CLIENT = "CLIENT"
 

@@ -18,7 +18,7 @@ from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.server.forwarding import NoController, open_envelope
 from broker.server.lifecycle import RegistrationFailed
-from tests.unit.controller.little_world import LittleWorld, error_of, start_three
+from tests.support.little_world import LittleWorld, error_of, start_three
 
 
 @pytest.fixture
