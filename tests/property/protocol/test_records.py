@@ -158,6 +158,12 @@ def test_lengths_that_lie_within_records_are_malformed(body: bytes) -> None:
         records.decode_records(_with_body(body, 1))
 
 
+def test_a_record_that_claims_the_bytes_of_the_next_one_is_malformed() -> None:
+    fields = bytes(6)
+    with pytest.raises(MalformedFrame, match="before the record"):
+        records.decode_records(_with_body(b"\x1a" + fields + b"\x0c" + fields, 2))
+
+
 @pytest.mark.parametrize("count", (-1, 2, 1 << 20, (1 << 31) - 1))
 def test_a_count_that_the_bytes_cannot_hold_is_malformed(count: int) -> None:
     with pytest.raises(MalformedFrame):
