@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
-ALONE_S = 1.5
-"""A stopping broker that knows no controller for so long stops without one."""
+ALONE_S = 2.5
+"""A stopping broker that no controller has answered for so long stops without one."""
 
 
 async def broker_main(
@@ -205,11 +205,9 @@ class Node:
         left: list[bool] = []
 
         async def give_up_alone() -> None:
-            alone_since = self.env.mono()
-            while self.env.mono() - alone_since < ALONE_S:
+            began = self.env.mono()
+            while self.env.mono() - max(began, self.forwarder.answered_at) < ALONE_S:
                 await self.env.sleep(0.1)
-                if self.quorum.leader_id >= 0:
-                    alone_since = self.env.mono()
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:

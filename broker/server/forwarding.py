@@ -60,6 +60,8 @@ class Forwarder:
         """`controller` tells the quorum's leader as this node knows it, -1 where it knows none."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
+        self.answered_at = env.mono()
+        """When a controller last answered, by `env.mono()`."""
 
     async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
         """A request of this broker itself (registration, heartbeat, AlterPartition, producer ids) and its response.
@@ -119,6 +121,7 @@ class Forwarder:
             while True:
                 found, response = await self._attempt(attempt)
                 if found:
+                    self.answered_at = self._env.mono()
                     return response
                 await self._env.sleep(backoff_s * (0.5 + self._env.rng.random()))
                 backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
