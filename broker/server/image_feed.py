@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.controller.image import ClusterImage
+from broker.controller.image import ClusterImage, everything
 from broker.controller.replay import replay
 
 if TYPE_CHECKING:
@@ -27,8 +27,14 @@ class ImageFeed:
         self._followers: list[Callable[[ImageDelta], None]] = []
         self._moved = trio.Event()
 
-    def follow(self, follower: Callable[[ImageDelta], None]) -> None:
-        """Call `follower` with every change from now on; `image.everything` describes what was there before."""
+    def follow(self, follower: Callable[[ImageDelta], None], *, caught_up: bool = False) -> None:
+        """Call `follower` with every change from now on, with `caught_up` after one call with all that is there.
+
+        Who acts on what the image says of this node (leads, follows, deletes) must not begin before the image holds the
+        registration of this incarnation: what a restarted node replays first is its past, in pieces.
+        """
+        if caught_up:
+            follower(everything(self.image))
         self._followers.append(follower)
 
     def committed(self, records: Sequence[tuple[int, int, Any]]) -> None:
