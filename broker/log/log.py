@@ -142,7 +142,7 @@ class Log:
             or self._compacted
             or not zstd
             or not client
-            or (producer_id >= 0 and sequence < 0)
+            or (sequence | epoch < 0 if producer_id >= 0 else attributes & TRANSACTIONAL_BIT)
             or crc32c(records[CRC_FROM:]) != crc
         ):
             refused = refusal(records, self.config, wall_ms, client=client, zstd=zstd)

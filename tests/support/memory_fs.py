@@ -15,6 +15,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+Table = dict[str, "Inode | None"]
+"""Path -> content; None for a directory."""
+Names = list[str]
+
 
 class Crashed(BaseException):
     """The process was killed at this call. A BaseException, so that no handler acts for a dead process."""
@@ -37,6 +41,12 @@ class Inode:
         """All so far is durable."""
         self.durable = bytes(self.cached)
         self.pending.clear()
+
+    def copy(self) -> Inode:
+        """The same, apart from this one."""
+        other = Inode()
+        other.cached, other.durable, other.pending = bytearray(self.cached), self.durable, list(self.pending)
+        return other
 
     def torn(self, rng: random.Random) -> bytes:
         """The content that a power loss leaves."""
@@ -120,10 +130,10 @@ class MemoryFs:
     """Files and directories by path."""
 
     def __init__(self, crash_at: int | None = None) -> None:
-        self.names: dict[str, Inode | None] = {"": None}
-        """Path -> content; None for a directory."""
-        self._durable: dict[str, Inode | None] = {"": None}
-        self._pending: list[tuple[str, Callable[[dict[str, Inode | None]], None]]] = []
+        self.names: Table = {"": None}
+        self._durable: Table = {"": None}
+        self._pending: list[tuple[str, Names, Table]] = []
+        """Changes of names since their directory was synced: directory, names that go, names that come."""
         self.crash_at = crash_at
         self.calls = 0
         self.reads = 0
@@ -151,22 +161,26 @@ class MemoryFs:
     def after_crash(self, rng: random.Random | None = None) -> MemoryFs:
         """What a restart finds: after a power loss where `rng` decides what survives, else after a kill."""
         after = MemoryFs()
+        copies: dict[int, Inode] = {}
+
+        def copied(table: Table) -> Table:
+            for inode in table.values():
+                if inode is not None and id(inode) not in copies:
+                    copies[id(inode)] = inode.copy() if rng is None else Inode(inode.torn(rng))
+            return {path: inode and copies[id(inode)] for path, inode in table.items()}
+
         if rng is None:
-            tables = dict(self.names)
-            after._durable, after._pending = dict(self._durable), list(self._pending)
-            after.names = tables
+            after.names, after._durable = copied(self.names), copied(self._durable)
+            after._pending = [(folder, gone, copied(come)) for folder, gone, come in self._pending]
             return after
-        tables = dict(self._durable)
-        for _, change in self._pending:
+        table = dict(self._durable)
+        for _, gone, come in self._pending:
             if rng.random() < 0.5:
-                change(tables)
-        contents: dict[int, Inode] = {}
-        for path, inode in sorted(tables.items()):
-            if not all(folder in tables for folder in _folders(path)):
-                continue  # Its directory's own name was lost.
-            if inode is not None and id(inode) not in contents:
-                contents[id(inode)] = Inode(inode.torn(rng))
-            after.names[path] = after._durable[path] = None if inode is None else contents[id(inode)]
+                _rename(table, gone, come)
+        # A file whose directory's own name was lost is lost with it.
+        found = {path: table[path] for path in sorted(table) if all(folder in table for folder in _folders(path))}
+        after.names = copied(found)
+        after._durable = dict(after.names)
         return after
 
     # ----------------------------------------------------------------------------------------------------- calls
@@ -182,8 +196,8 @@ class MemoryFs:
             if not create or _parent(path) not in self.names:
                 raise FileNotFoundError(path)
             self.step("create")
-            inode = fresh = Inode()
-            self._change(_parent(path), lambda names: names.__setitem__(path, fresh))
+            inode = Inode()
+            self._change(_parent(path), [], {path: inode})
         elif truncate and inode.cached:
             self.step("truncate")
             inode.change("truncate", 0)
@@ -208,7 +222,7 @@ class MemoryFs:
         for folder in [*_folders(path), path]:
             if folder not in self.names:
                 self.step("mkdir")
-                self._change(_parent(folder), lambda names, folder=folder: names.__setitem__(folder, None))  # type: ignore[misc]
+                self._change(_parent(folder), [], {folder: None})
 
     def rename(self, old: str, new: str) -> None:
         """As Fs.rename."""
@@ -218,13 +232,7 @@ class MemoryFs:
         self.step("rename")
         assert _parent(old) == _parent(new), "renames stay in their directory"
         moved = {path: inode for path, inode in self.names.items() if path == old or path.startswith(old + "/")}
-
-        def change(names: dict[str, Inode | None]) -> None:
-            for path, inode in moved.items():
-                names.pop(path, None)
-                names[new + path[len(old) :]] = inode
-
-        self._change(_parent(old), change)
+        self._change(_parent(old), list(moved), {new + path[len(old) :]: inode for path, inode in moved.items()})
 
     def remove(self, path: str) -> None:
         """As Fs.remove."""
@@ -232,7 +240,7 @@ class MemoryFs:
         if self.names.get(path) is None:
             raise FileNotFoundError(path)
         self.step("remove")
-        self._change(_parent(path), lambda names: names.pop(path, None))
+        self._change(_parent(path), [path], {})
 
     def remove_dir(self, path: str) -> None:
         """As Fs.remove_dir."""
@@ -242,7 +250,7 @@ class MemoryFs:
         for name in sorted(self.names, reverse=True):
             if name == path or name.startswith(path + "/"):
                 self.step("remove")
-                self._change(_parent(name), lambda names, name=name: names.pop(name, None))  # type: ignore[misc]
+                self._change(_parent(name), [name], {})
 
     def fsync_dir(self, path: str) -> None:
         """As Fs.fsync_dir."""
@@ -250,17 +258,14 @@ class MemoryFs:
         if path not in self.names:
             raise FileNotFoundError(path)
         self.step("fsync_dir")
-        for folder, change in self._pending:
+        for folder, gone, come in self._pending:
             if folder == path:
-                change(self._durable)
+                _rename(self._durable, gone, come)
         self._pending = [item for item in self._pending if item[0] != path]
 
-    def _change(self, folder: str, change: Callable[[dict[str, Inode | None]], object]) -> None:
-        def apply(names: dict[str, Inode | None]) -> None:
-            change(names)
-
-        apply(self.names)
-        self._pending.append((folder, apply))
+    def _change(self, folder: str, gone: Names, come: Table) -> None:
+        _rename(self.names, gone, come)
+        self._pending.append((folder, gone, come))
 
     # ------------------------------------------------------------------------------------------------- for tests
 
@@ -276,6 +281,12 @@ class MemoryFs:
         for folder in _folders(path):
             self.names[folder] = self._durable[folder] = None
         self.names[path] = self._durable[path] = Inode(data)
+
+
+def _rename(table: Table, gone: Names, come: Table) -> None:
+    for path in gone:
+        table.pop(path, None)
+    table.update(come)
 
 
 def _clean(path: str) -> str:
