@@ -55,7 +55,7 @@ def java(say: Say) -> Java:
 
 
 def java_home(say: Say) -> Path:
-    """The home of `java`, put into this process's JAVA_HOME as well: that is where PySpark looks, and what it hands on."""
+    """The home of `java`, put into this process's JAVA_HOME as well: that is where PySpark looks."""
     home = java(say).home
     os.environ["JAVA_HOME"] = str(home)
     return home
