@@ -174,6 +174,8 @@ class FakeCluster:
     def __init__(self, nodes: int = 3, capacity: int = 1 << 20) -> None:
         self.node_ids = list(range(1, nodes + 1))
         self.down: set[int] = set()
+        self.refusing: set[int] = set()
+        """Nodes that refuse connections, though metadata lists them."""
         self.frozen = False
         """Nodes accept connections, but read nothing more."""
         self.capacity = capacity
@@ -221,13 +223,13 @@ class FakeCluster:
 
     def connect(self, host: str, port: int) -> MemoryLink:
         node = int(host.removeprefix("node-"))
-        if node in self.down or node not in self.node_ids:
+        self.connects.append(node)
+        if node in self.down | self.refusing or node not in self.node_ids:
             raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
         there, back = Pipe(self.capacity), Pipe(self.capacity)
         server = MemoryLink("client:1", there, back)
         self._links[node].append(server)
         self._pending.append((node, len(self.connects), server))
-        self.connects.append(node)
         self._arrival.set()
         return MemoryLink(f"{host}:{port}", back, there)
 

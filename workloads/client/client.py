@@ -180,8 +180,9 @@ class Client:
         while True:
             with self.env.timeout(self.settings.metadata_max_age_ms / 1000):
                 await self._stale.wait()
-                # A broker that is cut off from the controller keeps answering what it last knew: ask another one.
-                self._next_candidate()
+                if not failures:
+                    # A broker cut off from the controller keeps answering what it last knew: ask another one.
+                    self._next_candidate()
             try:
                 await self._refresh()
                 failures = 0
