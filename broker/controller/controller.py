@@ -6,9 +6,10 @@ the decision here at the offset where they landed, and answers once they are com
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from broker.controller import brokers, configs, features, isr, leaders, producer_ids, reassignments, topics
+from broker.controller import brokers, features, leaders
 from broker.controller.decision import Command, Decision
 from broker.controller.replay import replay
 from broker.controller.sessions import Sessions
@@ -21,24 +22,34 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.settings import ControllerSettings
 
-COMMANDS: dict[int, Callable[[Command, Any], Decision[Any]]] = {
-    ApiKey.BROKER_REGISTRATION: brokers.register,
-    ApiKey.BROKER_HEARTBEAT: brokers.heartbeat,
-    ApiKey.ALTER_PARTITION: isr.alter_partitions,
-    ApiKey.CREATE_TOPICS: topics.create_topics,
-    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
-    ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
-    ApiKey.ALTER_CONFIGS: configs.alter_configs,
-    ApiKey.ELECT_LEADERS: leaders.elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.alter_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.list_reassignments,
-    ApiKey.ALLOCATE_PRODUCER_IDS: producer_ids.allocate_producer_ids,
+COMMANDS: dict[int, tuple[str, str]] = {
+    ApiKey.BROKER_REGISTRATION: ("brokers", "register"),
+    ApiKey.BROKER_HEARTBEAT: ("brokers", "heartbeat"),
+    ApiKey.ALTER_PARTITION: ("isr", "alter_partitions"),
+    ApiKey.CREATE_TOPICS: ("topics", "create_topics"),
+    ApiKey.CREATE_PARTITIONS: ("topics", "create_partitions"),
+    ApiKey.DELETE_TOPICS: ("topics", "delete_topics"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ("configs", "incremental_alter_configs"),
+    ApiKey.ALTER_CONFIGS: ("configs", "alter_configs"),
+    ApiKey.ELECT_LEADERS: ("leaders", "elect_leaders"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("reassignments", "alter_reassignments"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("reassignments", "list_reassignments"),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ("producer_ids", "allocate_producer_ids"),
 }
-"""Every request that the active controller decides."""
+"""Every request that the active controller decides: module of this room, and the function in it.
+
+By name, so that a node that is not the controller does not load what only the controller needs.
+"""
 
 UNCLEAN_CHECK_MS = 1000
 """How often leaderless partitions are looked at again: their topics' settings may have changed."""
+
+
+def command_for(api_key: int) -> Callable[[Command, Any], Decision[Any]]:
+    """The function that decides a request. KeyError for an API that is not the controller's."""
+    module, name = COMMANDS[api_key]
+    found: Callable[[Command, Any], Decision[Any]] = getattr(import_module(f"broker.controller.{module}"), name)
+    return found
 
 
 class Controller:
@@ -63,7 +74,7 @@ class Controller:
 
     def decide(self, api_key: int, request: Any, now_ms: int) -> Decision[Any]:
         """The outcome of one request. KeyError for an API that is not the controller's."""
-        return COMMANDS[api_key](self.command(now_ms), request)
+        return command_for(api_key)(self.command(now_ms), request)
 
     def bootstrap(self, now_ms: int) -> Decision[None]:
         """What the first controller of a fresh cluster writes."""

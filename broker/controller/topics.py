@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.config import ConfigError, describe_topic, validate_topic_configs
 from broker.controller.decision import Decision, Refused, Write, duplicates
 from broker.controller.image import TOPIC_RESOURCE
+from broker.controller.names import name_fault
 from broker.controller.placement import check_manual, live_replicas, place
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 PARTITION_VERSION = 2
 MAX_PARTITIONS_PER_REQUEST = 10_000
-MAX_NAME_LENGTH = 249
-NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 METADATA_TOPIC = "__cluster_metadata"
 USE_DEFAULT = -1
 """In place of a number of partitions or a replication factor."""
@@ -107,19 +106,6 @@ def check_new_name(image: ClusterImage, name: str) -> None:
             if other.replace(".", "_") == unified:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-
-
-def name_fault(name: str) -> str | None:
-    """What is wrong with a topic's name, None where nothing is."""
-    if not name:
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return "'.' or '..' is not allowed"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
-    if not NAME_CHARACTERS.issuperset(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
 
 
 def _check_overrides(command: Command, topic: create_wire.CreatableTopic) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs,
 FindCoordinator. None of them waits. What the active controller decides is forwarded (`forwarding.py`).
+
+Message classes that few clients ask for are imported where they are used: a broker starts without them.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from broker.controller.settings import altered_settings, with_altered
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import api_versions as versions_wire
-from broker.protocol.schema import describe_cluster as cluster_wire
-from broker.protocol.schema import describe_configs as configs_wire
-from broker.protocol.schema import find_coordinator as coordinator_wire
 from broker.server.served import SERVED
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.controller.image import ClusterImage
+    from broker.protocol.schema import describe_cluster as cluster_wire
+    from broker.protocol.schema import describe_configs as configs_wire
+    from broker.protocol.schema import find_coordinator as coordinator_wire
 
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
@@ -106,6 +108,8 @@ def describe_cluster(
     context: AdminContext, request: cluster_wire.DescribeClusterRequest, listener: str
 ) -> cluster_wire.DescribeClusterResponse:
     """The brokers with their addresses on `listener`, fenced ones only if asked for (KIP-919, KIP-1073)."""
+    from broker.protocol.schema import describe_cluster as cluster_wire
+
     if request.endpoint_type != BROKERS_ENDPOINT:
         return cluster_wire.DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -154,6 +158,8 @@ def describe_configs(
     context: AdminContext, request: configs_wire.DescribeConfigsRequest
 ) -> configs_wire.DescribeConfigsResponse:
     """Settings of topics and of this broker, with where each value comes from (KIP-226)."""
+    from broker.protocol.schema import describe_configs as configs_wire
+
     results = []
     for resource in request.resources:
         result = configs_wire.DescribeConfigsResult(
@@ -221,6 +227,8 @@ def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry])
 
 
 def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.DescribeConfigsResourceResult:
+    from broker.protocol.schema import describe_configs as configs_wire
+
     return configs_wire.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
@@ -245,6 +253,8 @@ def find_coordinator(
     request: coordinator_wire.FindCoordinatorRequest, version: int
 ) -> coordinator_wire.FindCoordinatorResponse:
     """COORDINATOR_NOT_AVAILABLE for every key: no broker coordinates groups or transactions yet."""
+    from broker.protocol.schema import find_coordinator as coordinator_wire
+
     code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
     if version < FIRST_BATCHED:
         return coordinator_wire.FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)

@@ -104,14 +104,16 @@ class BrokerLifecycle:
 
     # ---------------------------------------------------------------------------------------------- registration
 
-    async def _register(self) -> None:
+    async def _register(self, *, again: bool = False) -> None:
         deadline = self._env.mono() + self._config.initial_broker_registration_timeout_ms / 1000
         while True:
             error = await self._try_to_register()
             if error is ErrorCode.NONE:
                 break
             self._env.trace("registration_refused", error=error.name)
-            if error in FATAL or self._env.mono() > deadline:
+            # A running broker that has lost its registration outwaits a controller that cannot be reached.
+            patient = again and error is ErrorCode.REQUEST_TIMED_OUT
+            if error in FATAL or (self._env.mono() > deadline and not patient):
                 raise RegistrationFailed(f"broker {self._config.node_id} cannot register: {error.name}")
             # Most often the session of the incarnation before this one, which ends by itself.
             await self._env.sleep(min(0.1, self._config.broker_session_timeout_ms / 10_000))
@@ -172,7 +174,7 @@ class BrokerLifecycle:
             # The registration is gone: taken over by another incarnation, whose session has to end first.
             self._env.trace("registration_lost", broker_epoch=self.broker_epoch)
             self._previous_broker_epoch = -1
-            await self._register()
+            await self._register(again=True)
             return 0.0
         if reply.error_code:
             return SOON_S

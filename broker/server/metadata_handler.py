@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.image import NO_LEADER
-from broker.controller.topics import name_fault
+from broker.controller.names import name_fault
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import metadata as wire

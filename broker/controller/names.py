@@ -1,0 +1,19 @@
+"""Which names a topic may have."""
+
+from __future__ import annotations
+
+MAX_NAME_LENGTH = 249
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a topic's name, None where nothing is."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return "'.' or '..' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not NAME_CHARACTERS.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None

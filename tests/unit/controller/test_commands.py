@@ -1,0 +1,22 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.controller.controller import COMMANDS, command_for
+from broker.protocol.apis import ApiKey
+from broker.server.refusals import REFUSALS
+from broker.server.served import FORWARDED, SERVED_TO_NODES
+
+
+@pytest.mark.parametrize("api_key", COMMANDS, ids=lambda key: ApiKey(key).name)
+def test_every_command_has_a_function_and_a_refusal(api_key: int) -> None:
+    assert callable(command_for(api_key))
+    assert api_key in REFUSALS
+
+
+def test_what_the_controller_decides_comes_forwarded_or_from_nodes() -> None:
+    assert sorted(COMMANDS) == sorted(REFUSALS)
+    assert set(FORWARDED) < set(COMMANDS)
+    assert set(COMMANDS) - set(FORWARDED) < set(SERVED_TO_NODES)
