@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _CONSUMER = -1
+_EPOCHS_FROM = 4
 
 
 class OffsetApis:
@@ -51,6 +52,9 @@ class OffsetApis:
         topics = []
         for topic in request.topics:
             parts = [self._list_one(topic.name, p, request.replica_id) for p in topic.partitions]
+            if slot.version < _EPOCHS_FROM:
+                for part in parts:
+                    part.leader_epoch = -1
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
         return ListOffsetsResponse(topics=topics)
 

@@ -43,6 +43,10 @@ Resolve = Callable[[int], tuple[str, int] | None]
 _NONE_EPOCH = -1
 
 
+class StorageFailed(Exception):
+    """The disk did not do as it was told: the node stops, as Kafka does when its last log directory fails."""
+
+
 class Following:
     """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
 
@@ -146,7 +150,12 @@ class Fetcher:
             await self._send(asked)
             for view in await frames.burst():
                 self._sent_ms = 0
-                self._take(view, asked)
+                try:
+                    self._take(view, asked)
+                except LinkClosed:
+                    raise
+                except OSError as error:
+                    raise StorageFailed(str(error)) from error
             self._replicas.settle()
 
     def _until_next(self) -> float:

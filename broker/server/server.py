@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
+OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class Route:
@@ -115,8 +116,8 @@ class Server:
                     await conn.wait_relaxed(max_parked, max_unsent)
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
-        except OSError:
-            pass
+        except LinkClosed:
+            pass  # a disk's error is an OSError too: that one ends the node, as it does with Kafka
         finally:
             frames.close()
             conn.close()
@@ -164,16 +165,30 @@ class Server:
             conn.client_id = str(frame[_HEADER_SIZE : _HEADER_SIZE + client_id_size], "utf-8", "replace")
         request, _ = request_class(key).decode(frame, at, version)
         if route.plain is not None:
-            answer = route.plain(request, slot)
-            slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
+            try:
+                answer = route.plain(request, slot)
+                slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
+            except OUR_BUGS as bug:
+                self._handler_failed(slot, bug)
         else:
             assert route.waits is not None
             self._nursery.start_soon(self._answer_later, route.waits, request, slot)
 
     async def _answer_later(self, handler: Callable[[Any, Slot], Awaitable[Any]], request: Any, slot: Slot) -> None:
-        answer = await handler(request, slot)
-        slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
+        try:
+            answer = await handler(request, slot)
+            slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
+        except MalformedFrame as wrong:
+            self._env.trace("malformed_frame", peer=slot.conn.link.peer, why=str(wrong))
+            slot.conn.close()
+        except OUR_BUGS as bug:
+            self._handler_failed(slot, bug)
         self.settle()
+
+    def _handler_failed(self, slot: Slot, bug: Exception) -> None:
+        """A bug of ours in an answer that changes nothing ends its connection. (AssertionError stops the node.)"""
+        self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug))
+        slot.conn.close()
 
     def answer_later(self, handler: Callable[[Any, int], Awaitable[Any]]) -> Callable[[Slot, Any], None]:
         """A hot route's way to somebody who waits: `handler(request, version)` in a task, its result the reply."""

@@ -1,0 +1,202 @@
+"""confluent-kafka, aiokafka and kafka-python against our brokers while a leader is killed: nothing lost, nothing doubled.
+
+A codec shared by both ends hides symmetric mistakes; these clients share nothing with us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+PARTITIONS = 3
+RECORDS = 900
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DEADLINE_S = 60.0
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+
+
+def payload(codec: str, n: int) -> bytes:
+    return f"{codec}-{n}-".encode() + b"x" * (n % 700)
+
+
+def check(acked: list[bytes], read: list[bytes]) -> None:
+    counts = Counter(read)
+    assert not [v[:20] for v in acked if not counts[v]], "acknowledged records were lost"
+    assert not {v[:20]: c for v, c in counts.items() if c > 1}, "records were doubled"
+    assert len(acked) == RECORDS
+
+
+class Killer:
+    """Kills the leader of a partition in the middle of the load, once, and brings it back at the end."""
+
+    def __init__(self, cluster: Any, leader: Callable[[], int]) -> None:
+        self._cluster, self._leader = cluster, leader
+        self.killed = 0
+
+    def at(self, n: int) -> None:
+        if n == RECORDS // 3 and not self.killed:
+            self.killed = self._leader()
+            self._cluster.kill(self.killed)
+
+    def restore(self) -> None:
+        assert self.killed, "no leader was killed: the test has shown nothing"
+        self._cluster.restart(self.killed)
+
+
+# ------------------------------------------------------------------------------------------------- confluent-kafka
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_confluent_kafka_loses_and_doubles_nothing_while_a_leader_is_killed(cluster: Any, codec: str) -> None:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = f"confluent-{codec}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(20)
+    killer = Killer(cluster, lambda: admin.list_topics(topic, 20).topics[topic].partitions[0].leader)
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "linger.ms": 5,
+            "message.timeout.ms": 60_000,
+        }
+    )
+    acked: list[bytes] = []
+    failed: list[Any] = []
+
+    def done(error: Any, message: Any) -> None:
+        failed.append(error) if error else acked.append(message.value())
+
+    for n in range(RECORDS):
+        producer.produce(topic, payload(codec, n), partition=n % PARTITIONS, on_delivery=done)
+        producer.poll(0.001)
+        killer.at(n)
+    assert producer.flush(60) == 0
+    assert not failed
+    killer.restore()
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    ends = sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in range(PARTITIONS))
+    read: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(read) < ends and time.monotonic() < deadline:
+        for message in consumer.consume(500, 0.5):
+            assert message.error() is None, message.error()
+            read.append(message.value())
+    consumer.close()
+    check(acked, read)
+
+
+# --------------------------------------------------------------------------------------------------------- aiokafka
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_aiokafka_loses_and_doubles_nothing_while_a_leader_is_killed(cluster: Any, codec: str) -> None:
+    asyncio.run(_aiokafka(cluster, codec))
+
+
+async def _aiokafka(cluster: Any, codec: str) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+    topic = f"aiokafka-{codec}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
+    described = await admin.describe_topics([topic])
+    leader = described[0]["partitions"][0]["leader"]
+    await admin.close()
+    killer = Killer(cluster, lambda: int(leader))
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        compression_type=None if codec == "none" else codec,
+        linger_ms=5,
+        request_timeout_ms=20_000,
+    )
+    await producer.start()
+    acked: list[bytes] = []
+    waiting = []
+    for n in range(RECORDS):
+        value = payload(codec, n)
+        waiting.append((value, await producer.send(topic, value, partition=n % PARTITIONS)))
+        killer.at(n)
+        if n % 20 == 0:
+            await asyncio.sleep(0.002)
+    for value, future in waiting:
+        await asyncio.wait_for(future, DEADLINE_S)
+        acked.append(value)
+    await producer.stop()
+    killer.restore()
+
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    consumer.assign(places)
+    ends = sum((await consumer.end_offsets(places)).values())
+    read: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(read) < ends and time.monotonic() < deadline:
+        for messages in (await consumer.getmany(timeout_ms=500)).values():
+            read += [message.value for message in messages]
+    await consumer.stop()
+    check(acked, read)
+
+
+# ----------------------------------------------------------------------------------------------------- kafka-python
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_kafka_python_loses_and_doubles_nothing_while_a_leader_is_killed(cluster: Any, codec: str) -> None:
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import NewTopic
+
+    topic = f"kafka-python-{codec}"
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
+    killer = Killer(cluster, lambda: int(admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]))
+    producer = KafkaProducer(
+        bootstrap_servers=cluster.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        compression_type=None if codec == "none" else codec,
+        linger_ms=5,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=60_000,
+    )
+    waiting = []
+    for n in range(RECORDS):
+        value = payload(codec, n)
+        waiting.append((value, producer.send(topic, value, partition=n % PARTITIONS)))
+        killer.at(n)
+    producer.flush(60)
+    acked = []
+    for value, future in waiting:
+        future.get(DEADLINE_S)
+        acked.append(value)
+    producer.close()
+    admin.close()
+    killer.restore()
+
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest")
+    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    consumer.assign(places)
+    ends = sum(consumer.end_offsets(places).values())
+    read: list[bytes] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(read) < ends and time.monotonic() < deadline:
+        for messages in consumer.poll(timeout_ms=500).values():
+            read += [message.value for message in messages]
+    consumer.close()
+    check(acked, read)
