@@ -157,6 +157,24 @@ async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Pat
     assert all(final.complete for final in run.finals)
 
 
+async def test_an_outage_fills_bounded_buffers_and_then_records_are_skipped(tmp_path: Path, clock: MockClock) -> None:
+    small = AppendsSettings(rate=500, min_size=500, max_size=500, buffer_bytes=20_000, readers=0, producers=2)
+    run = Run(tmp_path, small)
+    most = [0]
+
+    async def outage() -> None:
+        await trio.sleep(1)
+        run.cluster.script.append(lambda seen: Withhold() if seen.api_key == ApiKey.PRODUCE else None)
+        for _ in range(50):
+            await trio.sleep(0.1)
+            most[0] = max(most[0], run.counters.outstanding)
+        run.cluster.script.clear()
+
+    await run.play(8, outage, finals=False)
+    assert 20 <= most[0] <= 2 * 20_000 // 500
+    assert run.counters.skipped > 500
+
+
 async def test_what_failed_is_in_no_log(tmp_path: Path, clock: MockClock) -> None:
     run = Run(tmp_path)
 

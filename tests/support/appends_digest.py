@@ -1,0 +1,70 @@
+"""Runs the workload `appends` over a scripted cluster from one seed, and prints a digest of all it did.
+
+A program of its own (`python -m tests.support.appends_digest SEED HISTORY`), so that a test can run it in processes
+that hash differently.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from broker.real_env import RealFs
+from tests.support.fake_cluster import Break, FakeCluster
+from tests.support.memory_env import FakeEnv
+from workloads.appends import AppendsSettings, run_appends
+from workloads.counters import Counters
+from workloads.final_reads import final_reads
+from workloads.recorder import Recorder
+
+SETTINGS = AppendsSettings(rate=200, max_size=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
+
+
+async def play(seed: int, path: str) -> str:
+    cluster = FakeCluster()
+    chance = random.Random(f"links {seed}")
+    cluster.script.append(lambda seen: Break(apply=chance.random() < 0.5) if chance.random() < 0.03 else None)
+    env: Any = FakeEnv(cluster, seed, RealFs())
+    recorder = Recorder(env, path, "digest")
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        async with trio.open_nursery() as running:
+            running.start_soon(run_appends, env, cluster.bootstrap, SETTINGS, recorder, stop, Counters())
+            await trio.sleep(2)
+            cluster.move("appends-0", 0, 2)
+            cluster.stop(3)
+            await trio.sleep(2)
+            cluster.start(3)
+            stop.set()
+        await final_reads(env, cluster.bootstrap, SETTINGS.places(), recorder, timeout_s=10)
+        nursery.cancel_scope.cancel()
+    recorder.close()
+    return digest(Path(path), cluster)
+
+
+def digest(history: Path, cluster: FakeCluster) -> str:
+    found = hashlib.sha256(history.read_bytes())
+    for seen in cluster.seen:
+        found.update(repr((seen.node, seen.link, seen.api_key, seen.version, seen.at)).encode())
+    return f"{found.hexdigest()} {len(cluster.seen)} requests"
+
+
+def main() -> None:
+    seed = int(sys.argv[1])
+    gc.disable()
+    # What the simulator does: trio's order of tasks then comes from this generator, and from nothing else.
+    trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[attr-defined]
+    trio._core._run._r.seed(seed)  # type: ignore[attr-defined]
+    sys.stdout.write(trio.run(play, seed, sys.argv[2], clock=MockClock(autojump_threshold=0)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
