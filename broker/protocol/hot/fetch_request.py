@@ -77,7 +77,7 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
             at += 16
         else:
             topic, at = read_compact_bytes(view, at)
-        parts, at = _asked_flexible(view, at)
+        parts, at = _asked_flexible(view, at, version)
         topics.append((topic, parts))
     forgotten: list[tuple[Topic, list[int]]] = []
     if view[at] == 1:
@@ -119,7 +119,7 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
     ), at
 
 
-def _asked_flexible(view: memoryview, at: int) -> tuple[list[FetchPart], int]:
+def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
     """The array of a topic's partitions and the topic's tags."""
     count = view[at]
     at += 1
@@ -132,12 +132,15 @@ def _asked_flexible(view: memoryview, at: int) -> tuple[list[FetchPart], int]:
         index, leader_epoch, offset, last_epoch, start_offset, max_bytes, tags = _ASKED_12(view, at)
         at += 33
         high_watermark = NO_HIGH_WATERMARK
-        if tags == 1 and view[at] == 1 and view[at + 1] == 8:
-            # What our followers send: the high watermark alone.
-            (high_watermark,) = _u_q(view, at + 2)
-            at += 10
-        elif tags:
-            high_watermark, at = _asked_tags(view, at, tags)
+        if tags:
+            if version < 18:
+                at = skip_tags(view, at, tags)
+            elif tags == 1 and view[at] == 1 and view[at + 1] == 8:
+                # What our followers send: the high watermark alone.
+                (high_watermark,) = _u_q(view, at + 2)
+                at += 10
+            else:
+                high_watermark, at = _asked_tags(view, at, tags)
         parts.append((index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark))
     n = view[at]
     at += 1

@@ -236,6 +236,16 @@ def test_a_directory_id_is_passed_over_and_the_high_watermark_behind_it_is_found
     assert (index, high_watermark) == (4, 77)
 
 
+@pytest.mark.parametrize("version", range(13, 18))
+def test_a_tag_that_means_the_high_watermark_only_later_is_passed_over(version: int) -> None:
+    part = fetch.FetchPartition(partition=4, high_watermark=77)
+    raw = fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=b"t" * 16, partitions=[part])]).encode(18)
+    if version < 15:
+        raw = b"\xff\xff\xff\xff" + raw
+    ((_, (asked,)),) = hot.decode_fetch(memoryview(raw), 0, version).topics
+    assert asked[-1] == hot.NO_HIGH_WATERMARK
+
+
 @dataclass
 class Slice:
     """Stands for a piece of a file."""
