@@ -123,11 +123,16 @@ class World:
         receiver, sender = self.nodes[message.receiver], self.nodes[message.sender]
         if isinstance(message.body, REQUESTS):
             if receiver.raft is not None:
+                self.arrives(message)
                 receiver.later(0, receiver.deliver, message)
             elif sender.incarnation == incarnation and self.rng.random() < 0.7:  # refused; else it just vanishes
                 sender.later(1, sender.fail, message.receiver, self._asked[message.ticket][1])
         elif receiver.raft is not None and receiver.incarnation == incarnation:
+            self.arrives(message)
             receiver.later(0, receiver.deliver, message)
+
+    def arrives(self, message: Message) -> None:
+        """A message has come through: for those who tell stories."""
 
     # -------------------------------------------------------------------------------------------------------- faults
 
