@@ -1,7 +1,7 @@
 """Golden stories: a quorum's life in commands, and what its nodes said and did.
 
-A story is a text file under `stories/`. Each block is a command, a line `----`, and what followed within 20 ms or within
-the time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a command in brackets is not told.
+A story is a text file under `stories/`. Each block is a command, a line `----`, and what followed in 20 ms, or in the
+time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a command in brackets is not told.
 `--update` (or UPDATE_GOLDEN=1 in the environment) writes what is found into the file instead of comparing.
 
     cluster V [O [R]]    start voters 1 to V and O observers above them; a fetch brings at most R records
