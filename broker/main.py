@@ -93,7 +93,6 @@ class Node:
         self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
-        self.feed.follow(self.replicas.apply)
         self.timers = Timers()
         self.lifecycle: BrokerLifecycle | None = None
 
@@ -141,6 +140,9 @@ class Node:
             lifecycle = self.lifecycle = self._lifecycle(server)
             await nursery.start(lifecycle.run)
             await lifecycle.caught_up.wait()
+            # Only now: what the log says before this registration is history, and to act on it piece by piece would be
+            # to lead again in epochs that are over, and to delete what was given back later.
+            self.feed.follow(self.replicas.apply, caught_up=True)
             self._drop_strays()
             lifecycle.ready()
             nursery.start_soon(self._announce, lifecycle, server, task_status)

@@ -18,7 +18,11 @@ RECORDS = 900
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 60.0
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the clients themselves
+]
 
 
 def payload(codec: str, n: int) -> bytes:
