@@ -1,0 +1,265 @@
+"""The edge of the quorum: the order of its effects while disks are slow, and what a crash leaves behind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import BrokerConfig
+from broker.log.config import LogConfig
+from broker.log.log import Log
+from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
+from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
+from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
+from broker.quorum.settings import QuorumSettings
+from broker.quorum.state import DamagedQuorumState, QuorumState
+from broker.server.metadata_quorum import MetadataQuorum, NotLeader
+from broker.server.peers import PeerClient
+from broker.server.quorum_storage import QuorumStorage
+from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
+from tests.support.memory_env import FakeEnv, MemoryLink
+from tests.support.memory_fs import Crashed, MemoryFs
+
+DIRECTORY = f"data/{METADATA_TOPIC}-0"
+STATE = f"{DIRECTORY}/quorum-state"
+
+
+class Nobody:
+    """A network without anybody else."""
+
+    def connect(self, host: str, port: int) -> MemoryLink:
+        raise ConnectionRefusedError(f"{host}:{port}")
+
+
+class SlowEnv(FakeEnv):
+    """Blocking work is done when the test lets it."""
+
+    def __init__(self, fs: MemoryFs) -> None:
+        super().__init__(Nobody(), fs=fs)
+        self.held = False
+        self._released = trio.Event()
+
+    async def cpu(self, fn: Callable[..., Any], *args: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        while self.held:
+            await self._released.wait()
+        return fn(*args)
+
+    def release(self) -> None:
+        self.held = False
+        released, self._released = self._released, trio.Event()
+        released.set()
+
+
+def load_log(fs: MemoryFs) -> Log:
+    return Log.load(
+        fs, DIRECTORY, LogConfig(), topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID, clean=False
+    )
+
+
+class Seat:
+    """Node 1's seat, and what it was told."""
+
+    def __init__(self, fs: MemoryFs, voters: int) -> None:
+        self.fs = fs
+        self.env = SlowEnv(fs)
+        self.log = load_log(fs)
+        self.committed: list[tuple[int, int, Any]] = []
+        self.terms: list[tuple[bool, int]] = []
+        names = ",".join(f"{voter}@node-{voter}:9093" for voter in range(1, voters + 1))
+        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": names})
+        self.peers = PeerClient(self.env, lambda node_id: None, "node-1")
+        self.quorum = MetadataQuorum(
+            self.env, self.config, self.log, self.peers, "c",
+            on_committed=self.committed.extend, on_leadership=lambda *term: self.terms.append(term),
+        )  # fmt: skip
+
+    async def sit(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self.peers.run)
+        await nursery.start(self.quorum.run)
+
+    def persisted(self) -> QuorumState | None:
+        return QuorumState.from_json(self.fs.read(STATE).decode()) if self.fs.exists(STATE) else None
+
+
+def vote_request(candidate: int, epoch: int) -> VoteRequest:
+    part = VoteRequestPartitionData(replica_epoch=epoch, replica_id=candidate)
+    return VoteRequest(topics=[VoteRequestTopicData(METADATA_TOPIC, [part])])
+
+
+async def test_vote_is_answered_when_it_is_durable_and_not_before(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seat = Seat(MemoryFs(), voters=3)
+    await seat.sit(nursery)
+    seat.env.held = True
+    granted: dict[int, bool] = {}
+
+    async def ask(candidate: int) -> None:
+        answer = await seat.quorum.vote(vote_request(candidate, 9))
+        granted[candidate] = answer.topics[0].partitions[0].vote_granted
+
+    nursery.start_soon(ask, 2)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(ask, 3)
+    await trio.testing.wait_all_tasks_blocked()
+    assert granted == {}
+    assert seat.persisted() is None
+    seat.env.release()
+    await trio.testing.wait_all_tasks_blocked()
+    assert granted == {2: True, 3: False}
+    assert seat.persisted() == QuorumState(epoch=9, voted_id=2)
+
+
+async def test_sole_voter_commits_when_its_log_is_durable_and_not_before(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seat = Seat(MemoryFs(), voters=1)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    assert seat.terms == [(True, 1)]
+    seat.env.held = True
+    offset = seat.quorum.append([(TopicRecord(name="a"), 0), (NoOpRecord(), 0)])
+    await trio.testing.wait_all_tasks_blocked()
+    assert offset == 2
+    assert seat.committed == []
+    seat.env.release()
+    await seat.quorum.wait_committed(offset, 1)
+    assert [(at, epoch, type(record)) for at, epoch, record in seat.committed] == [
+        (1, 1, TopicRecord),
+        (2, 1, NoOpRecord),
+    ]
+
+
+async def test_appends_while_a_sync_runs_share_the_next_one(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seat = Seat(MemoryFs(), voters=1)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    jobs: list[int] = []
+    inner = seat.env.cpu
+
+    async def counted(fn: Callable[..., Any], *args: Any) -> Any:
+        jobs.append(1)
+        return await inner(fn, *args)
+
+    seat.env.cpu = counted  # type: ignore[method-assign]
+    seat.env.held = True
+    for _ in range(50):
+        offset = seat.quorum.append([(NoOpRecord(), 0)])
+        await trio.testing.wait_all_tasks_blocked()
+    seat.env.release()
+    await seat.quorum.wait_committed(offset, 1)
+    assert len(jobs) == 2
+
+
+async def test_callback_that_learns_of_leadership_may_append_at_once(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seat = Seat(MemoryFs(), voters=1)
+
+    def lead(leads: bool, epoch: int) -> None:
+        seat.terms.append((leads, epoch))
+        seat.quorum.append([(NoOpRecord(), 0)])
+
+    seat.quorum._on_leadership = lead
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    assert seat.terms == [(True, 1)]
+    assert [offset for offset, _, _ in seat.committed] == [1]
+
+
+async def test_node_that_does_not_lead_appends_nothing(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    seat = Seat(MemoryFs(), voters=3)
+    await seat.sit(nursery)
+    with pytest.raises(NotLeader):
+        seat.quorum.append([(NoOpRecord(), 0)])
+    with pytest.raises(NotLeader):
+        await seat.quorum.wait_committed(0, 0)
+
+
+async def test_what_was_committed_is_told_again_after_a_restart(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    fs = MemoryFs()
+    seat = Seat(fs, voters=1)
+    async with trio.open_nursery() as first:
+        await seat.sit(first)
+        await seat.env.sleep(0)
+        await trio.testing.wait_all_tasks_blocked()
+        await seat.quorum.wait_committed(seat.quorum.append([(TopicRecord(name="a"), 0)]), 1)
+        first.cancel_scope.cancel()
+    again = Seat(fs.after_crash(), voters=1)
+    await again.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    assert again.terms == [(True, 2)]
+    assert [(offset, epoch) for offset, epoch, _ in again.committed] == [(1, 1)]
+
+
+def storage(fs: MemoryFs) -> QuorumStorage:
+    fs.mkdirs(DIRECTORY)
+    fs.fsync_dir("data")
+    fs.fsync_dir(".")
+    return QuorumStorage(FakeEnv(Nobody(), fs=fs), load_log(fs), QuorumSettings(1, (1, 2, 3)), "c")
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_crash_while_persisting_leaves_the_old_state_or_the_new(seed: int) -> None:
+    old, new = QuorumState(4, 2), QuorumState(5, 3)
+    step = 0
+    while True:
+        step += 1
+        fs = MemoryFs()
+        kept = storage(fs)
+        kept.persist(old)
+        fs.crash_at = fs.calls + step
+        try:
+            kept.persist(new)
+        except Crashed:
+            assert storage(fs.after_crash(random.Random(seed))).load_state() in (old, new)
+        else:
+            assert storage(fs.after_crash(random.Random(seed))).load_state() == new
+            break
+    assert step > 4, "the crash was to come between all of its steps"
+
+
+def test_damaged_state_file_stops_the_node() -> None:
+    fs = MemoryFs()
+    storage(fs).persist(QuorumState(4, 2))
+    fs.write(STATE, b"\xff\xfe")
+    with pytest.raises(DamagedQuorumState):
+        storage(fs).load_state()
+
+
+async def test_log_on_disk_has_the_shape_that_the_core_gave_it() -> None:
+    fs = MemoryFs()
+    kept = storage(fs)
+    kept.write(AppendLeaderChange(0, 3, (1, 2, 3), (1, 2)))
+    kept.write(AppendOwn(1, 3, 2, kept.encode([(TopicRecord(name="a"), 0), (NoOpRecord(), 0)])))
+    kept.write(AppendLeaderChange(3, 5, (1, 2, 3), (1, 3)))
+    assert (kept.shape().end_offset, kept.shape().epochs) == (4, [(3, 0), (5, 3)])
+    kept.write(Truncate(3, 1))
+    assert (kept.shape().end_offset, kept.shape().epochs) == (3, [(3, 0)])
+    assert [(offset, epoch) for offset, epoch, _ in kept.read(0, 99)[1]] == [(1, 3), (2, 3)]
+    assert kept.read(0, 99)[0] == 3
+
+
+async def test_sync_is_reported_under_the_generation_in_which_it_began() -> None:
+    kept = storage(MemoryFs())
+    kept.write(AppendLeaderChange(0, 3, (1, 2, 3), (1, 2)))
+    news = [kept.has_news]
+    assert await kept.sync() == (1, 0)
+    news.append(kept.has_news)
+    kept.write(AppendLeaderChange(1, 4, (1, 2, 3), (1, 2)))
+    kept.write(Truncate(1, 1))
+    news.append(kept.has_news)
+    assert await kept.sync() == (1, 1)
+    assert news == [True, False, True]
