@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
+FIRST_PRODUCE = 3
 OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -45,7 +46,10 @@ class Route:
         waits: Callable[[Any, Slot], Awaitable[Any]] | None = None,
     ) -> None:
         api = APIS[key]
-        self.key, self.min_version, self.max_version = key, api.min_version, api.max_version
+        # Produce 0 to 2 are listed for old clients' sake (KAFKA-18659), and refused like any version that is not
+        # served.
+        self.min_version = max(api.min_version, FIRST_PRODUCE) if key == ApiKey.PRODUCE else api.min_version
+        self.key, self.max_version = key, api.max_version
         self.flexible_from = api.flexible_from if api.flexible_from is not None else 1 << 15
         self.hot, self.plain, self.waits = hot, plain, waits
 
