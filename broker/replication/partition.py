@@ -195,7 +195,11 @@ class Partition(Rules):
         return (self._isr_changed(), *self._advance(now_ms))
 
     def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
-        """The controller refused `proposal`, or no answer came (any other error, such as REQUEST_TIMED_OUT)."""
+        """The controller refused `proposal`, or no answer came (any other error, such as REQUEST_TIMED_OUT).
+
+        Relies on the controller taking a proposal's attempts in the order in which they were sent: a refused one is
+        taken to be settled with all attempts before it.
+        """
         if proposal is not self.pending:
             return NO_EFFECTS
         if error in NOT_APPLIED:

@@ -1,0 +1,118 @@
+"""Partitions with one rule broken, as some released broker once had it: what the tests of replication must notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.protocol.errors import ErrorCode
+from broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr, TruncateTo
+from broker.replication.replica import Replica
+
+
+class TruncatesToHighWatermark(Partition):
+    """KAFKA-1211, before KIP-101."""
+
+    __slots__ = ()
+
+    def first_truncation(self, latest_epoch: int | None) -> int | None:
+        return self.high_watermark
+
+    def divergence(self, epochs: Any, last_fetched_epoch: int, fetch_offset: int) -> None:
+        return None
+
+
+class IgnoresTheAnsweredEpoch(Partition):
+    """KAFKA-6361, before KIP-279."""
+
+    __slots__ = ()
+
+    def truncation_target(self, epochs: Any, epoch: int, end_offset: int) -> int:
+        return min(end_offset, self.log_end_offset)
+
+
+class DoesNotFence(Partition):
+    """KAFKA-7395, before KIP-320."""
+
+    __slots__ = ()
+
+    def check_leader_epoch(self, request_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class DropsWhatIsOutOfRange(Partition):
+    """KAFKA-2143."""
+
+    __slots__ = ()
+
+    def out_of_range(self, leader_log_start: int, leader_log_end: int) -> Effects:
+        return (TruncateTo(0, "out of range"),)
+
+
+class TrustsTheShrunkIsr(Partition):
+    """KIP-497: the ISR without those about to be removed counts before the controller has agreed."""
+
+    __slots__ = ()
+
+    def maximal_of(self, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
+        return proposed
+
+
+class ForgetsThePendingMember(Partition):
+    """KIP-497: the high watermark does not wait for those about to be added."""
+
+    __slots__ = ()
+
+    def maximal_of(self, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
+        return committed
+
+
+class IgnoresTheEpochStart(Partition):
+    """KAFKA-7128."""
+
+    __slots__ = ()
+
+    def has_reached_isr(self, replica: Replica) -> bool:
+        return replica.log_end_offset >= self.high_watermark
+
+
+class CommitsBelowMinIsr(Partition):
+    """KAFKA-15583: the last replica standing."""
+
+    __slots__ = ()
+
+    def is_high_watermark_frozen(self) -> bool:
+        return False
+
+
+class AppliesOldStates(Partition):
+    """KAFKA-9539."""
+
+    __slots__ = ()
+
+    def is_stale_state(self, state: LeaderAndIsr) -> bool:
+        return False
+
+
+class TakesTimeOutsForRefusals(Partition):
+    """KIP-497: a proposal without an answer may have been applied."""
+
+    __slots__ = ()
+
+    def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            error = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return super().isr_rejected(proposal, error, now_ms)
+
+
+BROKEN: tuple[type[Partition], ...] = (
+    TruncatesToHighWatermark,
+    IgnoresTheAnsweredEpoch,
+    DoesNotFence,
+    DropsWhatIsOutOfRange,
+    TrustsTheShrunkIsr,
+    ForgetsThePendingMember,
+    IgnoresTheEpochStart,
+    CommitsBelowMinIsr,
+    AppliesOldStates,
+    TakesTimeOutsForRefusals,
+)
