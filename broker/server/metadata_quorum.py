@@ -169,17 +169,17 @@ class MetadataQuorum:
 
     async def vote(self, request: Any) -> Any:
         """Handle Vote."""
-        error = wire.refusal(request, self._cluster_id)
+        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
         return wire.write_vote(error or await self._ask_core(wire.read_vote(request)))
 
     async def begin_quorum_epoch(self, request: Any) -> Any:
         """Handle BeginQuorumEpoch."""
-        error = wire.refusal(request, self._cluster_id)
+        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
         return wire.write_begin(error or await self._ask_core(wire.read_begin(request)))
 
     async def end_quorum_epoch(self, request: Any) -> Any:
         """Handle EndQuorumEpoch."""
-        error = wire.refusal(request, self._cluster_id)
+        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
         return wire.write_end(error or await self._ask_core(wire.read_end(request)))
 
     async def fetch(self, request: FetchIn, version: int) -> list[Any]:
@@ -191,7 +191,8 @@ class MetadataQuorum:
         if error is not None:
             return wire.write_fetch_error(version, error)
         reply: FetchReply = await self._ask_core(wire.read_fetch(request))
-        return wire.write_fetch(version, reply, self._storage.slice(reply.offset, reply.limit))
+        records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
+        return wire.write_fetch(version, reply, records)
 
     async def describe_quorum(self, request: Any) -> Any:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""

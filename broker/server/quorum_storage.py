@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from broker.quorum.settings import QuorumSettings
 
 STATE_FILE = "quorum-state"
-MAX_FETCH_BYTES = 8 << 20
-"""Most that one Fetch of the metadata log brings, but always one batch."""
 Committed = list[tuple[int, int, Any]]
 """(offset, epoch, metadata record) triples."""
 
@@ -97,12 +95,12 @@ class QuorumStorage:
         values = (encode_metadata_record(message, version) for message, version in records)
         return encode_batch([Record(number, wall_ms, None, value) for number, value in enumerate(values)])
 
-    def slice(self, offset: int, limit: int) -> FileSlice | None:
-        """Whole batches in [offset, limit), as many as one Fetch may bring."""
-        return self._log.slice(offset, limit, MAX_FETCH_BYTES, True) if limit > offset else None
+    def slice(self, offset: int, limit: int, max_bytes: int) -> FileSlice | None:
+        """Whole batches in [offset, limit), at most `max_bytes` of them but always one; None where there is none."""
+        return self._log.slice(offset, limit, max_bytes, True) if limit > offset else None
 
     def read(self, offset: int, limit: int) -> tuple[int, Committed]:
-        """Where what is written of [offset, limit) ends, and the metadata records in it; control records are left out."""
+        """Where what is written of [offset, limit) ends, and the metadata records in it, without control records."""
         end = min(limit, self._log.log_end_offset)
         found: Committed = []
         if end > offset:

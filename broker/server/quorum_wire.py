@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 VOTE_VERSION, EPOCH_VERSION, FETCH_VERSION = 2, 1, 18
-MAX_BYTES = 8 << 20
+MAX_BYTES = 1 << 20
+"""Most that one Fetch of the metadata log brings, but always one batch: a slow link must manage it in time."""
 
 
 # ------------------------------------------------------------------------------------------------ asking other nodes
@@ -160,10 +161,12 @@ def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
 # ----------------------------------------------------------------------------------------------- being asked by them
 
 
-def refusal(request: Any, cluster_id: str) -> ErrorCode | None:
-    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum; None where it is."""
+def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
+    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None where it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if getattr(request, "voter_id", NOBODY) not in (NOBODY, node_id):
+        return ErrorCode.INVALID_VOTER_KEY  # Asked at a wrong address, a voter would be counted twice.
     topics = request.topics
     if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST

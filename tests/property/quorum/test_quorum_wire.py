@@ -57,7 +57,7 @@ def heard(request: Request, sender: int, cluster_id: str | None = "c") -> tuple[
         assert wire.fetch_refusal(fetch, "c") is None
         return wire.read_fetch(fetch)
     message: Any = request_class(api_key).decode(memoryview(body), 0, version)[0]
-    assert wire.refusal(message, "c") is None
+    assert wire.refusal(message, "c", 2) is None
     return READ[ApiKey(api_key)](message)
 
 

@@ -126,6 +126,7 @@ async def test_vote_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
     [
         (VoteRequest("another-cluster"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (VoteRequest(topics=[]), ErrorCode.INVALID_REQUEST),
+        (VoteRequest(voter_id=2), ErrorCode.INVALID_VOTER_KEY),
         (VoteRequest(topics=[VoteRequestTopicData("orders", [VoteRequestPartitionData()])]), ErrorCode.INVALID_REQUEST),
     ],
 )

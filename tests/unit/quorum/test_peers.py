@@ -86,6 +86,8 @@ async def test_requests_share_a_link_and_get_their_own_answers(peer: Peer, desk:
     assert len(peer.links) == 1
     first, second = peer.requests(0)
     peer.answer(0, first, error=7)
+    await trio.testing.wait_all_tasks_blocked()
+    assert desk.outcomes == [7]
     peer.answer(0, second, error=8)
     await trio.testing.wait_all_tasks_blocked()
     assert desk.outcomes == [7, 8]
