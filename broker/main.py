@@ -150,8 +150,8 @@ class Node:
             env.trace("node_stopping")
             controlled = config.controlled_shutdown_enable and await self._leave(lifecycle)
             server.close()
+            await self.quorum.leave()
             self._flush_everything()
-            await self.quorum.resign()
             env.trace("node_stopped", controlled=controlled)
             nursery.cancel_scope.cancel()
 

@@ -16,6 +16,7 @@ INTERRUPTED = 130
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
+    "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),

@@ -235,7 +235,7 @@ class Nemesis:
         return probes
 
     async def _rest(self, p: Played) -> None:
-        """Keep the fault on until its duration is over. One that took longer than that to land is evidence of nothing."""
+        """Keep the fault on until its duration is over. One that took longer to land is evidence of nothing."""
         assert p.began is not None
         spent_s = (monotonic_ns() - p.began) / 1e9
         if spent_s > p.fault.duration_s:

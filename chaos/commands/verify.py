@@ -1,0 +1,33 @@
+"""`squall verify`: judge a run directory again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  squall verify runs/latest
+  squall verify runs/latest --expect safe
+
+\b
+Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
+2 unknown, 3 usage."""
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--expect", type=click.Choice(["config", "safe", "loss"]), help="Hold the run to something else than its plan."
+)
+def command(run: Path, expect: str | None) -> int:
+    """Judge a recorded run again: also one whose harness was killed in the middle."""
+    from chaos.directory import RunDirectory
+    from chaos.judging import judge
+    from chaos.running import conclude
+
+    directory = RunDirectory.open(run)
+    verdict = judge(directory, Console(stderr=True, highlight=False), expect=expect)
+    return conclude(directory, verdict, keep_data=True)

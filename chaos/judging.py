@@ -1,0 +1,117 @@
+"""From a run directory to a verdict and a page: can be done again, alone, elsewhere.
+
+history.jsonl -> Parquet -> Spark's findings, in a process of its own (`python -m spark_analysis`) -> replica logs
+compared, where the brokers' data is there -> the verdict (`checkers.verdict`) -> the report (`reports`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from chaos.directory import RunDirectory
+from chaos.errors import HarnessError
+from chaos.plan import PlanError, read_plan
+from chaos.toolchain.java import java
+from checkers.history import load
+from checkers.replica_logs import compare_run
+from checkers.verdict import judge_run
+
+SPARK_LOG = "spark.log"
+SPARK_LIMIT_S = 3600
+
+
+def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -> dict[str, Any]:
+    """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
+
+    Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
+    """
+    troubles: list[str] = []
+    if not directory.history.exists() or not directory.history.stat().st_size:
+        troubles.append("there is no history: the run ended before anything was recorded")
+    else:
+        trouble = analyse(directory, say)
+        if trouble is not None:
+            troubles.append(trouble)
+        compare_replicas(directory, troubles)
+    troubles += _harness_troubles(directory.read_info())
+    judge_run(directory.path, expect=expect, troubles=troubles)
+    written: dict[str, Any] = json.loads(directory.verdict.read_text())
+    return written
+
+
+def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
+    """Compare the brokers' own files, where they are still there; else what an earlier judging found stays."""
+    try:
+        history, _ = load(directory.path, large=False)
+        compare_run(directory.path, history.partitions)
+    except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
+        troubles.append(f"comparing the replicas' logs stopped: {type(error).__name__}: {error}")
+
+
+def _harness_troubles(info: dict[str, Any]) -> list[str]:
+    """What run.json says went wrong outside the cluster's promises."""
+    found = []
+    if not info or "ended_ns" not in info:
+        found.append("the run did not come to its end")
+    if info.get("trouble"):
+        found.append(f"the harness had trouble: {info['trouble']}")
+    for ended in info.get("node_exits", ()):
+        last = (ended["last_words"].strip().splitlines() or ["without a word"])[-1]
+        found.append(f"broker {ended['node']} ended by itself with code {ended['code']}: {last}")
+    converged = info.get("converged")
+    if converged is not None and not converged["ok"]:
+        lacking = "; ".join(f"{name}: {why}" for name, why in list(converged["lacking"].items())[:5])
+        found.append(f"the cluster did not converge after healing: {lacking}")
+    return found
+
+
+def analyse(directory: RunDirectory, say: Console) -> str | None:
+    """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log)."""
+    try:
+        home = java(say.print).home
+    except HarnessError as missing:
+        return str(missing)
+    log = directory.path / SPARK_LOG
+    command = [sys.executable, "-P", "-m", "spark_analysis", str(directory.path)]
+    try:
+        stuck_s = read_plan(directory.plan).limits.stuck_s
+        command += ["--stuck-s", str(stuck_s)]
+    except PlanError as bad:
+        say.print(f"{bad}: nothing is held to the plan's limits")
+    environment = {**os.environ, "JAVA_HOME": str(home)}
+    with log.open("wb") as out:
+        try:
+            done = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=SPARK_LIMIT_S
+            )
+        except subprocess.TimeoutExpired:
+            return f"Spark did not finish within {SPARK_LIMIT_S} s"
+    if done.returncode:
+        words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        return f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"
+    return None
+
+
+def prune_data(directory: RunDirectory, verdict: dict[str, Any]) -> None:
+    """The brokers' data is kept where a check failed; of a valid run their traces and words are enough."""
+    if verdict["verdict"] != "valid":
+        return
+    for node in sorted(directory.nodes.glob("*")):
+        shutil.rmtree(node / "data", ignore_errors=True)
+
+
+def publish(directory: RunDirectory) -> Path:
+    """Render the report and junit.xml. Their trouble is told, and changes no verdict."""
+    from reports.junit import write_junit
+    from reports.page import render
+
+    write_junit(directory.path)
+    return render(directory.path)

@@ -1,0 +1,91 @@
+"""`squall run` from plan to exit code: the run, the verdict, the report, the table at the end."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import trio
+from rich.console import Console
+
+from chaos.directory import RunDirectory
+from chaos.errors import HarnessError
+from chaos.judging import judge, prune_data, publish
+from chaos.plan import Plan
+from chaos.progress import Progress
+from chaos.runs import ZONE, Run
+from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.toolchain.java import java_home
+
+UNKNOWN, INTERRUPTED = 2, 130
+
+
+def run_and_judge(plan: Plan, root: Path, *, keep_data: bool = False) -> int:
+    """Exit code of the whole: 0 valid, 1 invalid, 2 unknown, 130 interrupted.
+
+    Trouble of the harness ends the run, not the judging: what was recorded is judged, and the verdict is unknown.
+    """
+    say = Console(stderr=True, highlight=False)
+    java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
+    directory = RunDirectory.create(root, plan.seed)
+    command = repeat_command(directory)
+    say.print(f"run {directory.run_id}: seed {plan.seed}, {len(plan.faults)} faults in {plan.time_s:g} s of load")
+    progress = Progress(directory.run_id, say)
+    settings = dict(plan.cluster.settings)
+    runtime = ProcessRuntime(directory.path, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say.print)
+    run = Run(plan, directory, runtime, progress, command)
+    try:
+        trio.run(_shown, run, progress)
+    except KeyboardInterrupt:
+        say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
+        return INTERRUPTED
+    except HarnessError as trouble:
+        say.print(f"[bold]trouble:[/] {trouble}")
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
+            return INTERRUPTED
+        told = group.subgroup(HarnessError)
+        if told is None or group.split(HarnessError)[1] is not None:
+            record_traceback(directory, group)
+        say.print(f"[bold]trouble:[/] {run.info['trouble']}")
+    with progress.phase("judge"):
+        verdict = judge(directory, say)
+    return conclude(directory, verdict, keep_data=keep_data)
+
+
+def conclude(directory: RunDirectory, verdict: dict[str, Any], *, keep_data: bool) -> int:
+    """Report, table, exit code."""
+    from reports.terminal import summary
+
+    publish(directory)
+    if not keep_data:
+        prune_data(directory, verdict)
+    summary(directory.path, Console(highlight=False))
+    return {"valid": 0, "invalid": 1}.get(verdict["verdict"], UNKNOWN)
+
+
+async def _shown(run: Run, progress: Progress) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(progress.show)
+        await run.go()
+        nursery.cancel_scope.cancel()
+
+
+def repeat_command(directory: RunDirectory) -> str:
+    """What repeats a run: its plan says everything."""
+    path = directory.plan
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"./squall run --plan {shlex.quote(str(path))}"
+
+
+def record_traceback(directory: RunDirectory, error: BaseException) -> None:
+    """A failure inside the harness is no finding about the broker: it goes into the run directory, whole."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    (directory.path / "harness-traceback.txt").write_text(text)
+    sys.stderr.write(f"a failure of the harness: see {directory.path}/harness-traceback.txt\n")
