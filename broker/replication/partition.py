@@ -214,7 +214,7 @@ class Partition(Rules):
     def follower_fetched(self, replica_id: int, fetch_offset: int, replica_broker_epoch: int, now_ms: int) -> Effects:
         """A follower fetched from `fetch_offset`: so its log holds everything below. Hot.
 
-        To be called after `check_leader_epoch`, the range check and `divergence` have all passed.
+        To be called after `check_leader_epoch`, `divergence` and the range check have all passed, in this order.
         """
         assert self.is_leader
         assert 0 <= fetch_offset <= self.log_end_offset

@@ -249,6 +249,8 @@ class Rules:
     def divergence(self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int) -> Divergence | None:
         """Leader: whether a follower's log parts from this one. If so, answer that, send no records and do not tell
         `follower_fetched`: a log that will be truncated has reached nothing.
+
+        To be asked before whether the offset is beyond the log's end: a log that is too long is told where it parts.
         """
         if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.protocol.errors import ErrorCode
-from broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr, TruncateTo
+from broker.replication import Effects, LeaderAndIsr, Partition, ProposeIsr
 from broker.replication.replica import Replica
 
 
@@ -37,15 +37,6 @@ class DoesNotFence(Partition):
 
     def check_leader_epoch(self, request_epoch: int) -> ErrorCode:
         return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-class DropsWhatIsOutOfRange(Partition):
-    """KAFKA-2143."""
-
-    __slots__ = ()
-
-    def out_of_range(self, leader_log_start: int, leader_log_end: int) -> Effects:
-        return (TruncateTo(0, "out of range"),)
 
 
 class TrustsTheShrunkIsr(Partition):
@@ -108,7 +99,6 @@ BROKEN: tuple[type[Partition], ...] = (
     TruncatesToHighWatermark,
     IgnoresTheAnsweredEpoch,
     DoesNotFence,
-    DropsWhatIsOutOfRange,
     TrustsTheShrunkIsr,
     ForgetsThePendingMember,
     IgnoresTheEpochStart,

@@ -125,10 +125,15 @@ class Controller:
         self.next_epoch = 200
         self.state = LeaderAndIsr(brokers[0], 0, 0, brokers, brokers)
         self.history: list[tuple[LeaderAndIsr, BrokerView]] = []
+        self.say: Callable[[str], None] = lambda line: None
         self._record()
 
     def _record(self) -> None:
         view = BrokerView(dict(self.epochs), frozenset(self.fenced), frozenset(self.shutting_down))
+        if self.history and self.history[-1][0] != self.state:
+            eligible = f", eligible {_ids(self.eligible)}" if self.eligible else ""
+            leader = f"leader {self.state.leader}" if self.state.leader >= 0 else "no leader"
+            self.say(f"controller: {leader} in epoch {self.state.leader_epoch}, ISR {_ids(self.state.isr)}{eligible}")
         self.history.append((self.state, view))
 
     def in_service(self, broker: int) -> bool:
@@ -221,6 +226,7 @@ class Controller:
         elif any(not self.in_service(b) or epoch not in (-1, self.epochs[b]) for b, epoch in proposal.isr):
             error = ErrorCode.INELIGIBLE_REPLICA
         if error:
+            self.say(f"controller: refuses ISR {_ids(proposal.members)}: {error.name}")
             return AlterAnswer(request, error)
         self._change(proposal.members, state.leader)
         self._record()
@@ -271,6 +277,8 @@ class World:
         self.nodes = {b: Node(b, self.controller.epochs[b]) for b in brokers}
         self.network: list[Message] = []
         self.now_ms = 0
+        self.forgiving = False
+        """True after more was lost at once than replication can bear: until all is healed, anything goes."""
         self.acked: dict[str, int] = {}
         """Every acknowledged value, and its offset."""
         self.answers: dict[str, ErrorCode] = {}
@@ -289,6 +297,7 @@ class World:
         for effect in effects:
             match effect:
                 case FetchRefused(error):
+                    self.say(f"{node.id}: refuses the fetch")
                     refused = error
                 case _:
                     self._carry_out(node, effect)
@@ -320,6 +329,10 @@ class World:
             case LeadershipLost(epoch):
                 self.say(f"{node.id}: no longer leads epoch {epoch}")
                 self._answer_producers(node)
+            case TruncateTo(offset, reason) if offset == len(node.log):
+                self.say(f"{node.id}: drops epochs from {offset} on ({reason})")
+                node.log.truncate(offset)
+                node.running.truncated(offset)
             case TruncateTo(offset, reason):
                 self.say(f"{node.id}: truncates to {offset} ({reason})")
                 node.log.truncate(offset)
@@ -359,6 +372,7 @@ class World:
             self.answers[value] = ErrorCode.NOT_ENOUGH_REPLICAS
         else:
             node.log.append(partition.leader_epoch, value)
+            self.say(f"{broker}: {value} at {len(node.log) - 1}")
             node.waiting.append((len(node.log), value))
             self._run(node, partition.appended(len(node.log), self.now_ms))
             return
@@ -406,13 +420,13 @@ class World:
         if error:
             return FetchAnswer(request, error)
         assert request.leader_epoch == partition.leader_epoch, "a fetch of another epoch was served"
-        if request.offset > len(node.log):
-            return FetchAnswer(request, ErrorCode.OFFSET_OUT_OF_RANGE, leader_end=len(node.log))
         parted = partition.divergence(node.log, request.last_epoch, request.offset)
         if parted is not None:
             if parted.is_undefined:
                 return FetchAnswer(request, ErrorCode.OFFSET_OUT_OF_RANGE, leader_end=len(node.log))
             return FetchAnswer(request, diverging=(parted.epoch, parted.end_offset))
+        if request.offset > len(node.log):
+            return FetchAnswer(request, ErrorCode.OFFSET_OUT_OF_RANGE, leader_end=len(node.log))
         # The answer tells the high watermark from before this very fetch moved it, as Kafka's does.
         told = partition.high_watermark
         effects = partition.follower_fetched(request.follower, request.offset, request.broker_epoch, self.now_ms)
@@ -439,7 +453,12 @@ class World:
         else:
             for epoch, value in answer.records:
                 node.log.append(epoch, value)
+            known = partition.high_watermark
             self._run(node, partition.leader_said(answer.high_watermark, 0, len(node.log)))
+            if answer.records:
+                self.say(f"{node.id}: copies {' '.join(value for _, value in answer.records)}")
+            if partition.high_watermark != known:
+                self.say(f"{node.id}: hears of high watermark {partition.high_watermark}")
 
     def _take_answer(self, answer: AlterAnswer, error: ErrorCode | None = None) -> None:
         request = answer.request
@@ -511,6 +530,15 @@ class World:
         self.apply_metadata(broker)
         self.controller.unfence(broker)
 
+    def bounce(self, broker: int) -> None:
+        """Start again so quickly that the control plane never hears of it."""
+        node = self.nodes[broker]
+        self.kill(broker)
+        node.incarnation += 1
+        node.applied = 0
+        self._open(node)
+        self.apply_metadata(broker)
+
     def _open(self, node: Node) -> None:
         node.partition = self.machine("t", 0, TOPIC_ID, node.id, self.settings)
         node.partition.opened(0, len(node.log), node.checkpoint)
@@ -548,13 +576,20 @@ def check_invariants(world: World) -> None:
         assert partition.log_end_offset == len(node.log)
         assert 0 <= partition.high_watermark <= partition.log_end_offset
         assert node.log.epochs == sorted(set(node.log.epochs)), "epoch cache is monotone"
+    if world.forgiving:
+        return
+    _check_acknowledged(world)
+    for broker, partition in running.items():
         if partition.is_leader:
-            _check_leader(world, node, partition)
+            _check_leader(world, world.nodes[broker], partition)
     committed = sorted(running.items(), key=lambda item: item[1].high_watermark)
     for (low, partition), (high, _) in zip(committed, committed[1:], strict=False):
         prefix = partition.high_watermark
         same = world.nodes[low].log.entries[:prefix] == world.nodes[high].log.entries[:prefix]
         assert same, f"committed prefixes of {low} and {high} differ"
+
+
+def _check_acknowledged(world: World) -> None:
     for value, offset in world.acked.items():
         for member in world.controller.keepers():
             log = world.nodes[member].log
@@ -566,7 +601,7 @@ def _check_leader(world: World, node: Node, partition: Partition) -> None:
     state = world.controller.state
     assert partition.leader_id == node.id
     assert node.id in partition.isr, "LeaderInIsr"
-    assert set(partition.isr) <= set(partition.maximal_isr)
+    assert set(partition.isr) <= set(partition.maximal_isr), "the maximal ISR lacks a committed member"
     place = node.id, node.incarnation, partition.leader_epoch
     assert partition.high_watermark >= world.led.get(place, 0), "high watermark went back"
     world.led[place] = partition.high_watermark
@@ -580,6 +615,7 @@ def _check_leader(world: World, node: Node, partition: Partition) -> None:
 
 def check_converged(world: World) -> None:
     """After `World.settle`: one log, all of it committed, everybody in sync, and every acknowledged record in it."""
+    world.forgiving = False
     check_invariants(world)
     leader = world.nodes[world.controller.state.leader]
     for node in world.nodes.values():

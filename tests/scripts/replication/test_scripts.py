@@ -1,0 +1,27 @@
+"""Stories of replication, told by the state machine itself. The format: `tests/support/replication_script.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.replication_script import run_script
+
+SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_story_is_told_as_before(path: Path, update: bool) -> None:
+    said = path.read_text()
+    now = run_script(said)
+    if update:
+        path.write_text(now)
+    else:
+        assert now == said
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_nothing_goes_wrong_but_where_a_rule_is_broken(path: Path) -> None:
+    told = path.read_text()
+    assert ("WRONG" in told) == ("broken=" in told)
