@@ -157,6 +157,7 @@ class Node:
 
     async def _announce(self, lifecycle: BrokerLifecycle, server: Server, task_status: trio.TaskStatus[Node]) -> None:
         await lifecycle.unfenced.wait()
+        server.open_to_clients()
         self.env.trace("node_ready", ports=server.ports, broker_epoch=lifecycle.broker_epoch)
         task_status.started(self)
 

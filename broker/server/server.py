@@ -69,6 +69,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._for_clients: dict[int, Route] = {}
         self._for_nodes: dict[int, Route] = {}
+        self._ready = trio.Event()
         self.ports: dict[str, int] = {}
         """Port that each listener opened, by its name."""
 
@@ -83,7 +84,15 @@ class Server:
         self.ports[name] = listener.port
         self._nursery.start_soon(self._accept, listener, name)
 
+    def open_to_clients(self) -> None:
+        """Begin to serve clients. What they asked until now waited in their sockets: an answer from a broker that knows
+        of no leaders yet would only send them into their back-off.
+        """
+        self._ready.set()
+
     async def _accept(self, listener: Any, name: str) -> None:
+        if name != self._config.inter_broker_listener:
+            await self._ready.wait()
         while True:
             try:
                 link = await listener.accept()
