@@ -7,12 +7,14 @@ Parquet, and last `conversion.json`, which says what was read, and why not all o
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checkers import nemesis_log, parser
-from checkers.parquet import TableWriter, read_tables, write_small
+from checkers.metrics import Context
+from checkers.parquet import TableWriter, read_large, read_small, write_small
 from checkers.tables import SCHEMA, Fault, History, Problem
 
 FOLDER = "history"
@@ -39,7 +41,7 @@ class Conversion:
 def convert(run_dir: Path) -> Conversion:
     """Make `run_dir`/history/ anew from the run's JSONL files. Works on files cut at any byte.
 
-    FileNotFoundError where there is no history.jsonl; a missing nemesis.jsonl is a run without faults.
+    A missing history.jsonl is an empty one, and a problem; a missing nemesis.jsonl is a run without faults.
     """
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
@@ -82,8 +84,8 @@ def read_faults(run_dir: Path) -> tuple[list[Fault], Problem | None]:
         return nemesis_log.parse_faults(lines)
 
 
-def load(run_dir: Path) -> tuple[History, list[Fault]]:
-    """The whole converted history in memory: for the reference finders."""
+def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[Fault]]:
+    """The converted history in memory: for the reference finders. Without its `large` tables, for everything else."""
     conversion = read_conversion(run_dir)
     history = History(
         run=conversion.run,
@@ -96,13 +98,20 @@ def load(run_dir: Path) -> tuple[History, list[Fault]]:
         corrupt=conversion.corrupt,
         outcomes=conversion.outcomes,
     )
-    return history, read_tables(run_dir / FOLDER, history)
+    if large:
+        read_large(run_dir / FOLDER, history)
+    return history, read_small(run_dir / FOLDER, history)
+
+
+def context_of(history: History, faults: Sequence[Fault]) -> Context:
+    """What measures are taken against."""
+    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes)
 
 
 def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
     reader = parser.Parser()
     tables = {"records": reader.history.records, "told": reader.history.told, "ops": reader.history.ops}
-    writers = {name: TableWriter(folder / f"{name}.parquet", table) for name, table in tables.items()}
+    writers = {name: TableWriter(folder, name) for name in tables}
 
     def drain(_: History) -> None:
         for name, table in tables.items():
@@ -110,8 +119,11 @@ def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
             table.truncate(0)
 
     reader.drain = drain
-    with path.open("rb") as lines:
-        reader.feed(lines)
+    try:
+        with path.open("rb") as lines:
+            reader.feed(lines)
+    except FileNotFoundError:
+        reader.history.problem = Problem(path.name, 0, "there is none")
     history = reader.finish()
     drain(history)
     for writer in writers.values():

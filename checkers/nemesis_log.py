@@ -35,6 +35,7 @@ def _fault(line: dict[str, Any]) -> Fault:
     return Fault(
         id=int(line["id"]),
         action=str(line["action"]),
+        fault_class=str(line.get("fault_class") or ""),
         target=str(target.get("asked", "")),
         resolved=tuple(target.get("resolved") or ()),
         params=dict(line.get("params") or {}),

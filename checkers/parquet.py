@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,8 +20,13 @@ from checkers.tables import Assignment, Fault, FinalRead, History, Op, Partition
 ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
 
-_TYPES = {"b": pa.int8(), "i": pa.int32(), "q": pa.int64()}
-_DICTIONARY = ["kind", "st", "proc", "part", "iso", "final", "seg", "f", "err"]
+_NARROW = {
+    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside"),
+    pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round"),
+}
+_TYPES = {name: kind for kind, names in _NARROW.items() for name in names}
+_CODES = {pa.int8(): "b", pa.int32(): "i", pa.int64(): "q"}
+_DICTIONARY = ["kind", "st", "proc", "part", "iso", "final", "seg", "inside", "f", "err"]
 _FAULT_JSON = ("resolved", "params", "evidence")
 _TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
@@ -31,10 +35,11 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
     return pa.schema(list(columns.items()))
 
 
-_PROCESSES = _schema(proc=_INT, role=_TEXT, client=_TEXT, version=_TEXT, zone=_TEXT, settings=_TEXT)
+_PROCESSES = _schema(proc=_INT, role=_TEXT, client=_TEXT, version=_TEXT, zone=_TEXT, settings=_TEXT, last_t=_LONG)
 _FAULTS = _schema(
     id=_LONG,
     action=_TEXT,
+    fault_class=_TEXT,
     target=_TEXT,
     resolved=_TEXT,
     params=_TEXT,
@@ -62,12 +67,27 @@ _ASSIGNMENTS = _schema(t=_LONG, proc=_INT, kind=_TEXT, part=_INT, position=_LONG
 _COMMITS = _schema(op=_LONG, proc=_INT, group=_TEXT, part=_INT, off=_LONG, st=pa.int8(), t0=_LONG, t1=_LONG)
 
 
+SCHEMAS: dict[str, pa.Schema] = {
+    **{
+        name: pa.schema([(column, _TYPES.get(column, pa.int64())) for column in row_type._fields])
+        for name, row_type in (("records", Record), ("told", Told), ("ops", Op), ("finals", FinalRead))
+    },
+    "partitions": _PARTITIONS,
+    "processes": _PROCESSES,
+    "faults": _FAULTS,
+    "assignments": _ASSIGNMENTS,
+    "commits": _COMMITS,
+}
+"""The columns of every table, by the file's name."""
+
+
 class TableWriter:
     """Writes one large table piece by piece. The file is whole only after `close`."""
 
-    def __init__(self, path: Path, table: Table) -> None:
-        self._schema = pa.schema([(name, _TYPES[column.typecode]) for name, column in table.columns.items()])
-        dictionary = [name for name in _DICTIONARY if name in table.columns]
+    def __init__(self, folder: Path, name: str) -> None:
+        self._schema = SCHEMAS[name]
+        dictionary = [column for column in _DICTIONARY if column in self._schema.names]
+        path = folder / f"{name}.parquet"
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=dictionary)
         self.rows = 0
 
@@ -87,22 +107,18 @@ def write_small(folder: Path, history: History, faults: Sequence[Fault]) -> None
     finals = Table(FinalRead)
     for final in history.finals:
         finals.append(final)
-    writer = TableWriter(folder / "finals.parquet", finals)
+    writer = TableWriter(folder, "finals")
     writer.write(finals)
     writer.close()
-    _write(folder / "partitions.parquet", [_partition_row(each) for each in history.partitions], _PARTITIONS)
-    processes = [_as_text(asdict(each), "settings") for each in history.processes]
-    _write(folder / "processes.parquet", processes, _PROCESSES)
-    _write(folder / "faults.parquet", [_as_text(asdict(each), *_FAULT_JSON) for each in faults], _FAULTS)
-    _write(folder / "assignments.parquet", [asdict(each) for each in history.assignments], _ASSIGNMENTS)
-    _write(folder / "commits.parquet", [], _COMMITS)
+    _write(folder, "partitions", [_partition_row(each) for each in history.partitions])
+    _write(folder, "processes", [_as_text(asdict(each), "settings") for each in history.processes])
+    _write(folder, "faults", [_as_text(asdict(each), *_FAULT_JSON) for each in faults])
+    _write(folder, "assignments", [asdict(each) for each in history.assignments])
+    _write(folder, "commits", [])
 
 
-def read_tables(folder: Path, history: History) -> list[Fault]:
-    """Fill `history` from the files in `folder`. Returns the faults."""
-    history.records = _read(folder / "records.parquet", Record)
-    history.told = _read(folder / "told.parquet", Told)
-    history.ops = _read(folder / "ops.parquet", Op)
+def read_small(folder: Path, history: History) -> list[Fault]:
+    """Fill `history` with what `write_small` wrote. Returns the faults."""
     history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
     history.partitions = [
         Partition(**{name: value for name, value in row.items() if name not in ("compacted", "judged_from")})
@@ -114,23 +130,37 @@ def read_tables(folder: Path, history: History) -> list[Fault]:
     return [Fault(**{**row, "resolved": tuple(row["resolved"])}) for row in faults]
 
 
+def read_large(folder: Path, history: History) -> None:
+    """Fill `history` with its large tables."""
+    history.records = _read(folder / "records.parquet", Record)
+    history.told = _read(folder / "told.parquet", Told)
+    history.ops = _read(folder / "ops.parquet", Op)
+
+
 def _arrow(table: Table, schema: pa.Schema) -> pa.Table:
-    # A copy: an array cannot be emptied while Arrow looks into its buffer.
-    columns = [pa.array(np.array(column, dtype=column.typecode)) for column in table.columns.values()]
-    return pa.Table.from_arrays(columns, schema=schema)
+    # By buffers: pa.array() would do, but imports pandas, which takes as long as converting a small history.
+    arrays = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        column = array(_CODES[kind], table.column(name))
+        arrays.append(pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)]))
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _read(path: Path, row_type: Any) -> Table:
     table = Table(row_type)
     stored = pq.read_table(path)
-    for name, column in table.columns.items():
-        values = stored[name].to_numpy()
-        table.columns[name] = array(column.typecode, values.astype(np.dtype(column.typecode)).tobytes())
+    table.data = array("q", bytes(8 * stored.num_rows * table.width))
+    for index, name in enumerate(row_type._fields):
+        column = array("q")
+        for chunk in stored[name].cast(pa.int64()).chunks:
+            column.frombytes(chunk.buffers()[1][chunk.offset * 8 : (chunk.offset + len(chunk)) * 8])
+        table.data[index :: table.width] = column
     return table
 
 
-def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
+def _write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(rows, schema=SCHEMAS[name])
+    pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
 
 
 def _rows(path: Path) -> Iterable[dict[str, Any]]:

@@ -8,12 +8,11 @@ before it is kept; whatever an anomaly in a prefix proves, it proves of the whol
 from __future__ import annotations
 
 import json
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from checkers.positions import FinalReads, Positions
+from checkers.positions import FinalReads, Positions, Watermarks
 from checkers.tables import (
     EMPTY_POLL,
     FAIL,
@@ -33,11 +32,12 @@ from checkers.tables import (
 )
 
 FILE = "history.jsonl"
-_SAME = ("kind", "st", "proc", "part", "op", "iso", "t0", "t1", "final", "seg", "key")
-"""What all records of one partition of one poll have in common."""
 STATUS = ("ok", "fail", "info")
 DRAIN_ROWS = 1 << 20
 """Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
+
+LIMIT = 1 << 23
+"""Of process and partition ids: a value has 23 bits for its process."""
 
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError)
 _Open = tuple[str, int, int, int, dict[str, Any]]
@@ -60,6 +60,7 @@ class Parser:
         self._processes: dict[int, Process] = {}
         self._partitions: dict[int, Partition] = {}
         self._positions = Positions()
+        self._watermarks = Watermarks()
         self._finals = FinalReads()
         self._names: dict[str, int] = {}
         self._keys: dict[tuple[int, str], int] = {}
@@ -71,25 +72,25 @@ class Parser:
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
-        history = self.history
-        tables = (history.records, history.told, history.ops)
+        history, handlers, decode = self.history, self._handlers, json.JSONDecoder().decode
+        records, told, ops = history.records, history.told, history.ops
         for raw in lines:
-            marks = [len(table) for table in tables]
+            marks = len(records), len(told), len(ops)
             try:
-                line = json.loads(raw)
-                handler = self._handlers.get(line["e"])
+                line = decode(raw.decode())
+                handler = handlers.get(line["e"])
                 if handler is None:
                     raise Malformed(f"a line of the unknown kind {line['e']!r}")
                 if not history.lines and line["e"] != "h":
                     raise Malformed("the history does not begin with its header")
                 handler(line)
             except _UNREADABLE as error:
-                for table, mark in zip(tables, marks, strict=True):
+                for table, mark in zip((records, told, ops), marks, strict=True):
                     table.truncate(mark)
                 self._stop(raw, error)
                 return
             history.lines += 1
-            if self.drain is not None and len(history.records) >= DRAIN_ROWS:
+            if self.drain is not None and marks[0] >= DRAIN_ROWS:
                 self.drain(history)
 
     def finish(self) -> History:
@@ -128,16 +129,16 @@ class Parser:
 
     def _process(self, line: dict[str, Any]) -> None:
         proc = int(line["p"])
-        if proc in self._processes:
-            raise Malformed(f"process {proc} is declared twice")
+        if proc in self._processes or not 0 <= proc < LIMIT:
+            raise Malformed(f"process {proc} is declared twice, or is no process")
         role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
         settings = dict(line.get("settings", {}))
         self._processes[proc] = Process(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
         part, cleanup = int(line["part"]), str(line.get("cleanup", "delete"))
-        if part in self._partitions:
-            raise Malformed(f"partition {part} is declared twice")
+        if part in self._partitions or not 0 <= part < LIMIT:
+            raise Malformed(f"partition {part} is declared twice, or is no partition")
         retention_ms = int(line.get("retention_ms", -1))
         bounded = retention_ms >= 0 or int(line.get("retention_bytes", -1)) >= 0
         deletable = "delete" in cleanup and bounded
@@ -178,7 +179,9 @@ class Parser:
         f, proc, t0, part, invoked = self._open[op]
         if f == "send":
             self._sent(op, st, line.get("off", -1), t0, t1, invoked)
-        elif f in ("poll", "final_read"):
+        else:
+            self._active(proc, t1)
+        if f in ("poll", "final_read"):
             self._polled(op, line, invoked, t0)
         elif f == "list_offsets":
             self._listed(op, line, invoked, t0)
@@ -193,30 +196,44 @@ class Parser:
             key_id = self._keys.setdefault((part, key), len(self._keys))
         # An offset that came with anything but an acknowledgement says nothing.
         off = off if st == OK else -1
-        row = (SEND, st, line["p"], part, op, 0, off, line["v"], NOT_A_READER, t0, t1, 0, 0, key_id)
+        row = (SEND, st, line["p"], part, op, 0, off, line["v"], NOT_A_READER, t0, t1, 0, 0, -1, 0, key_id)
         self.history.records.append(row)
 
     def _polled(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
         proc, f, st, t1 = invoked["p"], invoked["f"], line["st"], line["t"]
         process = self._processes[proc]
         final = int(process.settings.get("round", 1)) if f == "final_read" else 0
-        constants = (st, process.isolation, final, t0, t1)
-        idx = 0
+        isolation, idx = process.isolation, 0
         if final:
-            self._finals.began(proc, process.isolation, final, t0, _offsets(invoked["at"]))
+            self._finals.began(proc, isolation, final, t0, _offsets(invoked["at"]))
         for number, entry in enumerate(line.get("got", ())):
             part, position, hw, lso, log_start, pairs, *more = entry
-            partition = self._partitions[part]
-            partition.log_start = max(partition.log_start, log_start)
-            if partition.deletable:
-                self._positions.log_starts_at(proc, part, log_start)
-            seg = self._positions.seg(proc, part)
-            last_off = self._received(op, proc, part, idx, seg, position, pairs, constants)
+            seg = self._answered(proc, self._partitions[part], log_start)
+            tail = (isolation, t0, t1, final, seg)
+            highest = -1
+            if pairs:
+                highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
+            else:
+                self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, -1, 0, -1))
             idx += len(pairs) or 1
             epoch = more[0] if more else -1
-            told = (EMPTY_POLL if not pairs else POLL, part, proc, op, number, st, process.isolation, final, epoch)
-            self.history.told.append((*told, hw, lso, log_start, position, len(pairs), last_off, t0, t1))
-            self._positions.moved(proc, part, position)
+            before = self._watermarks.fetched((proc, part, epoch), hw, lso)
+            told = (
+                POLL if pairs else EMPTY_POLL,
+                part,
+                proc,
+                op,
+                number,
+                st,
+                isolation,
+                final,
+                epoch,
+                hw,
+                lso,
+                log_start,
+            )
+            self.history.told.append((*told, position, len(pairs), highest, *before, t0, t1))
+            self._positions.moved(proc, part, position, (pairs[-1][0], op) if pairs else None)
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
         if final:
@@ -224,29 +241,29 @@ class Parser:
         if st != OK:
             self._positions.forget(proc)
 
-    def _received(
-        self, op: int, proc: int, part: int, idx: int, seg: int, position: int, pairs: list[list[int]],
-        constants: tuple[int, ...],
-    ) -> int:  # fmt: skip
-        """Add the records of one partition of one poll. Returns the highest offset; -1 where there is none."""
-        st, iso, final, t0, t1 = constants
-        if not pairs:
-            row = (EMPTY_POLL, st, proc, part, op, idx, position, -1, iso, t0, t1, final, seg, -1)
-            self.history.records.append(row)
-            return -1
-        count = len(pairs)
-        offsets = [off for off, _ in pairs]
-        values = [val for _, val in pairs]
-        self.history.corrupt += values.count(-1)
-        columns = self.history.records.columns
-        columns["idx"].extend(range(idx, idx + count))
-        columns["off"].extend(offsets)
-        columns["val"].extend(values)
-        same = (POLL, st, proc, part, op, iso, t0, t1, final, seg, -1)
-        for name, value in zip(_SAME, same, strict=True):
-            column = columns[name]
-            column.extend(array(column.typecode, (value,)) * count)
-        return max(offsets)
+    def _answered(self, proc: int, partition: Partition, log_start: int) -> int:
+        """A partition's answer has come: which `seg` its records belong to."""
+        if log_start > partition.log_start:
+            partition.log_start = log_start
+        if partition.deletable:
+            self._positions.log_starts_at(proc, partition.part, log_start)
+        return self._positions.seg(proc, partition.part)
+
+    def _received(self, pairs: list[list[int]], head: tuple[int, ...], idx: int, tail: tuple[int, ...]) -> int:
+        """Add the records of one partition of one poll. Returns the highest offset."""
+        _, _, proc, part, op = head
+        add, highest = self.history.records.data.extend, -1
+        before, op_before = self._positions.last_read(proc, part)
+        inside = int(op_before == op)
+        for off, val in pairs:
+            add((*head, idx, off, val, *tail, before, inside, -1))
+            idx += 1
+            before, inside = off, 1
+            if off > highest:
+                highest = off
+            if val == -1:
+                self.history.corrupt += 1
+        return highest
 
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
         """The latest offset is the high watermark, or with read_committed the last stable offset, told another way."""
@@ -256,8 +273,10 @@ class Parser:
         process = self._processes[invoked["p"]]
         committed = which == "lso" or process.isolation == 1
         hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
-        told = (LISTED, invoked["part"], process.proc, op, 0, OK, process.isolation, 0, line.get("epoch", -1))
-        self.history.told.append((*told, hw, lso, -1, -1, 0, -1, t0, line["t"]))
+        part, epoch = invoked["part"], line.get("epoch", -1)
+        before = self._watermarks.listed((process.proc, part, epoch), hw, lso)
+        told = (LISTED, part, process.proc, op, 0, OK, process.isolation, 0, epoch, hw, lso, -1, -1, 0, -1)
+        self.history.told.append((*told, *before, t0, line["t"]))
 
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
         """What changes a reader's position: its reads before and after do not follow each other."""
@@ -275,9 +294,15 @@ class Parser:
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), line.get("p", -1)
+        if proc != -1:
+            self._active(proc, line["t"])
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
             self.history.assignments.append(Assignment(line["t"], proc, kind))
+
+    def _active(self, proc: int, t: int) -> None:
+        if t > self._processes[proc].last_t:
+            self._processes[proc].last_t = t
 
     # ------------------------------------------------------------------------------------------------- names
 

@@ -18,6 +18,7 @@ class Positions:
     def __init__(self) -> None:
         self._seg: dict[tuple[int, int], int] = {}
         self._position: dict[tuple[int, int], int] = {}
+        self._last_read: dict[tuple[int, int], tuple[int, int]] = {}
         self._assigned: dict[int, Iterable[int]] = {}
 
     def seg(self, proc: int, part: int) -> int:
@@ -33,9 +34,15 @@ class Positions:
                     self.forget_one(proc, part)
             self._assigned[proc] = at.keys()
 
-    def moved(self, proc: int, part: int, position: int) -> None:
-        """An answer left the reader at `position`."""
+    def last_read(self, proc: int, part: int) -> tuple[int, int]:
+        """(offset, operation) of the last record that this reader got since its position was forgotten, else -1s."""
+        return self._last_read.get((proc, part), (-1, -1))
+
+    def moved(self, proc: int, part: int, position: int, last_read: tuple[int, int] | None) -> None:
+        """An answer left the reader at `position`, its last record being this (offset, operation)."""
         self._position[proc, part] = position
+        if last_read is not None:
+            self._last_read[proc, part] = last_read
 
     def log_starts_at(self, proc: int, part: int, log_start: int) -> None:
         """The log begins at `log_start` now. A reader that stood before it was moved on, and skipped nothing."""
@@ -46,11 +53,52 @@ class Positions:
         """This position may have moved in a way that is not recorded."""
         self._seg[proc, part] = self.seg(proc, part) + 1
         self._position.pop((proc, part), None)
+        self._last_read.pop((proc, part), None)
 
     def forget(self, proc: int) -> None:
         """All positions of this process may have moved."""
         for part in [part for reader, part in self._position if reader == proc]:
             self.forget_one(proc, part)
+
+
+Bounds = tuple[int, int]
+"""(high watermark, last stable offset), -1 where not told."""
+
+
+class Watermarks:
+    """What each client was last told of high watermark and last stable offset, by partition and leader epoch.
+
+    A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
+    partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that
+    was answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request.
+    """
+
+    def __init__(self) -> None:
+        self._fetched: dict[tuple[int, int, int], Bounds] = {}
+        self._listed: dict[tuple[int, int, int], Bounds] = {}
+
+    def fetched(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
+        """Told by a fetch. `client`: process, partition, leader epoch. Returns what it must not be below."""
+        if client[2] < 0:
+            return UNKNOWN
+        before = self._fetched.get(client, UNKNOWN)
+        self._fetched[client] = _newer(before, hw, lso)
+        return before
+
+    def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
+        """Told by ListOffsets."""
+        if client[2] < 0:
+            return UNKNOWN
+        fetched, before = self._fetched.get(client, UNKNOWN), self._listed.get(client, UNKNOWN)
+        self._listed[client] = _newer(before, hw, lso)
+        return max(fetched[0], before[0]), max(fetched[1], before[1])
+
+
+UNKNOWN: Bounds = (-1, -1)
+
+
+def _newer(before: Bounds, hw: int, lso: int) -> Bounds:
+    return (hw if hw >= 0 else before[0], lso if lso >= 0 else before[1])
 
 
 @dataclass(slots=True)

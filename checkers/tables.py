@@ -47,6 +47,10 @@ class Record(NamedTuple):
     """0, or the round of the final read."""
     seg: int
     """How often this reader's position in this partition was forgotten: reads of one `seg` follow each other."""
+    before: int
+    """Offset of the record that this reader got before this one in the same `seg`; -1 where this is the first."""
+    inside: int
+    """1 where it got that one from the same poll."""
     key: int
     """Dense id of the key of a send to a compacted partition, else -1."""
 
@@ -73,6 +77,9 @@ class Told(NamedTuple):
     records: int
     last_off: int
     """Highest offset among the records of this answer."""
+    hw_before: int
+    lso_before: int
+    """As told to this client before, of this partition, by the same leader epoch; -1 where that says nothing."""
     t0: int
     t1: int
 
@@ -150,7 +157,7 @@ class Partition:
         return max(self.log_start, 0) if self.deletable else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Process:
     """A logical process: a producer, a reader, or the reader of a final read."""
 
@@ -160,6 +167,8 @@ class Process:
     version: str
     zone: str
     settings: Mapping[str, Any]
+    last_t: int = -1
+    """When the history last mentions it otherwise than by a send: until then, at least, it was at work."""
 
     @property
     def isolation(self) -> int:
@@ -191,34 +200,37 @@ class Problem:
 
 
 class Table:
-    """Columns of integers, all of one length. Rows are whole: an interrupted one is cut off by `truncate`."""
+    """Rows of integers, one after the other in one array: the quickest thing to append to that stays small.
 
-    __slots__ = ("columns", "row_type")
+    `data` may be extended directly, by whole rows. An interrupted row is cut off by `truncate`.
+    """
 
-    BYTES = frozenset(("kind", "st", "iso", "final", "whole"))
-    INTS = frozenset(("proc", "part", "idx", "seg", "key", "epoch", "f", "err", "records", "round"))
+    __slots__ = ("data", "row_type", "width")
 
     def __init__(self, row_type: Any) -> None:
         self.row_type = row_type
-        codes = {name: "b" if name in self.BYTES else "i" if name in self.INTS else "q" for name in row_type._fields}
-        self.columns: dict[str, array[int]] = {name: array(code) for name, code in codes.items()}
+        self.width = len(row_type._fields)
+        self.data = array("q")
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(self.data) // self.width
 
     def append(self, row: tuple[int, ...]) -> None:
-        """Add one row. TypeError or OverflowError where a value does not fit."""
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(value)
+        """Add one row. TypeError or OverflowError where a value is no 64-bit integer."""
+        assert len(row) == self.width, row
+        self.data.extend(row)
 
     def rows(self) -> Iterator[Any]:
         """The rows, as `row_type`."""
-        return map(self.row_type._make, zip(*self.columns.values(), strict=True))
+        return map(self.row_type._make, zip(*[iter(self.data)] * self.width, strict=True))
+
+    def column(self, name: str) -> array[int]:
+        """All values of one column."""
+        return self.data[self.row_type._fields.index(name) :: self.width]
 
     def truncate(self, length: int) -> None:
-        """Drop what was added after the table had `length` rows."""
-        for column in self.columns.values():
-            del column[length:]
+        """Drop all rows after the first `length`, and what there is of an unfinished one."""
+        del self.data[length * self.width :]
 
 
 @dataclass(slots=True)
@@ -263,6 +275,8 @@ class Fault:
 
     id: int
     action: str
+    fault_class: str
+    """As the nemesis says: P, N, C, W1, WM or D; empty where it does not."""
     target: str
     resolved: tuple[Any, ...]
     """What it hit: node ids, or links as the runtime names them."""

@@ -56,8 +56,9 @@ class Log:
 
     partition: Partition
     values: dict[int, Value] = field(default_factory=dict)
-    at: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Offset -> value -> the best evidence (0, 1, 2) that it is there."""
+    at: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """Offset -> value -> the best evidence (0, 1, 2) that it is there, and the operation that says so: the send that
+    was acknowledged there, else the first that read it there."""
     corrupt: dict[int, int] = field(default_factory=dict)
     """Offset -> the first operation that read something there that does not verify."""
     corrupt_finally: set[int] = field(default_factory=set)
@@ -82,7 +83,8 @@ def _add_send(log: Log, record: Record) -> None:
     value.t0, value.t1 = record.t0, record.t1
     if record.off >= 0:
         value.acked_at = record.off
-        log.at.setdefault(record.off, {}).setdefault(record.val, 0)
+        there = log.at.setdefault(record.off, {})
+        there[record.val] = (there.get(record.val, (0, 0))[0], record.op)
 
 
 def _add_read(log: Log, record: Record) -> None:
@@ -100,7 +102,9 @@ def _add_read(log: Log, record: Record) -> None:
         value.op = record.op if value.op < 0 else min(value.op, record.op)
     value.first_read = record.t1 if value.first_read < 0 else min(value.first_read, record.t1)
     there = log.at.setdefault(record.off, {})
-    there[record.val] = max(there.get(record.val, 0), 2 if record.final else 1)
+    level, op = there.get(record.val, (0, record.op))
+    acked_here = value.acked_at == record.off
+    there[record.val] = (max(level, 2 if record.final else 1), op if acked_here else min(op, record.op))
 
 
 def find(history: History) -> Iterator[Witness]:
@@ -179,11 +183,10 @@ def inconsistent_offsets(log: Log) -> Iterator[Witness]:
     """One offset with two values: the one with the least evidence is the one that was displaced."""
     for off, there in log.at.items():
         if len(there) > 1:
-            levels = sorted((level, val) for val, level in there.items())
-            second_best = levels[-2][0]
-            (_, displaced), (_, stands) = levels[0], levels[-1]
-            value = log.values[displaced]
-            yield _witness("inconsistent-offset", value, off, stands, EVIDENCE[second_best])
+            ranked = sorted((level, val, op) for val, (level, op) in there.items())
+            (_, val, op), second_best, (_, stands, _) = ranked[0], ranked[-2][0], ranked[-1]
+            where = (log.partition.part, off, val, op, producer_of(val))
+            yield Witness("inconsistent-offset", EVIDENCE[second_best], *where, stands)
 
 
 def phantoms(log: Log) -> Iterator[Witness]:
@@ -228,28 +231,26 @@ def send_reorders(log: Log) -> Iterator[Witness]:
 def stale_acks(log: Log) -> Iterator[Witness]:
     """Each acknowledged offset against the highest one acknowledged before that send was invoked.
 
-    Where both records stand where they were acknowledged, the final reads prove it. Else one of the two was lost, and
-    the witness goes by the producer of that one.
+    Where both records stand where they were acknowledged, the final reads prove it. Else one of the two was lost: this
+    one, or another producer's.
     """
-    acks = sorted((value.t1, value.acked_at, value.val) for value in _sent(log) if value.acked_at >= 0)
-    highest, highest_standing = (-1, -1), (-1, -1)
+    acks = sorted((value.t1, value.acked_at, value.acked_at in value.final_at) for value in _sent(log) if value.acked)
+    highest = highest_standing = -1
     at = 0
     for value in sorted(_sent(log), key=attrgetter("t0", "op")):
         while at < len(acks) and acks[at][0] < value.t0:
-            _, off, val = acks[at]
-            highest = max(highest, (off, val))
-            if off in log.values[val].final_at:
-                highest_standing = max(highest_standing, (off, val))
+            _, off, standing = acks[at]
+            highest = max(highest, off)
+            highest_standing = max(highest_standing, off if standing else -1)
             at += 1
         if value.acked_at < 0:
             continue
         stands = value.acked_at in value.final_at
-        if stands and value.acked_at <= highest_standing[0]:
-            yield _witness("stale-ack", value, value.acked_at, highest_standing[0], FINAL)
-        elif value.acked_at <= highest[0]:
-            blame = producer_of(highest[1]) if stands else producer_of(value.val)
-            witness = _witness("stale-ack", value, value.acked_at, highest[0], ACKS)
-            yield witness._replace(proc=blame)
+        if stands and value.acked_at <= highest_standing:
+            yield _witness("stale-ack", value, value.acked_at, highest_standing, FINAL)
+        elif value.acked_at <= highest:
+            witness = _witness("stale-ack", value, value.acked_at, highest, ACKS)
+            yield witness._replace(proc=-1) if stands else witness
 
 
 def _sent(log: Log) -> Iterable[Value]:

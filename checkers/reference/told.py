@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.findings import Witness
-from checkers.tables import History, Told
+from checkers.tables import LISTED, History, Told
 
 HIGH_WATERMARK, LAST_STABLE_OFFSET = "high watermark", "last stable offset"
 """Evidence of offset-regression: which of them went back."""
@@ -21,21 +21,24 @@ def find(history: History) -> Iterator[Witness]:
 
 
 def regressions(told: list[Told]) -> Iterator[Witness]:
-    """Each answer against the one before it, of one client, partition and leader epoch.
+    """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
+    Nor does a fetch after a ListOffsets request: it may have been on its way since before that was asked.
     """
-    before: dict[tuple[str, int, int, int], int] = {}
+    before: dict[tuple[object, ...], int] = {}
     for each in told:
         if each.epoch < 0:
             continue
         for which, off in ((HIGH_WATERMARK, each.hw), (LAST_STABLE_OFFSET, each.lso)):
             if off < 0:
                 continue
-            key = (which, each.proc, each.part, each.epoch)
-            if off < before.get(key, off):
-                yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, before[key])
-            before[key] = off
+            listed = each.kind == LISTED
+            client = (which, each.proc, each.part, each.epoch)
+            earlier = [before.get((listed, *client), -1), before.get((False, *client), -1)]
+            if off < max(earlier):
+                yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, max(earlier))
+            before[listed, *client] = off
 
 
 def violations(told: list[Told]) -> Iterator[Witness]:

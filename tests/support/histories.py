@@ -6,6 +6,7 @@ Both make the lines of a history.jsonl, so that whatever reads them goes through
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -281,9 +282,13 @@ class GeneratedHistory(HistoryBuilder):
     Offsets have gaps, as control records leave them. Sends are pipelined; some fail and some end without an answer.
     """
 
-    def __init__(self, seed: int, *, sends: int = 120, partitions: int = 2, cleanup: str = "delete") -> None:
+    def __init__(
+        self, seed: int, *, sends: int = 120, partitions: int = 2, cleanup: str = "delete", trouble: float = 0.04
+    ) -> None:
         super().__init__(partitions, cleanup=cleanup)
         self.rng = Random(repr((seed, "history")))
+        self.trouble = trouble
+        """How likely a reader seeks, and how likely a poll of it fails."""
         self.logs: list[list[tuple[int, int, int]]] = [[] for _ in range(partitions)]
         """By partition: (visible since, offset, value), in order."""
         self.finished = 0
@@ -328,13 +333,13 @@ class GeneratedHistory(HistoryBuilder):
         while now < self.now:
             now += rng.randrange(2 * MS, 12 * MS)
             fate = rng.random()
-            if fate < 0.04:
+            if fate < self.trouble:
                 part = rng.randrange(len(self.logs))
                 positions[part] = rng.randrange(len(self.logs[part]) + 1)
                 self.others.append(
                     Other(now, "seek", {"p": proc, "at": {str(part): positions[part]}}, now + 1, {"st": OK})
                 )
-            elif fate < 0.08:
+            elif fate < 2 * self.trouble:
                 self.polls.append(Poll(proc, now, now + MS, [], st=FAIL))
             else:
                 # Now and then only some of the partitions are assigned.
@@ -356,10 +361,11 @@ class GeneratedHistory(HistoryBuilder):
                 return
 
     def _fetch(self, part: int, positions: dict[int, int], now: int, count: int) -> Entry:
-        at = positions[part]
-        visible = [(off, val) for since, off, val in self.logs[part] if since <= now]
-        pairs = [pair for pair in visible if pair[0] >= at][:count]
-        hw = visible[-1][0] + 1 if visible else 0
+        at, log = positions[part], self.logs[part]
+        visible = bisect_right(log, now, key=lambda record: record[0])
+        first = bisect_left(log, at, key=lambda record: record[1])
+        pairs = [(off, val) for _, off, val in log[first : min(first + count, visible)]]
+        hw = log[visible - 1][1] + 1 if visible else 0
         positions[part] = pairs[-1][0] + 1 if pairs else at
         return Entry(part, at, pairs, positions[part], hw, hw)
 

@@ -1,0 +1,319 @@
+"""What a configuration promises under which faults: the matrix, as data.
+
+A row holds for a configuration, a cell for a class of faults. A cell lists the anomalies that may happen all the same,
+each with the reason, and says where that is written. What no cell permits fails the run.
+
+Where records may be lost, what the loss looks like from further away is permitted too (`ACKED_ONLY`, `COMMITTED`): the
+offset of a lost record is given to another one. Never among final reads: there, the cluster has converged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from checkers.catalog import CATALOG
+
+
+class FaultClass(StrEnum):
+    """What a fault can do to data."""
+
+    P = "P"
+    """Processes: kill, pause, restart. What was written to files stays."""
+    N = "N"
+    """Network: partitions, delay, lost connections."""
+    C = "C"
+    """Clock skew."""
+    W1 = "W1"
+    """Power loss of one node at a time: what was not synced may be gone."""
+    WM = "WM"
+    """Power loss of several nodes before they caught up with each other."""
+    D = "D"
+    """Disk damage on one replica: bit rot, a lost segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfiguration:
+    """What matters of how one process used the cluster. acks: -1 is all. flush_messages: None is never."""
+
+    acks: int = -1
+    min_isr: int = 1
+    replication_factor: int = 1
+    idempotence: bool = True
+    max_in_flight: int = 5
+    unclean: bool = False
+    """unclean.leader.election.enable"""
+    flush_messages: int | None = None
+    isolation: int = 1
+    """0 read_uncommitted, 1 read_committed; of readers."""
+    transaction_version: int = 0
+    """0: no transactions."""
+    hw_truncation: bool = False
+    """Followers truncate to the high watermark, as before KIP-101."""
+    isr_by_messages: bool = False
+    elections_without_controller: bool = False
+
+    @property
+    def effective_min_isr(self) -> int:
+        """More than there are replicas cannot be asked for."""
+        return min(self.min_isr, self.replication_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What may happen under one class of faults, and why: anomaly, or anomaly/evidence, to reason."""
+
+    permits: Mapping[str, str]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of configuration. `always` holds under P, N and C, and where no fault is at all."""
+
+    name: str
+    holds: Callable[[RunConfiguration], bool]
+    always: Cell
+    w1: Cell
+    wm: Cell
+    d: Cell
+
+    def cells(self, classes: Iterable[FaultClass]) -> list[Cell]:
+        """Those that apply, each once."""
+        wanted = {FaultClass.W1: self.w1, FaultClass.WM: self.wm, FaultClass.D: self.d}
+        return [self.always, *(wanted[each] for each in FaultClass if each in wanted and each in tuple(classes))]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What one process may see."""
+
+    row: str
+    permitted: Mapping[str, str]
+    """Anomaly, or anomaly/evidence, to reason."""
+    sources: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+
+    def why(self, anomaly: str, evidence: str) -> str | None:
+        """The reason why a finding is permitted; None where it is not."""
+        found = self.permitted.get(anomaly)
+        return found if found is not None else self.permitted.get(f"{anomaly}/{evidence}")
+
+
+def _shadow(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "what the loss of a record looks like to others: its offset is given to another one")
+
+
+ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder/acks")
+"""Records may be lost that were acknowledged, but never readable."""
+COMMITTED = {
+    **ACKED_ONLY,
+    **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
+}
+"""Records may be lost that readers got."""
+
+
+def _loses(reason: str, shadows: Mapping[str, str], source: str, more: Mapping[str, str] | None = None) -> Cell:
+    return Cell({"lost-write": reason, "unseen": reason, **shadows, **(more or {})}, source)
+
+
+_ACKS = "Kafka documentation, producer configuration `acks`"
+_MIN_ISR = "Kafka documentation, topic configuration `min.insync.replicas`"
+_FLUSH = "Kafka documentation, topic configuration `flush.messages`"
+_UNCLEAN = "Kafka documentation, topic configuration `unclean.leader.election.enable`"
+_LAST_REPLICA = "KIP-966: Eligible Leader Replicas (the last replica standing)"
+_NOTHING = "Kafka documentation, design, Replication: a committed message is not lost while one in-sync replica lives"
+
+_ACKS_0_LOST = "nobody waits for an answer: the record may never have arrived"
+_ACKS_0_ORDER = {"send-reorder": "a batch that was lost on the way is not missed by the ones after it"}
+_ACKS_1_LOST = "the leader alone had it, and another replica leads now"
+_LAST_LOST = "the in-sync replicas may have been one, and that one lost what it had not synced"
+_ALL_LOST = "every in-sync replica lost what it had not synced: Kafka relies on replication, not on fsync"
+_DAMAGED_LOST = "the damaged replica may have been the only one in sync"
+
+_SAFE = Cell({}, _NOTHING)
+_SYNCED = Cell({}, _FLUSH)
+_ACKS_0 = _loses(_ACKS_0_LOST, ACKED_ONLY, _ACKS, _ACKS_0_ORDER)
+_ACKS_0_W = _loses(_ACKS_0_LOST, COMMITTED, _ACKS, _ACKS_0_ORDER)
+_ACKS_0_D = _loses(
+    _ACKS_0_LOST,
+    COMMITTED,
+    _ACKS,
+    {**_ACKS_0_ORDER, "corrupt": "the damaged replica leads, and no other has the record"},
+)
+_ACKS_1 = _loses(_ACKS_1_LOST, ACKED_ONLY, _ACKS)
+_ACKS_1_W = _loses(_ACKS_1_LOST, COMMITTED, _ACKS)
+_LAST = _loses(_LAST_LOST, COMMITTED, _LAST_REPLICA)
+_DAMAGED = _loses(_DAMAGED_LOST, COMMITTED, _MIN_ISR)
+_RESTORED = Cell({}, f"{_MIN_ISR}: the damaged replica is caught by its checksums and restored from the others")
+
+
+def _all(config: RunConfiguration) -> bool:
+    return config.acks == -1
+
+
+BASE: tuple[Row, ...] = (
+    Row("acks=0", lambda c: c.acks == 0, _ACKS_0, _ACKS_0_W, _ACKS_0_W, _ACKS_0_D),
+    Row("acks=1", lambda c: c.acks == 1, _ACKS_1, _ACKS_1_W, _ACKS_1_W, _ACKS_1_W),
+    Row(
+        "acks=all, min ISR 2 or more, flush.messages=1",
+        lambda c: _all(c) and c.effective_min_isr > 1 and c.flush_messages == 1,
+        *(_SAFE, _SYNCED, _SYNCED, _RESTORED),
+    ),
+    Row(
+        "acks=all, flush.messages=1",
+        lambda c: _all(c) and c.flush_messages == 1,
+        *(_SAFE, _SYNCED, _SYNCED, _DAMAGED),
+    ),
+    Row(
+        "acks=all, min ISR 2 or more",
+        lambda c: _all(c) and c.effective_min_isr > 1,
+        *(_SAFE, _SAFE, _loses(_ALL_LOST, COMMITTED, _NOTHING), _RESTORED),
+    ),
+    Row("acks=all, min ISR 1", _all, _SAFE, _LAST, _LAST, _DAMAGED),
+)
+"""The first one that holds is the configuration's."""
+
+
+def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> Row:
+    return Row(name, holds, cell, cell, cell, cell)
+
+
+_UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
+_REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
+_BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
+_NO_CONTROLLER = "two brokers may think that they lead"
+_DELAYED_END = "a delayed EndTxn ends the next transaction of the same epoch (transactions V1)"
+
+ADDED: tuple[Row, ...] = (
+    _added(
+        "unclean leader election",
+        lambda c: c.unclean,
+        _loses(
+            _UNCLEAN_LOST,
+            COMMITTED,
+            _UNCLEAN,
+            {"wrong-offset": _UNCLEAN_LOST, "offset-regression": _UNCLEAN_LOST},
+        ),
+    ),
+    _added(
+        "idempotence off",
+        lambda c: not c.idempotence,
+        Cell(
+            {"duplicate": "a send whose answer was lost is sent again, and nobody knows it for the same"},
+            "Kafka documentation, producer configuration `enable.idempotence`; KIP-98",
+        ),
+    ),
+    _added(
+        "idempotence off, more than one request in flight",
+        lambda c: not c.idempotence and c.max_in_flight > 1,
+        Cell(
+            {"send-reorder": _REORDERED},
+            "Kafka documentation, producer configuration `max.in.flight.requests.per.connection`",
+        ),
+    ),
+    _added(
+        "read_uncommitted",
+        lambda c: c.isolation == 0,
+        Cell(
+            dict.fromkeys(("G1a", "dirty-read", "torn-txn"), "read_uncommitted returns what is not committed"),
+            "Kafka documentation, consumer configuration `isolation.level`",
+        ),
+    ),
+    _added(
+        "transactions V1",
+        lambda c: c.transaction_version == 1,
+        Cell(dict.fromkeys(("G1a", "lost-txn", "torn-txn"), _DELAYED_END), "KAFKA-17754; mended by KIP-890"),
+    ),
+    _added(
+        "truncation to the high watermark",
+        lambda c: c.hw_truncation,
+        _loses(
+            _BEFORE_101,
+            COMMITTED,
+            "KIP-101",
+            dict.fromkeys(("inconsistent-offset", "replica-divergence"), _BEFORE_101),
+        ),
+    ),
+    _added(
+        "ISR by messages",
+        lambda c: c.isr_by_messages,
+        Cell(
+            dict.fromkeys(("stuck-producer", "not-converged"), "a burst throws every follower out of the ISR"),
+            "KIP-16",
+        ),
+    ),
+    _added(
+        "elections without a controller",
+        lambda c: c.elections_without_controller,
+        _loses(
+            _NO_CONTROLLER,
+            COMMITTED,
+            "ARCHITECTURE.md, mechanism C5",
+            dict.fromkeys(
+                ("inconsistent-offset", "replica-divergence", "offset-regression", "stuck-producer", "not-converged"),
+                _NO_CONTROLLER,
+            ),
+        ),
+    ),
+)
+"""Each one that holds permits more."""
+
+LOSS_EXPECTED = _added(
+    "a loss is expected (--expect loss)",
+    lambda _: False,
+    _loses("this run is there to show it", COMMITTED, "the run's plan"),
+)
+
+EXPECTATIONS = ("config", "safe", "loss")
+"""What a run is held to: what its configuration promises; everything; a loss, which must be found."""
+
+
+def guarantee_for(
+    config: RunConfiguration, fault_classes: Iterable[FaultClass | str], expect: str = "config"
+) -> Guarantee:
+    """What may be found in a run of this configuration whose landed faults are of these classes.
+
+    ValueError for a class or an expectation that does not exist.
+    """
+    if expect not in EXPECTATIONS:
+        raise ValueError(f"expect={expect!r}: one of {', '.join(EXPECTATIONS)}")
+    present = tuple(FaultClass(each) for each in fault_classes)
+    classes = tuple(each.value for each in FaultClass if each in present)
+    if expect == "safe":
+        return Guarantee("everything is promised (--expect safe)", {}, (), classes)
+    base = next(row for row in BASE if row.holds(config))
+    rows = [base, *(row for row in ADDED if row.holds(config))]
+    cells = [cell for row in rows for cell in row.cells(present)]
+    if expect == "loss":
+        rows.append(LOSS_EXPECTED)
+        cells.append(LOSS_EXPECTED.always)
+    permitted: dict[str, str] = {}
+    for cell in cells:
+        permitted.update({name: reason for name, reason in cell.permits.items() if name not in permitted})
+    sources = dict.fromkeys(cell.source for cell in cells)
+    return Guarantee("; ".join(row.name for row in rows), permitted, tuple(sources), classes)
+
+
+def anybody(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """For what is nobody's in particular: all that is permitted to somebody."""
+    permitted: dict[str, str] = {}
+    rows: dict[str, None] = {}
+    sources: dict[str, None] = {}
+    classes: tuple[str, ...] = ()
+    for each in guarantees:
+        permitted = {**each.permitted, **permitted}
+        rows[each.row] = None
+        sources.update(dict.fromkeys(each.sources))
+        classes = each.classes
+    return Guarantee(" / ".join(rows), permitted, tuple(sources), classes)
+
+
+def check_matrix() -> None:
+    """Every permitted name is in the catalogue. AssertionError where one is not."""
+    for row in (*BASE, *ADDED, LOSS_EXPECTED):
+        for cell in (row.always, row.w1, row.wm, row.d):
+            assert cell.source, row.name
+            for name in cell.permits:
+                assert name.partition("/")[0] in CATALOG, f"{row.name}: {name}"

@@ -1,0 +1,223 @@
+"""What is measured in every run, from the raw measures that an engine takes to the numbers that people read.
+
+An engine (`checkers.reference.measures`, `spark_analysis.measures`) yields `Measure` rows; all times in them are ns on
+the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from checkers.findings import Finding, Witness
+from checkers.tables import Fault, FinalRead, Partition
+
+SCHEMA = 1
+LATENCY_UNIT_NS = 10_000
+"""Latencies are counted in these: ten million different ones would not fit an exact percentile's memory."""
+PERCENTILES = (0.5, 0.99, 0.999)
+OVERALL = -1
+"""Measure.a of a gap over all partitions together."""
+
+LATENCY, GAP, HEALED_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fault gap"
+RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
+SENDS, READS, SECOND = "sends", "reads", "latency by second"
+
+ALL, CALM, FAULTY = -1, 0, 1
+"""Measure.a of a latency: any, of sends outside and inside the faults' times."""
+
+
+class Measure(NamedTuple):
+    """One thing measured.
+
+    | name | a | b | numbers |
+    |---|---|---|---|
+    | acked | partition | 0 | how many sends were acknowledged |
+    | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
+    | gap | partition or OVERALL | 0 | longest time without an acknowledgement, its begin |
+    | healed gap | the same | 0 | the same, counted from the end of the last fault |
+    | fault gap | fault id | partition | the longest gap that overlaps the fault |
+    | recovery | fault id | partition | from its begin to the first acknowledgement of a send invoked since; -1: none |
+    | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
+    | sends | second | status | how many ended in that second of the run |
+    | reads | second | 0 | how many records were received in it |
+    | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
+    """
+
+    name: str
+    a: int
+    b: int
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From the plan: how long may nothing succeed after healing. None: measured, never failed."""
+
+    stuck_producer_s: float | None = None
+    stuck_consumer_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What measures are taken against."""
+
+    origin_ns: int
+    """Where seconds of the run count from: the header's time."""
+    partitions: Sequence[Partition]
+    faults: Sequence[Fault]
+    finals: Sequence[FinalRead]
+    outcomes: Mapping[str, Mapping[str, int]]
+
+    @property
+    def healed_ns(self) -> int:
+        """When the last fault ended; -1 where there was none."""
+        return max((fault.ended for fault in self.faults), default=-1)
+
+
+def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
+    """metrics.json: see README, "What a run leaves behind"."""
+    by_name = _by_name(measures)
+    names = {partition.part: partition.name for partition in context.partitions}
+    gaps = {measure.a: measure for measure in by_name.get(GAP, ())}
+    overall = gaps.pop(OVERALL, None)
+    acked = {measure.a: int(measure.numbers[0]) for measure in by_name.get(ACKED, ())}
+    return {
+        "schema": SCHEMA,
+        "outcomes": {f: dict(counts) for f, counts in context.outcomes.items()},
+        "latency_ms": {name: _latency(by_name.get(LATENCY, ()), flag) for name, flag in _LATENCIES.items()},
+        "unavailable": {
+            "overall": _gap(overall, context) if overall else None,
+            "partitions": {names[part]: _gap(gap, context) for part, gap in sorted(gaps.items())},
+        },
+        "faults": [_fault(fault, by_name, names, context) for fault in context.faults if fault.began >= 0],
+        "after_healing": {
+            "healed_s": _seconds(context.healed_ns, context) if context.healed_ns >= 0 else None,
+            "producers": _worst(by_name.get(HEALED_GAP, ()), names, context),
+            "readers": [
+                {"proc": each.a, "partition": names[each.b], **_gap(each, context)}
+                for each in sorted(by_name.get(READER_GAP, ()), key=lambda each: (-each.numbers[0], each.a, each.b))[
+                    :20
+                ]
+            ],
+        },
+        "partitions": {
+            partition.name: {
+                "part": partition.part,
+                "acked": acked.get(partition.part, 0),
+                "complete_final_reads": sum(final.complete for final in context.finals if final.part == partition.part),
+                "final_read_from": partition.cover_from,
+                "final_read_to": partition.cover_to,
+            }
+            for partition in context.partitions
+        },
+    }
+
+
+def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
+    """series.json: what happened in each second of the run, the first one being 0, and when each fault was on."""
+    by_name = _by_name(measures)
+    seconds: dict[int, dict[str, float]] = {}
+    for measure in by_name.get(SENDS, ()):
+        seconds.setdefault(measure.a, {})[("acked", "failed", "unknown")[measure.b]] = measure.numbers[0]
+    for measure in by_name.get(READS, ()):
+        seconds.setdefault(measure.a, {})["read"] = measure.numbers[0]
+    for measure in by_name.get(SECOND, ()):
+        _, p50, p99, highest = (number * LATENCY_UNIT_NS / 1e6 for number in measure.numbers)
+        seconds.setdefault(measure.a, {}).update(p50_ms=p50, p99_ms=p99, max_ms=highest)
+    begin, end = min(seconds, default=0), max(seconds, default=-1)
+    columns = ("acked", "failed", "unknown", "read", "p50_ms", "p99_ms", "max_ms")
+    return {
+        "schema": SCHEMA,
+        "second": list(range(begin, end + 1)),
+        **{
+            name: [seconds.get(second, {}).get(name, None if "_" in name else 0) for second in range(begin, end + 1)]
+            for name in columns
+        },
+        "faults": [
+            {"id": fault.id, "action": fault.action, "target": fault.target, **_window(fault, context)}
+            for fault in context.faults
+            if fault.began >= 0
+        ],
+    }
+
+
+def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
+    """stuck-producer and stuck-consumer: what took longer after healing than the plan allows."""
+    findings = []
+    for name, limit_s, anomaly in (
+        (HEALED_GAP, limits.stuck_producer_s, "stuck-producer"),
+        (READER_GAP, limits.stuck_consumer_s, "stuck-consumer"),
+    ):
+        if limit_s is None:
+            continue
+        for measure in measures:
+            if measure.name == name and measure.a != OVERALL and measure.numbers[0] > limit_s * 1e9:
+                part, proc = (measure.a, -1) if name == HEALED_GAP else (measure.b, measure.a)
+                witness = Witness(anomaly, "", part, -1, -1, -1, proc, int(measure.numbers[0]))
+                findings.append(Finding(anomaly, "", proc, 1, (witness,)))
+    return findings
+
+
+_LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
+
+
+def _by_name(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
+    by_name: dict[str, list[Measure]] = {}
+    for measure in sorted(measures):
+        by_name.setdefault(measure.name, []).append(measure)
+    return by_name
+
+
+def _latency(measures: Iterable[Measure], flag: int) -> dict[str, float] | None:
+    for measure in measures:
+        if measure.a == flag:
+            count, *times = measure.numbers
+            names = ("p50", "p99", "p99.9", "max")
+            scaled = (round(time * LATENCY_UNIT_NS / 1e6, 3) for time in times)
+            return {"count": int(count), **dict(zip(names, scaled, strict=True))}
+    return None
+
+
+def _seconds(ns: float, context: Context) -> float:
+    """On the run's own time."""
+    return round((ns - context.origin_ns) / 1e9, 3)
+
+
+def _gap(measure: Measure, context: Context) -> dict[str, float]:
+    length, begin = measure.numbers
+    return {"s": round(length / 1e9, 3), "from_s": _seconds(begin, context)}
+
+
+def _worst(measures: Iterable[Measure], names: Mapping[int, str], context: Context) -> dict[str, Any] | None:
+    parts = [measure for measure in measures if measure.a != OVERALL]
+    if not parts:
+        return None
+    worst = max(parts, key=lambda measure: measure.numbers[0])
+    return {"partition": names[worst.a], **_gap(worst, context)}
+
+
+def _window(fault: Fault, context: Context) -> dict[str, float | None]:
+    ended = _seconds(fault.ended, context) if fault.ended >= 0 else None
+    return {"began_s": _seconds(fault.began, context), "ended_s": ended}
+
+
+def _fault(
+    fault: Fault, by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str], context: Context
+) -> dict[str, Any]:
+    """`recovery_s`: of the slowest partition; null where one that was written to did not come back."""
+    gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}
+    recovered = {each.b: each.numbers[0] for each in by_name.get(RECOVERY, ()) if each.a == fault.id}
+    slowest = max(recovered, key=lambda part: (recovered[part] < 0, recovered[part]), default=None)
+    worst = max(gaps, key=lambda part: gaps[part], default=None)
+    return {
+        "id": fault.id,
+        "action": fault.action,
+        "target": fault.target,
+        **_window(fault, context),
+        "recovery_s": round(recovered[slowest] / 1e9, 3) if slowest is not None and recovered[slowest] >= 0 else None,
+        "slowest_partition": names[slowest] if slowest is not None else None,
+        "longest_gap_s": round(gaps[worst] / 1e9, 3) if worst is not None else None,
+        "longest_gap_partition": names[worst] if worst is not None else None,
+    }

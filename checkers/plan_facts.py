@@ -1,0 +1,95 @@
+"""What judging needs to know of plan.toml: the configuration, the limits, how many faults there should have been."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from checkers.guarantees import EXPECTATIONS, RunConfiguration
+from checkers.metrics import Limits
+from checkers.tables import Process
+
+FILE = "plan.toml"
+
+
+class BadPlan(ValueError):
+    """plan.toml is not there, is no TOML, or lacks what it must say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """The plan, as far as the verdict depends on it."""
+
+    configuration: RunConfiguration
+    """With the plan's own acks and idempotence; each process's settings go before them."""
+    faults: int
+    actions: tuple[str, ...]
+    """Of the planned faults."""
+    expect: str
+    limits: Limits
+
+
+def read_plan(run_dir: Path) -> PlanFacts:
+    """The facts of `run_dir`/plan.toml. BadPlan."""
+    try:
+        return facts_of(tomllib.loads((run_dir / FILE).read_text()))
+    except FileNotFoundError:
+        raise BadPlan(f"{FILE}: there is none, so it is not known what was promised") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadPlan(f"{FILE}: {error}") from None
+
+
+def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
+    """The facts of a parsed plan. BadPlan."""
+    try:
+        expect = str(plan.get("expect", "config"))
+        if expect not in EXPECTATIONS:
+            raise BadPlan(f"{FILE}: expect = {expect!r}: one of {', '.join(EXPECTATIONS)}")
+        faults = plan.get("faults", [])
+        stuck_s = plan.get("limits", {}).get("stuck_s")
+        limit = None if stuck_s is None else float(stuck_s)
+        actions = tuple(str(fault["action"]) for fault in faults)
+        return PlanFacts(_configuration(plan), len(faults), actions, expect, Limits(limit, limit))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
+
+
+def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
+    workload = plan["workload"]
+    broker = {str(name): str(value) for name, value in plan.get("cluster", {}).get("settings", {}).items()}
+    topic = {str(name): str(value) for name, value in workload.get("topic_settings", {}).items()}
+    # A topic's own setting goes before the broker's of the same meaning.
+    unclean = topic.get("unclean.leader.election.enable", broker.get("unclean.leader.election.enable", "false"))
+    flush = topic.get("flush.messages", broker.get("log.flush.interval.messages"))
+    return RunConfiguration(
+        acks=_acks(workload.get("acks", -1)),
+        min_isr=int(topic.get("min.insync.replicas", workload.get("min_isr", 1))),
+        replication_factor=int(workload.get("replication_factor", 1)),
+        idempotence=bool(workload.get("idempotence", True)),
+        max_in_flight=int(workload.get("max_in_flight", 5)),
+        unclean=unclean.strip().lower() == "true",
+        flush_messages=None if flush is None else int(flush),
+    )
+
+
+def _acks(value: Any) -> int:
+    return -1 if value in ("all", "-1", -1) else int(value)
+
+
+def configuration_of(process: Process, plan: RunConfiguration) -> RunConfiguration:
+    """How one process used the cluster: its own settings where it has them, else the plan's.
+
+    A reader is promised what its topic keeps; how others produced is theirs to know.
+    """
+    settings = process.settings
+    if process.role != "producer":
+        return replace(plan, acks=-1, idempotence=True, isolation=process.isolation)
+    return replace(
+        plan,
+        acks=_acks(settings.get("acks", plan.acks)),
+        idempotence=bool(settings.get("idempotence", plan.idempotence)),
+        max_in_flight=int(settings.get("max_in_flight", plan.max_in_flight)),
+    )

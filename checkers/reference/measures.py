@@ -1,0 +1,161 @@
+"""The measures of `checkers.metrics`, taken the obvious way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from checkers.metrics import (
+    ACKED,
+    ALL,
+    CALM,
+    FAULT_GAP,
+    FAULTY,
+    GAP,
+    HEALED_GAP,
+    LATENCY,
+    LATENCY_UNIT_NS,
+    OVERALL,
+    PERCENTILES,
+    READER_GAP,
+    READS,
+    RECOVERY,
+    SECOND,
+    SENDS,
+    Context,
+    Measure,
+)
+from checkers.nemesis_log import windows
+from checkers.tables import LISTED, OK, SEND, Fault, History, Process, Record, Told
+
+Gap = tuple[int, int]
+"""(begin, end), ns."""
+
+
+def measure(history: History, context: Context) -> list[Measure]:
+    """Every measure of a history, sorted."""
+    sends = [record for record in history.records.rows() if record.kind == SEND]
+    told = list(history.told.rows())
+    measures = [
+        *_latencies(sends, context),
+        *_gaps(sends, context),
+        *_recoveries(sends, context.faults),
+        *_reader_gaps(told, history.processes, context.healed_ns),
+        *_by_second(sends, told, context.origin_ns),
+    ]
+    acked = Counter(send.part for send in sends if send.st == OK)
+    return sorted([*measures, *(Measure(ACKED, part, 0, (count,)) for part, count in acked.items())])
+
+
+def _latency(send: Record) -> int:
+    return (send.t1 - send.t0) // LATENCY_UNIT_NS
+
+
+def _percentile(times: list[int], fraction: float) -> float:
+    """Between the two nearest ones of sorted `times`."""
+    position = fraction * (len(times) - 1)
+    lower = int(position)
+    upper = min(lower + 1, len(times) - 1)
+    return times[lower] + (times[upper] - times[lower]) * (position - lower)
+
+
+def _latencies(sends: list[Record], context: Context) -> Iterator[Measure]:
+    faulty = windows(context.faults)
+    by_flag: dict[int, list[int]] = {}
+    for send in sends:
+        if send.st == OK:
+            hit = any(send.t0 <= ended and send.t1 >= began for began, ended in faulty)
+            by_flag.setdefault(FAULTY if hit else CALM, []).append(_latency(send))
+            by_flag.setdefault(ALL, []).append(_latency(send))
+    for flag, times in by_flag.items():
+        times.sort()
+        percentiles = (_percentile(times, fraction) for fraction in PERCENTILES)
+        yield Measure(LATENCY, flag, 0, (len(times), *percentiles, times[-1]))
+
+
+def _gaps(sends: list[Record], context: Context) -> Iterator[Measure]:
+    groups: dict[int, list[Record]] = {}
+    for send in sends:
+        groups.setdefault(send.part, []).append(send)
+        groups.setdefault(OVERALL, []).append(send)
+    for group, members in groups.items():
+        gaps = _between(members)
+        yield Measure(GAP, group, 0, _longest(gaps))
+        healed = _since(gaps, context.healed_ns) if context.healed_ns >= 0 else []
+        if healed:
+            yield Measure(HEALED_GAP, group, 0, _longest(healed))
+        for fault in context.faults:
+            over = [gap for gap in gaps if 0 <= fault.began <= gap[1] and (gap[0] <= fault.ended or fault.ended < 0)]
+            if over and group != OVERALL:
+                yield Measure(FAULT_GAP, fault.id, group, _longest(over))
+
+
+def _between(sends: list[Record]) -> list[Gap]:
+    """The times between acknowledgements, from the first invocation to the last one or the last acknowledgement."""
+    invoked = [send.t0 for send in sends]
+    points = sorted([min(invoked), max(invoked), *(send.t1 for send in sends if send.st == OK)])
+    return list(zip(points, points[1:], strict=False))
+
+
+def _since(gaps: Iterable[Gap], begin: int) -> list[Gap]:
+    return [(max(gap[0], begin), gap[1]) for gap in gaps if gap[1] > begin]
+
+
+def _longest(gaps: list[Gap]) -> tuple[float, float]:
+    """(length, begin) of the longest one, the first of several."""
+    length, negative_begin = max((end - begin, -begin) for begin, end in gaps)
+    return length, -negative_begin
+
+
+def _recoveries(sends: list[Record], faults: Iterable[Fault]) -> Iterator[Measure]:
+    for fault in faults:
+        first: dict[int, int] = {}
+        for send in sends:
+            if 0 <= fault.began <= send.t0:
+                known = first.setdefault(send.part, -1)
+                if send.st == OK:
+                    took = send.t1 - fault.began
+                    first[send.part] = took if known < 0 else min(known, took)
+        yield from (Measure(RECOVERY, fault.id, part, (took,)) for part, took in first.items())
+
+
+def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) -> Iterator[Measure]:
+    """Progress is an answer with records, or one that says that there are none to be had.
+
+    From healing, or from when the reader began, until it was last heard of.
+    """
+    if healed < 0:
+        return
+    last = {process.proc: process.last_t for process in processes}
+    points: dict[tuple[int, int], list[int]] = {}
+    for each in told:
+        if each.kind == LISTED or each.final:
+            continue
+        times = points.setdefault((each.proc, each.part), [each.t0])
+        times[0] = min(times[0], each.t0)
+        limit = each.lso if each.iso == 1 else each.hw
+        if each.st == OK and (each.records or each.position >= limit):
+            times.append(each.t1)
+    for (proc, part), (began, *progress) in points.items():
+        begin = max(began, healed)
+        times = sorted([begin, *(t for t in progress if t > begin), last[proc]])
+        if last[proc] > begin:
+            yield Measure(READER_GAP, proc, part, _longest(list(zip(times, times[1:], strict=False))))
+
+
+def _by_second(sends: list[Record], told: list[Told], origin: int) -> Iterator[Measure]:
+    ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
+    yield from (Measure(SENDS, second, st, (count,)) for (second, st), count in ended.items())
+    reads: Counter[int] = Counter()
+    latencies: dict[int, list[int]] = {}
+    for each in told:
+        if each.records:
+            reads[(each.t1 - origin) // 10**9] += each.records
+    for send in sends:
+        if send.st == OK:
+            latencies.setdefault((send.t1 - origin) // 10**9, []).append(_latency(send))
+    yield from (Measure(READS, second, 0, (count,)) for second, count in reads.items())
+    for second, times in latencies.items():
+        times.sort()
+        numbers = (len(times), _percentile(times, 0.5), _percentile(times, 0.99), times[-1])
+        yield Measure(SECOND, second, 0, numbers)

@@ -1,0 +1,197 @@
+"""replica-divergence: the replicas' segment files compared with each other, below their high watermarks.
+
+Replicas hold the same batches, byte for byte: a follower appends what it fetched as it came. So batch headers with
+their CRC say everything, once each CRC is found to be right. Compacted partitions are compared record by record, where
+both replicas still have one. Compare after the brokers have stopped: a running one has appended what its checkpoint
+does not know yet (harmless), and may have truncated what its checkpoint still claims (not harmless).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
+from checkers import replica_findings
+from checkers.findings import Finding, Witness, findings_of
+from checkers.tables import Partition
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+
+MISSING, DAMAGED, CONTENT, EPOCH = "missing", "damaged", "content", "leader epoch"
+"""Evidence: one replica lacks a batch; its bytes are no batch, or its CRC is wrong; other bytes; another epoch."""
+
+Offsets = dict[tuple[str, int], int]
+
+
+class _Batch(NamedTuple):
+    """One batch of one replica; `sound` False where its bytes are not what was written."""
+
+    end: int
+    epoch: int
+    crc: int
+    sound: bool
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica of one partition, as its files say."""
+
+    node: int
+    folder: Path
+    high_watermark: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the comparison found, and how far it went."""
+
+    findings: list[Finding]
+    compared: dict[str, dict[str, object]] = field(default_factory=dict)
+    """Partition -> {"nodes": [...], "from": offset, "to": offset (exclusive), by the two furthest replicas}."""
+
+
+def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | None:
+    """Compare what the nodes of a run left in `run_dir`/nodes/N/data, and keep the result there as replicas.json.
+
+    None, and nothing is kept, where fewer than two nodes left data.
+    """
+    folders = {
+        int(folder.parent.name): folder
+        for folder in sorted((run_dir / "nodes").glob("*/data"))
+        if folder.parent.name.isdigit()
+    }
+    if len(folders) < 2:
+        return None
+    comparison = compare(folders, partitions)
+    replica_findings.write(run_dir, comparison.findings, comparison.compared)
+    return comparison
+
+
+def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Comparison:
+    """Compare the replicas of each partition in these log directories, by node id. Nodes without it do not count."""
+    marks = {node: read_offsets(log_dir / HIGH_WATERMARKS) for node, log_dir in log_dirs.items()}
+    starts = {node: read_offsets(log_dir / LOG_STARTS) for node, log_dir in log_dirs.items()}
+    witnesses: list[Witness] = []
+    compared: dict[str, dict[str, object]] = {}
+    for partition in partitions:
+        key = (partition.topic, partition.index)
+        replicas = [
+            Replica(node, log_dir / partition.name, marks[node].get(key, 0), starts[node].get(key, 0))
+            for node, log_dir in sorted(log_dirs.items())
+            if (log_dir / partition.name).is_dir()
+        ]
+        # Each against the one that is sure of most: what two others disagree on, one of them disagrees on with it.
+        replicas.sort(key=lambda replica: (-replica.high_watermark, replica.node))
+        for other in replicas[1:]:
+            witnesses += _differences(partition, replicas[0], other)
+        if len(replicas) > 1:
+            low, high = _range(replicas[0], replicas[1])
+            compared[partition.name] = {"nodes": [each.node for each in replicas], "from": low, "to": high}
+    return Comparison(findings_of(witnesses), compared)
+
+
+def read_offsets(path: Path) -> Offsets:
+    """Kafka's checkpoint files: version, count, then "topic partition offset" lines. Empty where it does not parse."""
+    try:
+        _, _, *rows = path.read_text().splitlines()
+        return {(topic, int(index)): int(offset) for topic, index, offset in map(str.split, rows)}
+    except (OSError, ValueError):
+        return {}
+
+
+def _range(one: Replica, other: Replica) -> tuple[int, int]:
+    """[from, to): where both have, and vouch for, every record."""
+    low = max(one.log_start, other.log_start)
+    return low, max(low, min(one.high_watermark, other.high_watermark))
+
+
+def _differences(partition: Partition, one: Replica, other: Replica) -> Iterator[Witness]:
+    low, high = _range(one, other)
+    if partition.compacted:
+        found = _differing_records(one.folder, other.folder, low, high)
+    else:
+        found = _differing_batches(one, other, low, high)
+    for offset, evidence, node in found:
+        who = other.node if node < 0 else node
+        yield Witness(replica_findings.NAME, evidence, partition.part, offset, -1, -1, -1, who)
+
+
+def _differing_batches(one: Replica, other: Replica, low: int, high: int) -> Iterator[tuple[int, str, int]]:
+    """(offset, evidence, node) of each difference; node -1 where it cannot be said which of the two is wrong."""
+    mine, my_end = _in_range(one.folder, low, high)
+    theirs, their_end = _in_range(other.folder, low, high)
+    for base in sorted(mine.keys() | theirs.keys()):
+        if base >= min(my_end, their_end):
+            break
+        here, there = mine.get(base), theirs.get(base)
+        if here is None or not here.sound:
+            yield base, MISSING if here is None else DAMAGED, one.node
+        elif there is None or not there.sound:
+            yield base, MISSING if there is None else DAMAGED, other.node
+        elif (here.end, here.crc) != (there.end, there.crc):
+            yield base, CONTENT, -1
+        elif here.epoch != there.epoch:
+            yield base, EPOCH, -1
+    # What stands behind bytes that are no batch cannot be compared.
+    for end, node in ((my_end, one.node), (their_end, other.node)):
+        if end < high:
+            yield end, DAMAGED, node
+
+
+def _in_range(folder: Path, low: int, high: int) -> tuple[dict[int, _Batch], int]:
+    """The batches with all of their offsets in [low, high), by base offset, and how far the log can be read."""
+    found: dict[int, _Batch] = {}
+    at = low
+    for header, batch in _whole_batches(folder):
+        if header is None:
+            return found, min(at, high)
+        at = max(at, header.next_offset)
+        if header.base_offset >= low and header.next_offset <= high:
+            sound = check_crc(batch, 0, len(batch))
+            found[header.base_offset] = _Batch(header.next_offset, header.leader_epoch, header.crc, sound)
+    return found, high
+
+
+def _whole_batches(folder: Path) -> Iterator[tuple[BatchHeader | None, memoryview]]:
+    """Every batch of a log, segment after segment. A header of None: from here on, its bytes are no batches."""
+    for segment in sorted(folder.glob("*.log")):
+        view = memoryview(segment.read_bytes())
+        try:
+            for header, start, end in batches(view):
+                yield header, view[start:end]
+        except MalformedFrame:
+            yield None, view
+            return
+
+
+def _differing_records(one: Path, other: Path, low: int, high: int) -> Iterator[tuple[int, str, int]]:
+    """As `_differing_batches`, for logs in which records may be gone: what both have must be the same."""
+    mine, theirs = _records(one, low, high), _records(other, low, high)
+    for offset in sorted(mine.keys() & theirs.keys()):
+        if mine[offset] != theirs[offset]:
+            yield offset, DAMAGED if None in (mine[offset], theirs[offset]) else CONTENT, -1
+
+
+def _records(folder: Path, low: int, high: int) -> dict[int, tuple[object, ...] | None]:
+    """Offset -> record. None where it cannot be read."""
+    found: dict[int, tuple[object, ...] | None] = {}
+    for header, batch in _whole_batches(folder):
+        if header is None:
+            return found
+        try:
+            if not check_crc(batch, 0, len(batch)):
+                raise MalformedFrame("wrong CRC")
+            records = decode_batch(header, batch)
+        except MalformedFrame:
+            found.update(dict.fromkeys(range(max(header.base_offset, low), min(header.next_offset, high))))
+            continue
+        for record in records:
+            if low <= record.offset < high:
+                found[record.offset] = (record.timestamp, record.key, record.value, tuple(record.headers))
+    return found

@@ -1,0 +1,321 @@
+"""valid, invalid or unknown, and why.
+
+- `valid`: the checks ran on a history with enough in it (for each partition an acknowledged write and a final read that
+  reached the end; every planned fault landed), and what they found is permitted.
+- `invalid`: something was found that the configuration does not permit. That holds of a history cut short as well:
+  finders only report what a prefix proves.
+- `unknown`: anything else, and it says what.
+
+`decide` is the rule, on values; `judge` reads a run directory, decides and writes verdict.json. It never raises for
+what it finds there: a verdict that cannot be reached is `unknown`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkers import fault_classes, guarantees, history, replica_findings
+from checkers.catalog import CATALOG, FOUND, LOSS
+from checkers.findings import WITNESSES, Finding, Witness, from_json
+from checkers.guarantees import FaultClass, Guarantee
+from checkers.plan_facts import BadPlan, PlanFacts, configuration_of, read_plan
+from checkers.tables import Fault, Partition, Process
+
+SCHEMA = 1
+FILE = "verdict.json"
+FINDINGS, METRICS = "findings.json", "metrics.json"
+VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that the verdict depends on. None: could not be had, and `troubles` says why."""
+
+    run: str = ""
+    findings: Sequence[Finding] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    plan: PlanFacts | None = None
+    partitions: Sequence[Partition] = ()
+    processes: Sequence[Process] = ()
+    faults: Sequence[Fault] = ()
+    nemesis_read: bool = True
+    """False where nemesis.jsonl could not be read to its end."""
+    troubles: Sequence[str] = ()
+    """What did not work: inputs that do not parse, a checker that stopped."""
+    notes: Sequence[str] = ()
+    expect: str = ""
+    """Goes before the plan's, unless empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Findings of one kind that are permitted, or are not, for one reason. `permitted` None: nobody knows."""
+
+    name: str
+    evidence: str
+    permitted: bool | None
+    why: str
+    count: int
+    processes: tuple[int, ...]
+    witnesses: tuple[Witness, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What verdict.json says."""
+
+    run: str
+    verdict: str
+    expect: str
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    guarantee: Guarantee | None
+    anomalies: tuple[Judged, ...]
+    metrics: Mapping[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 unknown."""
+        return EXIT_CODES[self.verdict]
+
+
+# ------------------------------------------------------------------------------------------------------------ the rule
+
+
+def decide(case: Case) -> Verdict:
+    """The verdict of a case."""
+    expect = case.expect or (case.plan.expect if case.plan else "config")
+    lacking = [*case.troubles]
+    promised = _promised(case, expect, lacking)
+    anomalies = _judged(case.findings or (), promised)
+    lacking += _too_little(case)
+    lost = any(each.name in LOSS for each in anomalies)
+    if expect == "loss" and not lost:
+        lacking.append("a loss was expected, and none was found")
+    wrong = [_say(each) for each in anomalies if each.permitted is False]
+    notes = [*case.notes]
+    if wrong:
+        notes += lacking
+    everything = promised[None] if promised else None
+    return Verdict(
+        run=case.run,
+        verdict=INVALID if wrong else UNKNOWN if lacking else VALID,
+        expect=expect,
+        reasons=tuple(dict.fromkeys(wrong or lacking)),
+        notes=tuple(dict.fromkeys(notes)),
+        guarantee=everything,
+        anomalies=anomalies,
+        metrics=case.metrics,
+    )
+
+
+def _promised(case: Case, expect: str, lacking: list[str]) -> dict[int | None, Guarantee]:
+    """By process, and for None what is permitted to somebody; empty where it is not known what was promised."""
+    try:
+        classes = fault_classes.classes_of(case.faults)
+        if case.plan and not case.nemesis_read:
+            # Faults that nobody told of may have happened: what they would excuse is excused.
+            planned = [fault_classes.class_of(action) for action in case.plan.actions]
+            classes = tuple(each for each in FaultClass if each in classes or each in planned)
+    except fault_classes.UnknownFault as unknown:
+        lacking.append(str(unknown))
+        return {}
+    if expect == "safe":
+        # Nothing is permitted, so nothing need be known.
+        return {None: guarantees.guarantee_for(guarantees.RunConfiguration(), classes, expect)}
+    if case.plan is None:
+        return {}
+    plan = case.plan.configuration
+    by_process: dict[int | None, Guarantee] = {
+        process.proc: guarantees.guarantee_for(configuration_of(process, plan), classes, expect)
+        for process in case.processes
+    }
+    producers = [by_process[process.proc] for process in case.processes if process.role == "producer"]
+    by_process[None] = guarantees.anybody(producers or [guarantees.guarantee_for(plan, classes, expect)])
+    return by_process
+
+
+def _judged(findings: Iterable[Finding], promised: Mapping[int | None, Guarantee]) -> tuple[Judged, ...]:
+    """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
+    groups: dict[tuple[str, str, bool | None, str], list[Finding]] = {}
+    for finding in findings:
+        permitted, why = _judgement(finding, promised)
+        groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
+    judged = [
+        Judged(
+            name=name,
+            evidence=evidence,
+            permitted=permitted,
+            why=why,
+            count=sum(finding.count for finding in group),
+            processes=tuple(sorted({finding.proc for finding in group})),
+            witnesses=tuple(sorted(witness for finding in group for witness in finding.witnesses)[:WITNESSES]),
+        )
+        for (name, evidence, permitted, why), group in groups.items()
+    ]
+    order = list(CATALOG)
+    return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
+
+
+def _judgement(finding: Finding, promised: Mapping[int | None, Guarantee]) -> tuple[bool | None, str]:
+    if not promised:
+        return None, "it is not known what was promised"
+    guarantee = promised.get(finding.proc, promised[None])
+    why = guarantee.why(finding.anomaly, finding.evidence)
+    return (True, why) if why is not None else (False, f"not permitted: {guarantee.row}")
+
+
+def _say(judged: Judged) -> str:
+    evidence = f" ({judged.evidence})" if judged.evidence else ""
+    return f"{judged.name}{evidence}: {judged.count}, {judged.why}"
+
+
+def _too_little(case: Case) -> list[str]:
+    """What is missing for `valid`."""
+    lacking = []
+    if case.findings is None:
+        lacking.append("the checks did not run to their end")
+    if not case.partitions:
+        lacking.append("the history names no partition")
+    told = case.metrics.get("partitions", {})
+    for partition in case.partitions:
+        if not told.get(partition.name, {}).get("acked", 0):
+            lacking.append(f"no write to {partition.name} was acknowledged")
+        if partition.cover_t0 < 0:
+            reached = f"the furthest came to {partition.cover_to}" if partition.cover_to >= 0 else "there was none"
+            lacking.append(f"no final read of {partition.name} reached its end: {reached}")
+    lacking += filter(None, map(fault_classes.not_landed, case.faults))
+    if case.plan and len(case.faults) < case.plan.faults:
+        lacking.append(f"{case.plan.faults} faults were planned, and nemesis.jsonl tells of {len(case.faults)}")
+    return lacking
+
+
+# ------------------------------------------------------------------------------------------------------- run directory
+
+
+def judge(
+    run_dir: Path,
+    findings: Sequence[Finding] | None,
+    metrics: Mapping[str, Any] | None,
+    *,
+    expect: str | None = None,
+    troubles: Sequence[str] = (),
+) -> Verdict:
+    """Decide on a run, and write `run_dir`/verdict.json.
+
+    `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
+    "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
+    """
+    if expect and expect not in guarantees.EXPECTATIONS:
+        raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
+    verdict = decide(_read_case(run_dir, findings, metrics, expect or "", list(troubles)))
+    fresh = run_dir / f"{FILE}.new"
+    fresh.write_text(json.dumps(to_json(verdict), indent=1) + "\n")
+    fresh.replace(run_dir / FILE)
+    return verdict
+
+
+def judge_run(run_dir: Path, *, expect: str | None = None, troubles: Sequence[str] = ()) -> Verdict:
+    """As `judge`, with what `python -m spark_analysis` left in `run_dir`."""
+    said = list(troubles)
+    findings: list[Finding] | None = None
+    metrics: dict[str, Any] | None = None
+    try:
+        findings = from_json(json.loads((run_dir / FINDINGS).read_text())["findings"])
+        metrics = json.loads((run_dir / METRICS).read_text())
+    except FileNotFoundError as error:
+        said.append(f"the analysis left no {Path(str(error.filename)).name}")
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
+    return judge(run_dir, findings, metrics, expect=expect, troubles=said)
+
+
+def _read_case(
+    run_dir: Path,
+    findings: Sequence[Finding] | None,
+    metrics: Mapping[str, Any] | None,
+    expect: str,
+    troubles: list[str],
+) -> Case:
+    notes: list[str] = []
+    plan = None
+    try:
+        plan = read_plan(run_dir)
+    except BadPlan as bad:
+        troubles.append(str(bad))
+    faults, trouble = history.read_faults(run_dir)
+    nemesis_read = trouble is None
+    run, partitions, processes = run_dir.name, [], []
+    try:
+        conversion = history.read_conversion(run_dir)
+        kept, _ = history.load(run_dir, large=False)
+        run, partitions, processes = conversion.run or run, kept.partitions, kept.processes
+        troubles += map(str, conversion.problems)
+        if conversion.torn_bytes:
+            notes.append(
+                f"history.jsonl ends in an unfinished line of {conversion.torn_bytes} bytes, which was left out"
+            )
+    except FileNotFoundError:
+        troubles.append("the history was not converted")
+    except Exception as error:  # whatever is wrong with these files, the verdict says so
+        troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
+    compared, replicas = replica_findings.read(run_dir, troubles, notes)
+    if findings is not None and compared:
+        findings = [*findings, *replicas]
+    notes.append(f"looked for: {', '.join(name for name in FOUND if compared or name != replica_findings.NAME)}")
+    if trouble is not None and str(trouble) not in troubles:
+        troubles.append(str(trouble))
+    return Case(
+        run, findings, metrics or {}, plan, partitions, processes, faults, nemesis_read, troubles, notes, expect
+    )
+
+
+def to_json(verdict: Verdict) -> dict[str, Any]:
+    """verdict.json."""
+    names = {entry["part"]: name for name, entry in verdict.metrics.get("partitions", {}).items()}
+    return {
+        "schema": SCHEMA,
+        "run": verdict.run,
+        "verdict": verdict.verdict,
+        "expect": verdict.expect,
+        "reasons": list(verdict.reasons),
+        "notes": list(verdict.notes),
+        "guarantee": _guarantee_json(verdict.guarantee),
+        "anomalies": [
+            {
+                "name": each.name,
+                "evidence": each.evidence,
+                "count": each.count,
+                "permitted": each.permitted,
+                "why": each.why,
+                "definition": CATALOG[each.name].definition,
+                "jepsen": CATALOG[each.name].jepsen,
+                "other": CATALOG[each.name].other,
+                "processes": list(each.processes),
+                "witnesses": [_witness_json(witness, names) for witness in each.witnesses],
+            }
+            for each in verdict.anomalies
+        ],
+        "metrics": dict(verdict.metrics),
+    }
+
+
+def _guarantee_json(guarantee: Guarantee | None) -> dict[str, Any] | None:
+    if guarantee is None:
+        return None
+    return {
+        "row": guarantee.row,
+        "fault_classes": list(guarantee.classes),
+        "permitted": dict(guarantee.permitted),
+        "sources": list(guarantee.sources),
+    }
+
+
+def _witness_json(witness: Witness, names: Mapping[int, str]) -> dict[str, Any]:
+    fields = {name: value for name, value in witness._asdict().items() if name not in ("anomaly", "evidence")}
+    return {"partition": names.get(witness.part, str(witness.part)), **fields}

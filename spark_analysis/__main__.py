@@ -1,0 +1,31 @@
+"""`python -m spark_analysis RUN_DIR`: find the anomalies of a run and take its measures.
+
+Writes findings.json, metrics.json, series.json and anomalies/ into RUN_DIR, or into --out. Exit code 0: they are
+written; what they mean is `checkers.verdict`'s to say. Anything else: nothing is, and stderr says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from spark_analysis.jobs import analyse
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code; argparse ends the program itself on wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m spark_analysis", description=__doc__.split("\n")[0])
+    parser.add_argument("run_dir", type=Path, help="has history.jsonl in it")
+    parser.add_argument("--out", type=Path, help="where to write (default: RUN_DIR)")
+    parser.add_argument("--master", default="local[*]", help="Spark's, e.g. spark://HOST:7077 (default: %(default)s)")
+    parser.add_argument("--class-archive", metavar="FILE", help="AppCDS file that halves the start; made if missing")
+    given = parser.parse_args(arguments)
+    if not given.run_dir.is_dir():
+        parser.error(f"{given.run_dir}: there is no such run directory")
+    analyse(given.run_dir, out=given.out, master=given.master, class_archive=given.class_archive)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
