@@ -18,7 +18,6 @@ from rich.console import Console
 
 from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
-from chaos.plan import PlanError, read_plan
 from chaos.toolchain.java import java
 from checkers.history import load
 from checkers.replica_logs import compare_run
@@ -81,11 +80,6 @@ def analyse(directory: RunDirectory, say: Console) -> str | None:
         return str(missing)
     log = directory.path / SPARK_LOG
     command = [sys.executable, "-P", "-m", "spark_analysis", str(directory.path)]
-    try:
-        stuck_s = read_plan(directory.plan).limits.stuck_s
-        command += ["--stuck-s", str(stuck_s)]
-    except PlanError as bad:
-        say.print(f"{bad}: nothing is held to the plan's limits")
     environment = {**os.environ, "JAVA_HOME": str(home)}
     with log.open("wb") as out:
         try:
