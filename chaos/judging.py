@@ -1,7 +1,7 @@
 """From a run directory to a verdict and a page: can be done again, alone, elsewhere.
 
 history.jsonl -> Parquet -> Spark's findings, in a process of its own (`python -m spark_analysis`) -> replica logs
-compared, where the brokers' data is there -> the verdict (`checkers.verdict`) -> the report (`reports`).
+compared, where the brokers' data is there -> the verdict (`checkers.verdict`). Showing it is the commands' part (`chaos.commands.concluding`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -100,12 +99,3 @@ def prune_data(directory: RunDirectory, verdict: dict[str, Any]) -> None:
         return
     for node in sorted(directory.nodes.glob("*")):
         shutil.rmtree(node / "data", ignore_errors=True)
-
-
-def publish(directory: RunDirectory) -> Path:
-    """Render the report and junit.xml. Their trouble is told, and changes no verdict."""
-    from reports.junit import write_junit
-    from reports.page import render
-
-    write_junit(directory.path)
-    return render(directory.path)

@@ -1,29 +1,26 @@
-"""`squall run` from plan to exit code: the run, the verdict, the report, the table at the end."""
+"""`squall run` from plan to verdict: everything but showing it."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import trio
 from rich.console import Console
 
 from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
-from chaos.judging import judge, prune_data, publish
+from chaos.judging import judge
 from chaos.plan import Plan
 from chaos.progress import Progress
 from chaos.runs import ZONE, Run
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.toolchain.java import java_home
 
-UNKNOWN, INTERRUPTED = 2, 130
 
-
-def run_and_judge(plan: Plan, root: Path, *, keep_data: bool = False) -> int:
-    """Exit code of the whole: 0 valid, 1 invalid, 2 unknown, 130 interrupted.
+def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
+    """The run directory, with a verdict in it; None where it was interrupted.
 
     Trouble of the harness ends the run, not the judging: what was recorded is judged, and the verdict is unknown.
     """
@@ -40,31 +37,20 @@ def run_and_judge(plan: Plan, root: Path, *, keep_data: bool = False) -> int:
         trio.run(_shown, run, progress)
     except KeyboardInterrupt:
         say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
-        return INTERRUPTED
+        return None
     except HarnessError as trouble:
         say.print(f"[bold]trouble:[/] {trouble}")
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
             say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
-            return INTERRUPTED
+            return None
         told = group.subgroup(HarnessError)
         if told is None or group.split(HarnessError)[1] is not None:
             record_traceback(directory, group)
         say.print(f"[bold]trouble:[/] {run.info['trouble']}")
     with progress.phase("judge"):
-        verdict = judge(directory, say)
-    return conclude(directory, verdict, keep_data=keep_data)
-
-
-def conclude(directory: RunDirectory, verdict: dict[str, Any], *, keep_data: bool) -> int:
-    """Report, table, exit code."""
-    from reports.terminal import summary
-
-    publish(directory)
-    if not keep_data:
-        prune_data(directory, verdict)
-    summary(directory.path, Console(highlight=False))
-    return {"valid": 0, "invalid": 1}.get(verdict["verdict"], UNKNOWN)
+        judge(directory, say)
+    return directory
 
 
 async def _shown(run: Run, progress: Progress) -> None:

@@ -34,6 +34,7 @@ _HELP = {
     "final_read_s": "Limit for each final reader.",
     "stuck_s": "No progress for so long after healing is a finding.",
 }
+INTERRUPTED = 130
 _LEFT_OUT = ("name", "topic_settings")
 
 
@@ -116,9 +117,11 @@ def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -
         plan = plan_of(plan_file, flags)
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
+    from chaos.commands.concluding import conclude
     from chaos.running import run_and_judge
 
-    return run_and_judge(plan, root, keep_data=keep_data)
+    directory = run_and_judge(plan, root)
+    return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data)
 
 
 def plan_of(plan_file: Path | None, flags: dict[str, Any]) -> Plan:

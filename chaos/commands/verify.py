@@ -24,10 +24,10 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 def command(run: Path, expect: str | None) -> int:
     """Judge a recorded run again: also one whose harness was killed in the middle."""
+    from chaos.commands.concluding import conclude
     from chaos.directory import RunDirectory
     from chaos.judging import judge
-    from chaos.running import conclude
 
     directory = RunDirectory.open(run)
-    verdict = judge(directory, Console(stderr=True, highlight=False), expect=expect)
-    return conclude(directory, verdict, keep_data=True)
+    judge(directory, Console(stderr=True, highlight=False), expect=expect)
+    return conclude(directory, keep_data=True)

@@ -1,4 +1,4 @@
-"""confluent-kafka, aiokafka and kafka-python against our brokers while a leader is killed: nothing lost, nothing doubled.
+"""confluent-kafka, aiokafka and kafka-python against our brokers while a leader is killed: nothing lost or doubled.
 
 A codec shared by both ends hides symmetric mistakes; these clients share nothing with us.
 """

@@ -1,0 +1,31 @@
+"""The end of every command that judges: the report, the table, the exit code."""
+
+from __future__ import annotations
+
+import json
+
+from rich.console import Console
+
+from chaos.directory import RunDirectory
+from chaos.judging import prune_data
+from reports.junit import write_junit
+from reports.page import render
+from reports.terminal import summary
+
+EXIT_CODES = {"valid": 0, "invalid": 1}
+UNKNOWN = 2
+
+
+def conclude(directory: RunDirectory, *, keep_data: bool) -> int:
+    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict."""
+    verdict = json.loads(directory.verdict.read_text())
+    console = Console(highlight=False)
+    try:
+        write_junit(directory.path)
+        render(directory.path)
+    except Exception as error:  # whatever it is, the verdict stands, and is said
+        console.print(f"the report could not be rendered: {type(error).__name__}: {error}")
+    if not keep_data:
+        prune_data(directory, verdict)
+    summary(directory.path, console)
+    return EXIT_CODES.get(verdict["verdict"], UNKNOWN)
