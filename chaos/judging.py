@@ -1,7 +1,7 @@
 """From a run directory to a verdict and a page: can be done again, alone, elsewhere.
 
 history.jsonl -> Parquet -> Spark's findings, in a process of its own (`python -m spark_analysis`) -> replica logs
-compared, where the brokers' data is there -> the verdict (`checkers.verdict`). Showing it is the commands' part (`chaos.commands.concluding`).
+compared, where the brokers' data is there -> the verdict (`checkers.verdict`). Showing it is the commands' part.
 """
 
 from __future__ import annotations
