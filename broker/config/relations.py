@@ -132,7 +132,7 @@ def _check_times(config: BrokerConfig) -> None:
     _require(
         config.retention_ms != 0,
         "log.retention.ms",
-        "a log retention of 0 would delete what was just written: -1 is for ever",
+        "log.retention.ms (.minutes, .hours) of 0 would delete what was just written: -1 is for ever",
     )
 
 

@@ -101,6 +101,14 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "unclean_leader_election_enable"),
 }
 
+COARSER: Mapping[str, tuple[str, ...]] = {
+    # Broker-level settings that stand in where the finer one is not given, in this order.
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+    "log.roll.ms": ("log.roll.hours",),
+}
+
 
 class ConfigOp(IntEnum):
     """What IncrementalAlterConfigs does to one setting."""
@@ -224,8 +232,9 @@ def _entry(broker: BrokerConfig, overrides: Mapping[str, str], in_force: TopicCo
     if setting.name in overrides:
         synonyms.append(Synonym(setting.name, overrides[setting.name], ConfigSource.TOPIC))
     below = BROKER_SYNONYMS.get(setting.name, (setting.name, ""))[0]
-    if below in broker.given:
-        synonyms.append(Synonym(below, broker.given[below], ConfigSource.STATIC_BROKER))
+    for name in (below, *COARSER.get(below, ())):
+        if name in broker.given:
+            synonyms.append(Synonym(name, broker.given[name], ConfigSource.STATIC_BROKER))
     synonyms.append(Synonym(below, setting.render(setting.default), ConfigSource.DEFAULT))
     value = setting.render(getattr(in_force, setting.name.replace(".", "_")))
     return ConfigEntry(setting.name, value, synonyms[0].source, setting.kind, False, tuple(synonyms))

@@ -8,7 +8,7 @@ Times are monotonic milliseconds of this node. Effects are to be carried out in 
 
 from __future__ import annotations
 
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.replication.replica import NEVER_MS, Replica
 from broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
 from broker.replication.truncation import EpochCachePort
@@ -319,9 +319,13 @@ class Partition(Rules):
         return (TruncateTo(target, "before the first fetch"),)
 
     def diverged(self, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
-        """The leader answered that this log parts from its own at the latest at `end_offset` of `epoch` (both >= 0)."""
+        """The leader answered that this log parts from its own at the latest at `end_offset` of `epoch`.
+
+        MalformedFrame where it names no place: a leader that cannot tell answers OFFSET_OUT_OF_RANGE.
+        """
         assert self.is_follower
-        assert min(epoch, end_offset) >= 0
+        if epoch < 0 or end_offset < 0:
+            raise MalformedFrame(f"logs cannot part at {end_offset} of epoch {epoch}")
         target = self.truncation_target(epochs, epoch, end_offset)
         assert target <= self.log_end_offset
         reason = f"the leader's epoch {epoch} ends at {end_offset}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.protocol.errors import MalformedFrame
 from broker.replication import NO_EFFECTS, AdvanceLogStart, RestartAt, TruncateTo
 from tests.support.partitions import any_of, follower, only
 from tests.support.replication_world import ListLog
@@ -120,8 +121,8 @@ def test_leader_whose_log_ends_before_ours_starts_makes_us_start_where_it_ends()
     assert only(partition.out_of_range(0, 5), RestartAt).offset == 5
 
 
-def test_diverging_answer_without_an_epoch_is_not_one_to_act_upon() -> None:
-    with pytest.raises(AssertionError):
+def test_diverging_answer_that_names_no_place_is_the_leaders_fault() -> None:
+    with pytest.raises(MalformedFrame):
         follower(log_end=3).diverged(_log(0, 0, 0), -1, -1)
 
 

@@ -1,0 +1,120 @@
+"""Topic-level settings: what is in force, what may be asked for, and what DescribeConfigs says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import (
+    BrokerConfig,
+    ConfigError,
+    ConfigOp,
+    ConfigSource,
+    Kind,
+    alter_topic_configs,
+    describe_broker,
+    describe_topic,
+    topic_config,
+    validate_topic_configs,
+)
+
+BROKER = BrokerConfig.from_properties({"node.id": "1", "min.insync.replicas": "2", "log.retention.hours": "1"})
+
+
+def test_topic_without_overrides_has_the_brokers_settings() -> None:
+    topic = topic_config(BROKER, {})
+    assert topic.min_insync_replicas == 2
+    assert topic.retention_ms == 3_600_000
+    assert topic.cleanup_policy == ("delete",)
+
+
+def test_override_wins_over_the_broker() -> None:
+    topic = topic_config(BROKER, {"min.insync.replicas": "1", "cleanup.policy": "compact,delete"})
+    assert topic.min_insync_replicas == 1
+    assert topic.compacted
+
+
+def test_unknown_topic_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"unknown topic setting retention: did you mean retention\.ms\?"):
+        validate_topic_configs(BROKER, {"retention": "1"})
+
+
+def test_brokers_name_of_a_setting_is_not_a_topics_name() -> None:
+    with pytest.raises(ConfigError, match=r"log\.segment\.bytes: did you mean segment\.bytes"):
+        validate_topic_configs(BROKER, {"log.segment.bytes": "1"})
+
+
+def test_impossible_topic_value_is_refused_with_its_range() -> None:
+    with pytest.raises(ConfigError, match=r"min\.insync\.replicas=0: should be from 1 to 2147483647"):
+        validate_topic_configs(BROKER, {"min.insync.replicas": "0"})
+
+
+def test_null_is_no_value_for_a_topic_that_is_created() -> None:
+    with pytest.raises(ConfigError, match=r"retention\.ms has no value"):
+        validate_topic_configs(BROKER, {"retention.ms": None})
+
+
+def test_compaction_lags_that_exclude_each_other_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=9 .* max\.compaction\.lag\.ms=8"):
+        validate_topic_configs(BROKER, {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
+
+
+def test_set_and_delete_change_one_override_each() -> None:
+    changes = [("retention.ms", ConfigOp.SET, "5"), ("segment.bytes", ConfigOp.DELETE, None)]
+    assert alter_topic_configs(BROKER, {"segment.bytes": "100", "flush.ms": "1"}, changes) == {
+        "flush.ms": "1",
+        "retention.ms": "5",
+    }
+
+
+def test_deleting_what_is_not_set_is_no_error() -> None:
+    assert alter_topic_configs(BROKER, {}, [("retention.ms", ConfigOp.DELETE, None)]) == {}
+
+
+def test_append_and_subtract_start_from_the_value_in_force() -> None:
+    appended = alter_topic_configs(BROKER, {}, [("cleanup.policy", ConfigOp.APPEND, "compact")])
+    assert appended == {"cleanup.policy": "delete,compact"}
+    assert alter_topic_configs(BROKER, appended, [("cleanup.policy", ConfigOp.APPEND, "compact")]) == appended
+    assert alter_topic_configs(BROKER, appended, [("cleanup.policy", ConfigOp.SUBTRACT, "delete")]) == {
+        "cleanup.policy": "compact"
+    }
+
+
+def test_append_is_for_lists_only() -> None:
+    with pytest.raises(ConfigError, match=r"operation 2 is not possible on retention\.ms: it is no list"):
+        alter_topic_configs(BROKER, {}, [("retention.ms", ConfigOp.APPEND, "5")])
+
+
+def test_one_impossible_change_refuses_all() -> None:
+    overrides = {"flush.ms": "1"}
+    with pytest.raises(ConfigError):
+        alter_topic_configs(BROKER, overrides, [("flush.ms", ConfigOp.SET, "2"), ("flush.messages", ConfigOp.SET, "0")])
+    assert overrides == {"flush.ms": "1"}
+
+
+def test_description_names_value_source_and_where_it_would_come_from_otherwise() -> None:
+    entries = {entry.name: entry for entry in describe_topic(BROKER, {"retention.ms": "5"})}
+    retention = entries["retention.ms"]
+    assert (retention.value, retention.source, retention.kind) == ("5", ConfigSource.TOPIC, Kind.LONG)
+    replicas = entries["min.insync.replicas"]
+    assert (replicas.value, replicas.source) == ("2", ConfigSource.STATIC_BROKER)
+    assert [(s.name, s.value, s.source) for s in replicas.synonyms] == [
+        ("min.insync.replicas", "2", ConfigSource.STATIC_BROKER),
+        ("min.insync.replicas", "1", ConfigSource.DEFAULT),
+    ]
+    policy = entries["cleanup.policy"]
+    assert policy.is_default
+    assert policy.synonyms[0].name == "log.cleanup.policy"
+
+
+def test_value_that_a_coarser_unit_gave_is_not_called_a_default() -> None:
+    retention = next(entry for entry in describe_topic(BROKER, {}) if entry.name == "retention.ms")
+    assert (retention.value, retention.source) == ("3600000", ConfigSource.STATIC_BROKER)
+    assert retention.synonyms[0].name == "log.retention.hours"
+
+
+def test_description_of_a_node_is_read_only_and_complete() -> None:
+    entries = {entry.name: entry for entry in describe_broker(BROKER)}
+    assert entries["node.id"].source is ConfigSource.STATIC_BROKER
+    assert entries["num.partitions"].is_default
+    assert entries["broker.rack"].value is None
+    assert all(entry.read_only for entry in entries.values())
