@@ -17,6 +17,7 @@ INTERRUPTED = 130
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
+    "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),

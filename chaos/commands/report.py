@@ -1,0 +1,34 @@
+"""`squall report`: a run's page, again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from chaos.directory import LATEST, RUNS, RunDirectory
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), default=RUNS / LATEST)
+def command(run: Path) -> int:
+    """Render report.html and junit.xml of a run directory again, and print what stands in them.
+
+    RUN is a run directory; without it the latest one. Nothing is judged again: that is what `squall verify` does.
+
+    \b
+    Examples:
+      squall report
+      squall report runs/20260704T120000-seed7
+    """
+    from rich.console import Console
+
+    from reports.junit import write_junit
+    from reports.page import render
+    from reports.terminal import summary
+
+    path = RunDirectory.open(run).path
+    render(path)
+    write_junit(path)
+    summary(path, Console(highlight=False))
+    return 0

@@ -1,0 +1,158 @@
+"""The verdict as people read it: one row for each check, whether or not it found something. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkers.catalog import CATALOG, FOUND
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
+
+VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "none found", "not run", "not judged"
+_LOOKED_FOR = "looked for: "
+_NO_FINDINGS = "the checks did not run to their end"
+WITNESSES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check, with one kind of evidence. `count` None: it did not run, or nobody knows."""
+
+    name: str
+    evidence: str
+    state: str
+    count: int | None
+    definition: str
+    why: str
+    witnesses: tuple[Json, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name, with the kind of evidence where a check has several."""
+        return f"{self.name} ({self.evidence})" if self.evidence else self.name
+
+
+def word_of(files: RunFiles) -> str:
+    """valid, invalid or unknown; unknown also where verdict.json says something else, nothing, or is of another run."""
+    word = files.verdict.get("verdict")
+    judged, run = files.verdict.get("run"), files.run.get("run")
+    if word not in (VALID, INVALID) or (judged and run and judged != run):
+        return UNKNOWN
+    return str(word)
+
+
+def reasons_of(files: RunFiles) -> list[str]:
+    """Why the verdict is what it is; never empty where it is not valid."""
+    word, reasons = word_of(files), texts(files.verdict.get("reasons"))
+    if not files.verdict:
+        reasons = ["there is no verdict that can be read: nothing was judged"]
+        if files.run.get("trouble"):
+            reasons.append(f"the run itself had trouble: {files.run['trouble']}")
+    elif word == UNKNOWN and not reasons:
+        reasons = ["verdict.json gives no reason, or is not about this run"]
+    return reasons
+
+
+def checks_of(files: RunFiles) -> list[Check]:
+    """Every check: what is not permitted first, then what was found, then the others in the catalogue's order."""
+    found = [_found(each) for each in objects(files.verdict.get("anomalies"))]
+    order = {FAILED: 0, UNJUDGED: 1, PERMITTED: 2}
+    found.sort(key=lambda check: order[check.state])
+    ran = _ran(files)
+    seen = {check.name for check in found}
+    rest = [
+        Check(name, "", CLEAN if name in ran else NOT_RUN, 0 if name in ran else None, CATALOG[name].definition, "")
+        for name in FOUND
+        if name not in seen
+    ]
+    return found + rest
+
+
+def _found(entry: Json) -> Check:
+    name = str(entry.get("name"))
+    permitted = entry.get("permitted")
+    state = {True: PERMITTED, False: FAILED}.get(permitted, UNJUDGED) if isinstance(permitted, bool) else UNJUDGED
+    known = CATALOG.get(name)
+    return Check(
+        name=name,
+        evidence=str(entry.get("evidence") or ""),
+        state=state,
+        count=integer(entry.get("count")) if integer(entry.get("count")) >= 0 else None,
+        definition=str(entry.get("definition") or (known.definition if known else "")),
+        why=str(entry.get("why") or ""),
+        witnesses=tuple(objects(entry.get("witnesses"))[:WITNESSES]),
+    )
+
+
+def _ran(files: RunFiles) -> set[str]:
+    """Names of the checks that ran to their end; none where the verdict does not say so."""
+    told = [*texts(files.verdict.get("reasons")), *texts(files.verdict.get("notes"))]
+    if any(_NO_FINDINGS in each for each in told):
+        return set()
+    listed = next((each.removeprefix(_LOOKED_FOR) for each in told if each.startswith(_LOOKED_FOR)), "")
+    return {name.strip() for name in listed.split(",")} - {""}
+
+
+def notes_of(files: RunFiles) -> list[str]:
+    """What the verdict says beside its reasons, without the list of checks, which has its own table."""
+    return [each for each in texts(files.verdict.get("notes")) if not each.startswith(_LOOKED_FOR)]
+
+
+def sentence(files: RunFiles) -> str:
+    """The verdict in one sentence."""
+    word, reasons, checks = word_of(files), reasons_of(files), checks_of(files)
+    permitted = [f"{check.title}: {check.count}" for check in checks if check.state == PERMITTED]
+    if word == VALID:
+        ran = sum(check.state != NOT_RUN for check in checks)
+        found = f"; what they found is permitted ({'; '.join(permitted)})" if permitted else " and found nothing"
+        return f"{ran} checks ran{found}. After healing, every partition was read to its end."
+    more = f" (and {len(reasons) - 1} more, below)" if len(reasons) > 1 else ""
+    start = "The configuration does not permit what happened" if word == INVALID else "Nothing is proven either way"
+    return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}{more}."
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Key numbers; None is not known."""
+
+    acked: int | None
+    failed: int | None
+    unknown: int | None
+    read: int | None
+    landed: int
+    planned: int | None
+    unavailable_s: float | None
+    unavailable_partition: str
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+def figures_of(files: RunFiles) -> Figures:
+    """The key numbers, of the history where it was analysed, else of the workload's own counters."""
+    sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
+    counters = mapping(files.run.get("counters"))
+    gaps = {
+        name: length
+        for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items()
+        if (length := number(mapping(gap).get("s"))) is not None
+    }
+    worst = max(gaps, key=lambda name: gaps[name], default="")
+    latency = mapping(mapping(files.metrics.get("latency_ms")).get("all"))
+
+    def count(history_key: str, counter: str) -> int | None:
+        value = sends.get(history_key, 0) if sends else counters.get(counter)
+        return value if isinstance(value, int) else None
+
+    read = counters.get("read")
+    return Figures(
+        acked=count("ok", "acked"),
+        failed=count("fail", "failed"),
+        unknown=count("info", "info"),
+        read=read if isinstance(read, int) else None,
+        landed=files.landed(),
+        planned=files.planned_faults(),
+        unavailable_s=gaps.get(worst),
+        unavailable_partition=worst,
+        p50_ms=number(latency.get("p50")),
+        p99_ms=number(latency.get("p99")),
+    )

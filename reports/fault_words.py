@@ -1,0 +1,175 @@
+"""Faults in plain words: what was asked, whom it hit, and what proves that it landed. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """One fault as people read it. `state`: landed, not landed or unfinished; times in the page's seconds."""
+
+    id: int
+    what: str
+    asked: str
+    hit: str
+    began: float | None
+    length: float | None
+    planned_s: float | None
+    state: str
+    evidence: str
+    recovery_s: float | None
+    slowest: str
+    gap_s: float | None
+    no_recovery: bool
+
+    @property
+    def label(self) -> str:
+        """For the figure."""
+        return f"{self.what} → {self.hit}" if self.hit else self.what
+
+
+def fault_rows(files: RunFiles) -> list[FaultRow]:
+    """All faults that nemesis.jsonl tells of, by id."""
+    measured = {each.get("id"): each for each in objects(files.metrics.get("faults"))}
+    return [_row(files, fault, mapping(measured.get(fault["id"])), fault["id"] in measured) for fault in files.faults]
+
+
+def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> FaultRow:
+    target, params = mapping(fault.get("target")), mapping(fault.get("params"))
+    began, ended = files.seconds(fault.get("began")), files.seconds(fault.get("ended"))
+    if fault.get("evidence") and not fault.get("error"):
+        state = "landed"
+    else:
+        state = "unfinished" if fault.get("ended") is None else "not landed"
+    hit = texts(target.get("resolved"))
+    return FaultRow(
+        id=fault["id"],
+        what=_what(str(fault.get("action")), params),
+        asked=str(target.get("asked", "")),
+        hit=f"broker{'s' if len(hit) > 1 else ''} {', '.join(hit)}" if hit else "",
+        began=began,
+        length=ended - began if began is not None and ended is not None else None,
+        planned_s=number(mapping(fault.get("planned")).get("duration_s")),
+        state=state,
+        evidence=evidence_text(fault),
+        recovery_s=number(measured.get("recovery_s")),
+        slowest=str(measured.get("slowest_partition") or ""),
+        gap_s=number(measured.get("longest_gap_s")),
+        no_recovery=is_measured and measured.get("recovery_s") is None and bool(measured.get("slowest_partition")),
+    )
+
+
+def _what(action: str, params: Json) -> str:
+    if action == "partition":
+        return f"partition ({params.get('shape')}, {params.get('manner')})"
+    if action == "latency":
+        return f"latency (+{_plain(params.get('latency_ms'))} ± {_plain(params.get('jitter_ms'))} ms)"
+    rest = ", ".join(f"{key} {_plain(value)}" for key, value in params.items())
+    return f"{action} ({rest})" if rest else action
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def evidence_text(fault: Json) -> str:
+    """What was measured while the fault was on, in a sentence or two; for one without evidence, what was missing."""
+    seen = mapping(fault.get("evidence") or fault.get("seen"))
+    tell = _TOLD.get(str(fault.get("action")), _as_it_is)
+    words = tell(seen) if seen else ""
+    if fault.get("evidence") and not fault.get("error"):
+        return words
+    if fault.get("asked") is None:
+        missing = "It was never asked for: the run ended before."
+    elif fault.get("ended") is None:
+        missing = "It has no end: the run stopped while it was on."
+    else:
+        missing = f"No proof: {fault.get('error') or 'nothing was measured'}."
+    return f"{missing} {words}".strip()
+
+
+def _kill(seen: Json) -> str:
+    words = []
+    for act in objects(seen.get("down")):
+        how = "was gone" if act.get("gone") else "was NOT gone"
+        words.append(f"Process {act.get('pid')} {how} {_after(act, 'asked_ns', 'ended_ns')} after the kill.")
+    return " ".join([*words, *_came_back(seen)])
+
+
+def _stop(seen: Json) -> str:
+    words = []
+    for act in objects(seen.get("down")):
+        how = "left by itself, saying so in its trace," if act.get("controlled") else "did NOT leave cleanly"
+        took = _after(act, "asked_ns", "ended_ns")
+        words.append(f"Process {act.get('pid')} {how} with code {act.get('code')} {took} after it was asked.")
+    return " ".join([*words, *_came_back(seen)])
+
+
+def _came_back(seen: Json) -> list[str]:
+    return [
+        f"Incarnation {act.get('incarnation')} (process {act.get('pid')}) was ready "
+        f"{_after(act, 'asked_ns', 'ready_ns')} after its start."
+        for act in objects(seen.get("up"))
+    ]
+
+
+def _pause(seen: Json) -> str:
+    words = []
+    for act in objects(seen.get("paused")):
+        probe = mapping(act.get("probe"))
+        answer = "it ANSWERED a probe" if probe.get("ok") else f"a probe got no answer ({probe.get('error')})"
+        words.append(f"The kernel shows process {act.get('pid')} in state {act.get('state')}; {answer}.")
+    for act in objects(seen.get("resumed")):
+        words.append(f"Afterwards in state {act.get('state')} again.")
+    return " ".join(words)
+
+
+def _partition(seen: Json) -> str:
+    during, after = objects(seen.get("during")), objects(seen.get("after"))
+    links = ", ".join(link.replace("->", "→") for link in texts(seen.get("links")))
+    silent = [probe for probe in during if not probe.get("ok")]
+    why = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in silent))
+    words = f"Links {links}: {len(silent)} of {len(during)} probes got no answer while cut ({why or 'all answered'})"
+    healed = sum(bool(probe.get("ok")) for probe in after)
+    return f"{words}; {healed} of {len(after)} answered once healed, in {_trips(after)}."
+
+
+def _latency(seen: Json) -> str:
+    before, during = objects(seen.get("before")), objects(seen.get("during"))
+    count = len(texts(seen.get("links")))
+    words = f"Round trips over {count} links took {_trips(during)} while on, {_trips(before)} before."
+    silent = sum(not probe.get("ok") for probe in before)
+    return words + (f" {silent} of the links did not answer before." if silent else "")
+
+
+def _trips(probes: Sequence[Json]) -> str:
+    times = [t for p in probes if p.get("ok") and (t := number(p.get("round_trip_ms"))) is not None]
+    if not times:
+        return "(no answer)"
+    low, high = f"{min(times):.0f}", f"{max(times):.0f}"
+    return f"{low} ms" if low == high else f"{low} to {high} ms"
+
+
+def _after(act: Json, asked: str, done: str) -> str:
+    begin, end = integer(act.get(asked)), integer(act.get(done))
+    if begin < 0 or end < 0:
+        return "(at an unknown time)"
+    return f"{(end - begin) / 1e6:.0f} ms" if end - begin < 1e9 else f"{(end - begin) / 1e9:.2f} s"
+
+
+def _as_it_is(seen: Json) -> str:
+    return json.dumps(seen, sort_keys=True)
+
+
+_TOLD: dict[str, Callable[[Json], str]] = {
+    "kill": _kill,
+    "stop": _stop,
+    "pause": _pause,
+    "partition": _partition,
+    "latency": _latency,
+}

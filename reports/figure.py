@@ -1,0 +1,343 @@
+"""The timeline: load, latency, faults, brokers and partitions over one time axis, as inline SVG.
+
+Text stays text. Colours that depend on the page's light or dark mode are drawn in stand-in colours, which become CSS
+variables at the end; those of brokers are Okabe and Ito's, told apart by people with any colour vision.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from reports.fault_words import FaultRow
+from reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
+from reports.run_files import RunFiles, integer, mapping
+from reports.samples import Samples
+
+INK, MUTED, LINE, PAPER = "#0a0b0c", "#6a6b6d", "#dadbdd", "#fafbfd"
+_VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", LINE: "var(--line)", PAPER: "var(--card)"}
+BROKER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#b8a000", "#7f5ca8", "#8c6d4f", "#5f7f8f")
+FAULT = "#d55e00"
+ACKED, READ = "#0072b2", "#009e73"
+LANES = 24
+"""Partitions that are drawn at most: those that were unavailable the longest."""
+WIDTH_IN = 12.0
+_PHASE_LABEL_IN = 0.075
+"""Width of a letter of a phase's name, roughly: names that do not fit are left out."""
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "squall",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["system-ui", "Helvetica", "Arial", "DejaVu Sans"],
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "hatch.linewidth": 0.8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The figure as SVG, and what it shows in words, for those who do not see it."""
+
+    svg: str
+    description: str
+    left_out: int
+    """Partitions without a lane."""
+
+
+def time_span(files: RunFiles) -> tuple[float, float] | None:
+    """From the begin of the load to the end of the final reads, in the page's seconds; None where nothing is known."""
+    begin, _ = files.phase("warm-up", "load", "load with faults")
+    _, end = files.phase("load", "load with faults", "settle", "heal", "converge", "final reads")
+    seconds = _numbers(files.series.get("second"))
+    if begin is None and seconds:
+        begin = min(seconds)
+    if end is None and seconds:
+        end = max(seconds) + 1
+    if end is None:
+        times = [files.seconds(e["t"] * 1e9) or 0.0 for trace in files.traces.values() for e in trace[-1:]]
+        end = max(times, default=None)
+    return (begin, end) if begin is not None and end is not None and begin < end else None
+
+
+def _numbers(values: Any) -> list[float]:
+    return [v for v in values if isinstance(v, (int, float))] if isinstance(values, list) else []
+
+
+def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tuple[float, float]) -> Timeline:
+    """The whole figure between the two times of `span`."""
+    begin, end = span
+    brokers = broker_lanes(files, begin, end)
+    every = partition_lanes(files, begin, end, samples.gaps)
+    longest = sorted(every, key=lambda lane: -sum(gap.end - gap.begin for gap in lane.gaps))[:LANES]
+    partitions = [lane for lane in every if lane in longest]
+    rows = _fault_rows(faults, end)
+    heights = [0.3, 0.26 * max(rows.values(), default=0) + 0.3, 1.35, 1.7, 0.42 * len(brokers) + 0.1,
+               0.36 * len(partitions) + 0.1]  # fmt: skip
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.5))
+        FigureCanvasSVG(figure)
+        axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
+        figure.subplots_adjust(left=0.115, right=0.985, top=0.995, bottom=1.05 / (sum(heights) + 1.5))
+        _phases(axes[0], files, begin, end)
+        _faults(axes[1], faults, rows, end)
+        _throughput(axes[2], files, begin, end)
+        _latency(axes[3], files, samples, begin, end)
+        _brokers(axes[4], brokers)
+        _partitions(axes[5], partitions, _facts(files))
+        _finish(figure, axes, faults, begin, end)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", dpi=150, metadata={"Date": None})
+    description = describe(faults, every, span)
+    return Timeline(_inline(out.getvalue(), description, faults), description, len(every) - len(partitions))
+
+
+def describe(faults: Sequence[FaultRow], partitions: Sequence[PartitionLane], span: tuple[float, float]) -> str:
+    """The figure in words."""
+    words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the run."]
+    for fault in faults:
+        if fault.began is not None:
+            length = f"for {fault.length:.1f} s" if fault.length is not None else "without an end"
+            words.append(f"At {fault.began:.1f} s: {fault.label}, {length}.")
+    for lane in partitions:
+        if lane.gaps:
+            worst = max(lane.gaps, key=lambda gap: gap.end - gap.begin)
+            took = worst.end - worst.begin
+            words.append(f"{lane.name} acknowledged nothing for {took:.1f} s from {worst.begin:.1f} s.")
+    return " ".join(words)
+
+
+# --------------------------------------------------------------------------------------------------------------- panes
+
+
+def _phases(axis: Any, files: RunFiles, begin: float, end: float) -> None:
+    for index, (name, since, until) in enumerate(files.phases):
+        left, right = max(begin, begin if since is None else since), min(end, end if until is None else until)
+        if left >= right or name in ("start the cluster", "create topics", "stop the cluster"):
+            continue
+        axis.add_patch(Rectangle((left, 0), right - left, 1, facecolor=LINE, alpha=0.35 + 0.4 * (index % 2), lw=0))
+        if (right - left) / (end - begin) * WIDTH_IN * 0.87 > _PHASE_LABEL_IN * len(name):
+            axis.text((left + right) / 2, 0.5, name, ha="center", va="center", fontsize=8.5)
+    axis.set_ylim(0, 1)
+    _label(axis, "phase")
+
+
+def _fault_rows(faults: Sequence[FaultRow], end: float) -> dict[int, int]:
+    """Fault id -> row, so that those which overlap do not cover each other; rows count from 1."""
+    rows: dict[int, int] = {}
+    free: list[float] = []
+    for fault in sorted((f for f in faults if f.began is not None), key=lambda f: f.began or 0.0):
+        began = fault.began or 0.0
+        row = next((i for i, until in enumerate(free) if until <= began), len(free))
+        free[row : row + 1] = [end if fault.length is None else began + max(fault.length, 0.16 * len(fault.label))]
+        rows[fault.id] = row + 1
+    return rows
+
+
+def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], end: float) -> None:
+    for fault in faults:
+        if fault.began is None:
+            continue
+        length = end - fault.began if fault.length is None else fault.length
+        solid = fault.state == "landed"
+        look = {"alpha": 0.3} if solid else {"alpha": 0.12, "hatch": "///"}
+        place = (fault.began, rows[fault.id] - 0.42)
+        axis.add_patch(Rectangle(place, length, 0.84, facecolor=FAULT, lw=0.8, gid=f"fault-{fault.id}", **look))
+        words = fault.label if solid else f"{fault.label}: {fault.state}"
+        axis.text(fault.began, rows[fault.id], f" {words}", va="center", fontsize=8.5, clip_on=True)
+    axis.set_ylim(max(rows.values(), default=1) + 0.6, 0.4)
+    _label(axis, "faults")
+    if not rows:
+        axis.text(0.01, 0.5, "none", transform=axis.transAxes, va="center", color=MUTED)
+
+
+def _throughput(axis: Any, files: RunFiles, begin: float, end: float) -> None:
+    seconds = _numbers(files.series.get("second"))
+    for key, colour, name in (("acked", ACKED, "acknowledged"), ("read", READ, "read by readers")):
+        values = _numbers(files.series.get(key))
+        if seconds and len(values) == len(seconds):
+            edges = [*seconds, seconds[-1] + 1]
+            axis.stairs(values, edges, color=colour, lw=1.6, label=name, fill=False, baseline=None)
+    for key, colour, name in (("failed", INK, "failed"), ("unknown", MUTED, "unknown outcome")):
+        values = _numbers(files.series.get(key))
+        if len(values) == len(seconds) and any(values):
+            axis.stairs(values, [*seconds, seconds[-1] + 1], color=colour, lw=1.2, ls=":", label=name)
+    # Fresh readers at the end read as fast as they can; the load is what the pane is for.
+    load = _during_load(files, "acked") + _during_load(files, "read")
+    axis.set_ylim(0, 1.35 * max(load, default=1.0) or 1.0)
+    axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    _label(axis, "records/s")
+    _legend_or_none(axis, bool(seconds))
+
+
+def _during_load(files: RunFiles, key: str) -> list[float]:
+    """A series up to the end of the load."""
+    until = files.phase("load", "load with faults")[1]
+    pairs = zip(_numbers(files.series.get("second")), _numbers(files.series.get(key)), strict=False)
+    return [value for second, value in pairs if until is None or second + 1 <= until]
+
+
+def _latency(axis: Any, files: RunFiles, samples: Samples, begin: float, end: float) -> None:
+    seconds = _numbers(files.series.get("second"))
+    if samples.points is not None and samples.points.shape[1]:
+        at, took = samples.points
+        axis.plot(at - took / 1e3, np.maximum(took, 0.1), ".", ms=1.6, color=MUTED, alpha=0.35, mec="none",
+                  rasterized=True, label="one record, at its sending")  # fmt: skip
+    for key, colour, style, name in (("p50_ms", ACKED, "-", "p50"), ("p99_ms", FAULT, "-", "p99")):
+        listed = files.series.get(key)
+        values = [v if isinstance(v, (int, float)) else np.nan for v in listed] if isinstance(listed, list) else []
+        if seconds and len(values) == len(seconds):
+            axis.plot(np.array(seconds) + 0.5, values, style, color=colour, lw=1.5, marker="o", ms=2.5, label=name)
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high * (high / low) ** 0.22)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.minorticks_off()
+    _label(axis, "latency, ms")
+    _legend_or_none(axis, bool(seconds))
+
+
+def _legend_or_none(axis: Any, known: bool) -> None:
+    axis.grid(axis="y", color=LINE, lw=0.6)
+    if known and axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="upper right", ncols=4, frameon=False, fontsize=8, handlelength=1.4, borderpad=0.1,
+                    markerscale=1.6)  # fmt: skip
+    elif not known:
+        axis.text(0.5, 0.5, "not known: no series.json", transform=axis.transAxes, ha="center", color=MUTED)
+
+
+def colour_of(node: int) -> str:
+    """A broker's colour."""
+    return BROKER_COLOURS[(node - 1) % len(BROKER_COLOURS)]
+
+
+def _brokers(axis: Any, lanes: Sequence[BrokerLane]) -> None:
+    for row, lane in enumerate(lanes):
+        colour = colour_of(lane.node)
+        for span in lane.states:
+            box = (span.begin, row - 0.3), span.end - span.begin, 0.6
+            if span.kind == "up":
+                axis.add_patch(Rectangle(*box, facecolor=colour, alpha=0.75, lw=0))
+            elif span.kind in ("starting", "stopping"):
+                axis.add_patch(Rectangle(*box, facecolor=colour, alpha=0.25, lw=0))
+            else:
+                axis.add_patch(Rectangle(*box, facecolor="none", edgecolor=MUTED, lw=0.7, ls=":"))
+                _word(axis, span.begin, span.end, row, "down" if span.kind == "down" else "no trace")
+        for span in lane.over:
+            hatch = {"paused": "||||", "cut": "xxxx", "slow": "...."}[span.kind]
+            face = "none" if span.kind == "slow" else PAPER
+            box = (span.begin, row - 0.3), span.end - span.begin, 0.6
+            axis.add_patch(Rectangle(*box, facecolor=face, alpha=0.6, lw=0))
+            axis.add_patch(Rectangle(*box, facecolor="none", edgecolor=INK, hatch=hatch, lw=0.6))
+        for span in lane.controller:
+            axis.plot([span.begin, span.end], [row - 0.37] * 2, color=INK, lw=2.4, solid_capstyle="butt")
+        axis.plot(lane.crashes, [row] * len(lane.crashes), "X", color=FAULT, ms=9, mec=INK)
+    axis.set_yticks(range(len(lanes)), [f"broker {lane.node}" for lane in lanes])
+    axis.set_ylim(max(len(lanes), 1) - 0.4, -0.6)
+
+
+def _word(axis: Any, begin: float, end: float, row: float, word: str) -> None:
+    low, high = axis.get_xlim() if axis.get_xlim() != (0.0, 1.0) else (begin, end)
+    if end - begin > 0.02 * (high - low):
+        axis.text((begin + end) / 2, row, word, ha="center", va="center", fontsize=8, color=MUTED, clip_on=True)
+
+
+def _facts(files: RunFiles) -> tuple[int, int]:
+    workload = mapping(files.plan.get("workload"))
+    return integer(workload.get("replication_factor"), 0), integer(workload.get("min_isr"), 0)
+
+
+def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int]) -> None:
+    """Height of the coloured part: how many replicas are in sync, of all; its colour: who leads."""
+    replicas = max([facts[0], *(size for lane in lanes for _, size in lane.isr)], default=1) or 1
+    for row, lane in enumerate(lanes):
+        low = row + 0.4
+        for span in lane.leaders:
+            if span.kind == "-1":
+                continue
+            steps = [(t, size) for t, size in lane.isr if t < span.end]
+            before = [size for t, size in steps if t <= span.begin]
+            inside = [(span.begin, before[-1] if before else replicas), *((t, s) for t, s in steps if t > span.begin)]
+            edges = [t for t, _ in inside] + [span.end]
+            for (t, size), until in zip(inside, edges[1:], strict=True):
+                height = 0.8 * size / replicas
+                colour = colour_of(int(span.kind))
+                axis.add_patch(Rectangle((t, low - height), until - t, height, facecolor=colour, alpha=0.75, lw=0))
+        for gap in lane.gaps:
+            box = (gap.begin, row - 0.4), gap.end - gap.begin, 0.8
+            axis.add_patch(Rectangle(*box, facecolor=PAPER, alpha=0.72, lw=0))
+            axis.add_patch(Rectangle(*box, facecolor="none", edgecolor=INK, hatch="////", lw=0.5))
+        if 0 < facts[1] <= replicas:
+            axis.axhline(low - 0.8 * facts[1] / replicas, color=INK, lw=0.6, ls=(0, (1, 3)))
+    axis.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
+    axis.set_ylim(max(len(lanes), 1) - 0.4, -0.6)
+
+
+def _label(axis: Any, name: str) -> None:
+    axis.set_ylabel(name, rotation=0, ha="right", va="center")
+    axis.yaxis.set_label_coords(-0.055 if name in ("records/s", "latency, ms") else -0.006, 0.5)
+    if name in ("phase", "faults"):
+        axis.set_yticks([])
+
+
+def _finish(figure: Any, axes: Any, faults: Sequence[FaultRow], begin: float, end: float) -> None:
+    for axis in axes:
+        axis.set_xlim(begin, end)
+        axis.tick_params(length=0)
+        for side in ("top", "right", "left"):
+            axis.spines[side].set_visible(False)
+        for fault in faults:
+            if fault.began is not None and axis is not axes[0] and axis is not axes[1]:
+                until = end if fault.length is None else fault.began + fault.length
+                axis.axvspan(fault.began, until, color=FAULT, alpha=0.09, lw=0, zorder=-5)
+    axes[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes[-1].tick_params(axis="x", length=3)
+    axes[-1].set_xlabel("seconds of the run", fontsize=9)
+    swatches = [
+        Patch(facecolor="none", edgecolor=INK, hatch="xxxx", lw=0.6, label="cut off from peers"),
+        Patch(facecolor="none", edgecolor=INK, hatch="||||", lw=0.6, label="paused"),
+        Patch(facecolor="none", edgecolor=INK, hatch="....", lw=0.6, label="slow links"),
+        Patch(facecolor=MUTED, alpha=0.3, label="starting or stopping"),
+        matplotlib.lines.Line2D([], [], color=INK, lw=2.4, label="active controller"),
+        Patch(facecolor="none", edgecolor=INK, hatch="////", lw=0.5, label="nothing acknowledged"),
+        matplotlib.lines.Line2D([], [], color=INK, lw=0.8, ls=(0, (1, 3)), label="min ISR"),
+    ]
+    figure.legend(handles=swatches, loc="lower center", ncols=7, frameon=False, fontsize=8.5, handlelength=2.2)
+
+
+def _inline(svg: str, description: str, faults: Sequence[FaultRow]) -> str:
+    """The SVG as it may stand in a page: no prolog, a title and a description, colours of the page's mode."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    for stand_in, variable in _VARIABLES.items():
+        svg = svg.replace(stand_in, variable)
+    box = re.search(r'viewBox="[^"]*"', svg)
+    head = (
+        f'<svg {box[0] if box else ""} xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'role="img" aria-labelledby="timeline-title timeline-desc">'
+        '<title id="timeline-title">Timeline of the run</title>'
+        f'<desc id="timeline-desc">{escape(description)}</desc>'
+    )
+    svg = head + svg[svg.index(">") + 1 :]
+    for fault in faults:
+        group = f'<g id="fault-{fault.id}">'
+        svg = svg.replace(group, f"{group}<title>{escape(fault.evidence)}</title>")
+    return svg

@@ -1,0 +1,84 @@
+"""junit.xml: a test case for each check, and one for the verdict, so that CI shows a run as it shows tests."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+from reports import checks
+from reports.checks import Check
+from reports.run_files import RunFiles, number, read_run
+from reports.stories import witness_text
+
+FILE = "junit.xml"
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(run_dir: Path) -> Path:
+    """Write `run_dir`/junit.xml and return its path. OSError where it cannot be written.
+
+    A check fails where it found what is not permitted. Where the verdict is unknown, no check passes: those that found
+    nothing are skipped, and the case `verdict` is an error that says why.
+    """
+    files = read_run(run_dir)
+    word = checks.word_of(files)
+    suite = ElementTree.Element("testsuite", name=_text(f"squall {files.name}"))
+    began, ended = number(files.run.get("began_ns")), number(files.run.get("ended_ns"))
+    took = f"{(ended - began) / 1e9:.3f}" if began is not None and ended is not None else "0"
+    for check in checks.checks_of(files):
+        _check_case(suite, check, word)
+    _verdict_case(suite, files, word, took)
+    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {name: str(len(suite.findall(f"testcase/{kind}"))) for name, kind in kinds.items()}
+    for name, value in {"tests": str(len(suite)), "time": took, **counts}.items():
+        suite.set(name, value)
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    path = run_dir / FILE
+    fresh = path.with_suffix(".xml.new")
+    ElementTree.ElementTree(root).write(fresh, encoding="utf-8", xml_declaration=True)
+    fresh.replace(path)
+    return path
+
+
+def _case(suite: ElementTree.Element, name: str, took: str = "0") -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname="squall", name=_text(name), time=took)
+
+
+def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
+    case = _case(suite, check.title)
+    if check.state == checks.FAILED:
+        failure = ElementTree.SubElement(case, "failure", type=_text(check.name), message=_text(_message(check)))
+        lines = [f"{witness_text(each)}: {json.dumps(each, sort_keys=True)}" for each in check.witnesses]
+        failure.text = _text("\n".join([check.definition, *lines]))
+    elif check.state == checks.UNJUDGED:
+        ElementTree.SubElement(case, "error", type="unknown", message=_text(_message(check)))
+    elif check.state == checks.NOT_RUN:
+        ElementTree.SubElement(case, "skipped", message="the check did not run")
+    elif word == checks.UNKNOWN:
+        ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}, but the verdict is unknown"))
+    elif check.state == checks.PERMITTED:
+        ElementTree.SubElement(case, "system-out").text = _text(f"permitted: {_message(check)}")
+
+
+def _verdict_case(suite: ElementTree.Element, files: RunFiles, word: str, took: str) -> None:
+    case = _case(suite, "verdict", took)
+    reasons = checks.reasons_of(files)
+    if word == checks.VALID:
+        ElementTree.SubElement(case, "system-out").text = _text(checks.sentence(files))
+        return
+    kind = "failure" if word == checks.INVALID else "error"
+    told = ElementTree.SubElement(case, kind, type=word, message=_text(reasons[0] if reasons else word))
+    told.text = _text("\n".join([*reasons, f"repeat: {files.run.get('command') or 'not known'}"]))
+
+
+def _message(check: Check) -> str:
+    return f"{check.count if check.count is not None else 'an unknown number'} found: {check.why or check.definition}"
+
+
+def _text(text: str) -> str:
+    """Text without what XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)

@@ -1,0 +1,228 @@
+"""What brokers and partitions were doing when: the brokers' traces and the nemesis's log as spans of time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects
+
+UNAVAILABLE_S = 1.0
+"""A partition without an acknowledgement for so long is drawn as unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """[begin, end] in the page's seconds; `kind` says what of."""
+
+    begin: float
+    end: float
+    kind: str
+
+
+@dataclass
+class BrokerLane:
+    """One broker. `states`: up, starting, stopping, down or unknown, without gaps; the others lie over it."""
+
+    node: int
+    states: list[Span] = field(default_factory=list)
+    over: list[Span] = field(default_factory=list)
+    """Kinds: paused, cut, slow."""
+    controller: list[Span] = field(default_factory=list)
+    crashes: list[float] = field(default_factory=list)
+    """When it ended though nobody asked it to."""
+
+
+@dataclass
+class PartitionLane:
+    """One partition. `leaders`: kind is the leader's id, "-1" for none; `isr`: (second, size), each until the next."""
+
+    name: str
+    leaders: list[Span] = field(default_factory=list)
+    isr: list[tuple[float, int]] = field(default_factory=list)
+    gaps: list[Span] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One leader epoch of a partition, as the new leader and the controller tell it."""
+
+    epoch: int
+    leader: int
+    t: float
+    isr: tuple[int, ...]
+    leo: int | None
+    """Log end of the new leader when it took over; None where only the controller tells of the epoch."""
+    unclean: bool
+
+
+def event_s(files: RunFiles, event: Json) -> float:
+    """When a trace event happened, in the page's seconds."""
+    return files.seconds(event["t"] * 1e9) or 0.0
+
+
+def broker_lanes(files: RunFiles, begin: float, end: float) -> list[BrokerLane]:
+    """A lane for every broker, cut to [begin, end]."""
+    lanes = []
+    for node in files.nodes:
+        lane = BrokerLane(node)
+        lane.crashes = [t for each in objects(files.run.get("node_exits"))
+                        if each.get("node") == node and (t := files.seconds(each.get("t"))) is not None]  # fmt: skip
+        changes = [*_state_changes(files, node), *((t, "down") for t in lane.crashes)]
+        first = "down" if files.traces.get(node) else "unknown"
+        lane.states = _fold([(float("-inf"), first), *changes], begin, end)
+        lane.over = [span for fault in files.faults for span in _fault_spans(files, fault, node, end)]
+        lane.controller = _controller_spans(files, node, lane, end)
+        lanes.append(lane)
+    return lanes
+
+
+_STATE = {"node_started": "starting", "node_ready": "up", "node_stopping": "stopping", "node_stopped": "down"}
+
+
+def _state_changes(files: RunFiles, node: int) -> Iterable[tuple[float, str]]:
+    for event in files.traces.get(node, []):
+        if event["e"] in _STATE:
+            yield event_s(files, event), _STATE[event["e"]]
+    for fault in files.faults:
+        if fault.get("action") == "kill":
+            for target, act in _acts(fault, "down"):
+                at = files.seconds(act.get("asked_ns"))
+                if target == node and at is not None:
+                    yield at, "down"
+
+
+def _acts(fault: Json, key: str) -> Iterable[tuple[int, Json]]:
+    """(node, evidence of what was done to it), in the order in which the nemesis hit them."""
+    seen = mapping(fault.get("evidence") or fault.get("seen"))
+    nodes = mapping(fault.get("target")).get("resolved")
+    return zip(nodes if isinstance(nodes, list) else [], objects(seen.get(key)), strict=False)
+
+
+def _fold(changes: list[tuple[float, str]], begin: float, end: float) -> list[Span]:
+    """Changes into spans; of two at once the later in the list wins."""
+    ordered = sorted(changes, key=lambda change: change[0])
+    spans = []
+    for index, (t, kind) in enumerate(ordered):
+        until = ordered[index + 1][0] if index + 1 < len(ordered) else end
+        if max(t, begin) < min(until, end):
+            spans.append(Span(max(t, begin), min(until, end), kind))
+    return spans
+
+
+def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterable[Span]:
+    began = files.seconds(fault.get("began"))
+    if began is None:
+        return
+    ended = files.seconds(fault.get("ended"))
+    until = end if ended is None else ended
+    resolved = mapping(fault.get("target")).get("resolved")
+    hit = isinstance(resolved, list) and node in resolved
+    action = fault.get("action")
+    if action == "pause" and hit:
+        held = [act for target, act in _acts(fault, "paused") if target == node]
+        freed = [act for target, act in _acts(fault, "resumed") if target == node]
+        start = files.seconds(held[0].get("paused_ns")) if held else None
+        stop = files.seconds(freed[0].get("resumed_ns")) if freed else None
+        yield Span(began if start is None else start, until if stop is None else stop, "paused")
+    elif action == "partition" and (hit or _is_alone(fault, node, files.nodes)):
+        yield Span(began, until, "cut")
+    elif action == "latency" and hit:
+        yield Span(began, until, "slow")
+
+
+def _is_alone(fault: Json, node: int, nodes: list[int]) -> bool:
+    """Whether every one of a node's peers is behind a cut link."""
+    links = mapping(fault.get("evidence") or fault.get("seen")).get("links")
+    peers = set()
+    for link in links if isinstance(links, list) else []:
+        source, _, target = str(link).partition("->")
+        if str(node) in (source, target):
+            peers.add(target if source == str(node) else source)
+    return len(nodes) > 1 and peers >= {str(each) for each in nodes if each != node}
+
+
+def _controller_spans(files: RunFiles, node: int, lane: BrokerLane, end: float) -> list[Span]:
+    spans: list[Span] = []
+    since: float | None = None
+    downs = [span.begin for span in lane.states if span.kind in ("down", "starting")]
+    trace = files.traces.get(node, [])
+    marks = [(event_s(files, e), str(e["e"])) for e in trace if str(e["e"]).startswith("controller_")]
+    for t, mark in sorted([*marks, *((down, "down") for down in downs)]):
+        if mark == "controller_active":
+            since = t
+        elif since is not None:
+            spans.append(Span(since, t, "controller"))
+            since = None
+    if since is not None:
+        spans.append(Span(since, end, "controller"))
+    return spans
+
+
+def terms(files: RunFiles) -> dict[str, list[Term]]:
+    """Every partition's leader epochs, ascending."""
+    found: dict[str, dict[int, Term]] = {}
+    events = [(event_s(files, e), node, e) for node, trace in files.traces.items() for e in trace]
+    for t, node, event in sorted(events, key=lambda each: each[:2]):
+        if event["e"] not in ("became_leader", "leader_elected") or not isinstance(event.get("epoch"), int):
+            continue
+        known = found.setdefault(partition_of(event), {})
+        before = known.get(event["epoch"])
+        took_over = event["e"] == "became_leader"
+        isr = event.get("isr")
+        known[event["epoch"]] = Term(
+            epoch=event["epoch"],
+            leader=before.leader if before else node if took_over else integer(event.get("leader")),
+            t=before.t if before else t,
+            isr=before.isr if before else tuple(isr if isinstance(isr, list) else ()),
+            leo=integer(event.get("leo")) if took_over else before.leo if before else None,
+            unclean=bool(event.get("unclean")) or (before is not None and before.unclean),
+        )
+    return {name: [known[epoch] for epoch in sorted(known)] for name, known in sorted(found.items())}
+
+
+def partition_of(event: Json) -> str:
+    """TOPIC-NUMBER of a trace event."""
+    return f"{event.get('topic')}-{event.get('partition')}"
+
+
+def partition_lanes(files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[Span]]) -> list[PartitionLane]:
+    """A lane for every partition that has a leader or a gap, cut to [begin, end]."""
+    by_name = terms(files)
+    isr = _isr_steps(files)
+    lanes = []
+    for name in sorted({*by_name, *files.part_names.values()}, key=_natural):
+        lane = PartitionLane(name, gaps=gaps.get(name, []))
+        lane.leaders = _fold([(term.t, str(term.leader)) for term in by_name.get(name, [])], begin, end)
+        lane.isr = isr.get(name, [])
+        lanes.append(lane)
+    return lanes
+
+
+def _natural(name: str) -> tuple[str, int]:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index) if index.isdigit() else -1
+
+
+def _isr_steps(files: RunFiles) -> dict[str, list[tuple[float, int]]]:
+    """Committed ISR sizes. A node that learns late of an old state tells nothing new: partition epochs only rise."""
+    steps: dict[str, list[tuple[float, int]]] = {}
+    newest: dict[str, int] = {}
+    kinds = ("became_leader", "isr_changed", "leader_elected")
+    events = [(event_s(files, e), e) for trace in files.traces.values() for e in trace if e["e"] in kinds]
+    for t, event in sorted(events, key=lambda each: each[0]):
+        name, epoch, isr = partition_of(event), integer(event.get("partition_epoch")), event.get("isr")
+        if epoch > newest.get(name, -1) and isinstance(isr, list):
+            newest[name] = epoch
+            steps.setdefault(name, []).append((t, len(isr)))
+    return steps
+
+
+def gaps_of_metrics(files: RunFiles) -> dict[str, list[Span]]:
+    """Each partition's longest time without an acknowledgement, where that was long."""
+    found = {}
+    for name, gap in mapping(mapping(files.metrics.get("unavailable")).get("partitions")).items():
+        length, begin = number(mapping(gap).get("s")), number(mapping(gap).get("from_s"))
+        if length is not None and begin is not None and length >= UNAVAILABLE_S:
+            found[name] = [Span(begin, begin + length, "gap")]
+    return found

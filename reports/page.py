@@ -1,0 +1,128 @@
+"""A run's page: one HTML file that needs no network, the verdict first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from checkers.metrics import SCHEMA as METRICS_SCHEMA
+from reports import checks, figure
+from reports.fault_words import fault_rows
+from reports.lanes import terms
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run
+from reports.samples import Samples, histories_of, read_samples
+from reports.stories import Line, story, witness_text
+
+FILE = "report.html"
+
+assert METRICS_SCHEMA == 1, "the page's metrics tables are written for this schema"
+
+
+def render(run_dir: Path) -> Path:
+    """Write `run_dir`/report.html from whatever there is in `run_dir`, and return its path.
+
+    Raises OSError where the page itself cannot be written, and nothing for the state of what it reads.
+    """
+    files = read_run(run_dir)
+    span = figure.time_span(files)
+    rows = fault_rows(files)
+    load = files.phase("warm-up", "load", "load with faults", "settle")
+    samples = read_samples(files, load[0] or span[0], load[1] or span[1]) if span else Samples()
+    timeline, trouble = _timeline(files, rows, samples, span)
+    found = checks.checks_of(files)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(count=_count, seconds=_seconds, ms=_ms)
+    text = environment.get_template("page.html.j2").render(
+        files=files,
+        word=checks.word_of(files),
+        sentence=checks.sentence(files),
+        reasons=checks.reasons_of(files),
+        notes=checks.notes_of(files),
+        figures=checks.figures_of(files),
+        guarantee=mapping(files.verdict.get("guarantee")),
+        command=str(files.run.get("command") or ""),
+        timeline=timeline,
+        timeline_trouble=trouble,
+        exact_gaps=samples.exact_gaps,
+        checks=found,
+        stories=_stories(files, found),
+        faults=rows,
+        latency=_latency_rows(files),
+        unavailable=_unavailable_rows(files),
+        healing=mapping(files.metrics.get("after_healing")),
+        final_reads=objects(files.run.get("final_reads")),
+        converged=mapping(files.run.get("converged")),
+        exits=objects(files.run.get("node_exits")),
+        versions=_versions(files),
+        colours={node: figure.colour_of(node) for node in files.nodes},
+    )
+    path = run_dir / FILE
+    fresh = path.with_suffix(".html.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+    return path
+
+
+def _timeline(
+    files: RunFiles, rows: Any, samples: Samples, span: tuple[float, float] | None
+) -> tuple[figure.Timeline | None, str]:
+    """The figure, or why there is none. A figure that fails must not take the verdict's page with it."""
+    if span is None:
+        return None, "run.json does not say when the load was, and series.json does not either."
+    try:
+        return figure.draw(files, rows, samples, span), ""
+    except Exception as error:  # the page says so, and all the rest of it stands
+        return None, f"Drawing failed: {type(error).__name__}: {error}."
+
+
+def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:
+    """(check's title, witness's number) -> the witness in a line, and its story."""
+    by_partition = terms(files)
+    witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
+    rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))
+    told = {}
+    for title, n, witness in witnesses:
+        name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+        own = rows.get(integer(witness.get("val")), [])
+        told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
+    return told
+
+
+def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
+    latency = mapping(files.metrics.get("latency_ms"))
+    named = (("all", "all acknowledged"), ("without_faults", "no fault on"), ("with_faults", "a fault on"))
+    return [(name, mapping(latency[key])) for key, name in named if mapping(latency.get(key))]
+
+
+def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
+    """(partition, its longest gap, what else is known of it), the worst first."""
+    gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
+    partitions = mapping(files.metrics.get("partitions"))
+    rows = [(name, mapping(gaps.get(name)), mapping(partitions.get(name))) for name in {**partitions, **gaps}]
+    return sorted(rows, key=lambda row: (-(number(row[1].get("s")) or 0), row[0]))
+
+
+def _versions(files: RunFiles) -> dict[str, str]:
+    own = {"squall": str(files.run["squall"])} if files.run.get("squall") else {}
+    return {**own, **{str(k): str(v) for k, v in mapping(files.run.get("versions")).items()}}
+
+
+def _count(value: Any) -> str:
+    return f"{value:,.0f}" if number(value) is not None else "not known"
+
+
+def _seconds(value: Any) -> str:
+    at = number(value)
+    return f"{at:.2f} s" if at is not None else "not known"
+
+
+def _ms(value: Any) -> str:
+    at = number(value)
+    if at is None:
+        return "not known"
+    return f"{at:,.0f} ms" if at >= 100 else f"{at:.3g} ms"

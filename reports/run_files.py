@@ -1,0 +1,226 @@
+"""What a run left behind, read for people: every file may be missing, cut or wrong, and that is said, never hidden."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
+_HEAD_LINES = 20_000
+"""Lines of history.jsonl that are searched for the names of partitions; they stand near its begin."""
+
+
+def mapping(value: Any) -> Json:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[Json]:
+    """The objects in `value` if it is a list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    """What stands in `value` if it is a list, as text."""
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def number(value: Any) -> float | None:
+    """`value` if it is a number."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def integer(value: Any, otherwise: int = -1) -> int:
+    """`value` if it is a whole number."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+@dataclass
+class RunFiles:
+    """A run directory's files as values; what could not be read is in `problems`, a sentence each."""
+
+    path: Path
+    problems: list[str] = field(default_factory=list)
+    run: Json = field(default_factory=dict)
+    plan: Json = field(default_factory=dict)
+    plan_text: str = ""
+    verdict: Json = field(default_factory=dict)
+    metrics: Json = field(default_factory=dict)
+    series: Json = field(default_factory=dict)
+    faults: list[Json] = field(default_factory=list)
+    """By id, each as its last line in nemesis.jsonl tells it."""
+    traces: dict[int, list[Json]] = field(default_factory=dict)
+    """Node id -> the events of its trace, as they stand."""
+    part_names: dict[int, str] = field(default_factory=dict)
+    """Dense partition id -> TOPIC-NUMBER."""
+    origin_ns: float | None = None
+    """Where the page's seconds count from: the history's header, else the run's begin."""
+
+    @property
+    def name(self) -> str:
+        """The run's id."""
+        return str(self.run.get("run") or self.path.name)
+
+    def seconds(self, ns: Any) -> float | None:
+        """A time of the run's clock on the page's axis. None for what is no time, or where the origin is unknown."""
+        at = number(ns)
+        return None if at is None or at < 0 or self.origin_ns is None else (at - self.origin_ns) / 1e9
+
+    def phase(self, *names: str) -> tuple[float | None, float | None]:
+        """(begin, end) in seconds over the phases of these names, None where unknown."""
+        found = [each for each in self.phases if each[0] in names]
+        begins = [b for _, b, _ in found if b is not None]
+        ends = [e for _, _, e in found if e is not None]
+        return min(begins, default=None), max(ends, default=None)
+
+    @cached_property
+    def phases(self) -> list[tuple[str, float | None, float | None]]:
+        """(name, begin, end) in seconds, in order."""
+        listed = objects(self.run.get("phases"))
+        return [(str(p.get("name")), self.seconds(p.get("began")), self.seconds(p.get("ended"))) for p in listed]
+
+    @property
+    def nodes(self) -> list[int]:
+        """Broker ids: as the plan has them, and any that left a trace."""
+        count = integer(mapping(self.plan.get("cluster")).get("nodes"), 0)
+        return sorted({*range(1, min(count, 99) + 1), *self.traces})
+
+    def landed(self) -> int:
+        """How many faults have proof."""
+        return sum(1 for fault in self.faults if fault.get("evidence") and not fault.get("error"))
+
+    def planned_faults(self) -> int | None:
+        """How many were planned; None where no file says so."""
+        if self.plan:
+            return len(objects(self.plan.get("faults")))
+        told = mapping(self.run.get("faults")).get("planned")
+        return told if isinstance(told, int) else None
+
+
+def read_run(path: Path) -> RunFiles:
+    """Read what there is in `path`. Raises nothing for the state of the files."""
+    files = RunFiles(path)
+    files.run = _object(files, "run.json")
+    files.verdict = _object(files, "verdict.json")
+    files.metrics = _object(files, "metrics.json")
+    files.series = _object(files, "series.json")
+    files.plan_text = _text(files, "plan.toml") or ""
+    if files.plan_text:
+        try:
+            files.plan = tomllib.loads(files.plan_text)
+        except tomllib.TOMLDecodeError as error:
+            files.problems.append(f"plan.toml is not TOML: {error}.")
+    by_id = {fault["id"]: fault for fault in _lines(files, "nemesis.jsonl") if isinstance(fault.get("id"), int)}
+    files.faults = [by_id[key] for key in sorted(by_id)]
+    _read_traces(files)
+    _read_history_head(files)
+    _cross_check(files)
+    return files
+
+
+def _text(files: RunFiles, name: str) -> str | None:
+    try:
+        return (files.path / name).read_text(errors="replace")
+    except FileNotFoundError:
+        files.problems.append(f"{name} is missing.")
+    except OSError as error:
+        files.problems.append(f"{name} cannot be read: {error.strerror}.")
+    return None
+
+
+def _object(files: RunFiles, name: str) -> Json:
+    text = _text(files, name)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        files.problems.append(f"{name} is cut or damaged: {error}.")
+        return {}
+    if not isinstance(found, dict):
+        files.problems.append(f"{name} does not hold an object.")
+        return {}
+    if found.get("schema") != SCHEMAS[name]:
+        known = SCHEMAS[name]
+        files.problems.append(f"{name} is of schema {found.get('schema')!r}, this page knows {known}: left out.")
+        return {}
+    return found
+
+
+def _lines(files: RunFiles, name: str) -> list[Json]:
+    """The objects of a JSONL file. What is no line of it is told."""
+    text = _text(files, name)
+    if text is None:
+        return []
+    found, bad = [], []
+    lines = text.split("\n")
+    for line_number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            bad.append((line_number, line_number == len(lines)))
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+        else:
+            bad.append((line_number, False))
+    if bad and bad[-1][1]:
+        files.problems.append(f"{name}: the last line is unfinished.")
+        bad.pop()
+    if bad:
+        files.problems.append(f"{name}: {len(bad)} unreadable lines were left out, the first is line {bad[0][0]}.")
+    return found
+
+
+def _read_traces(files: RunFiles) -> None:
+    folder = files.path / "nodes"
+    if not folder.is_dir():
+        files.problems.append("nodes/ is missing: who led which partition is not known.")
+        return
+    for each in sorted(folder.iterdir()):
+        if each.name.isdigit() and each.is_dir():
+            events = _lines(files, f"nodes/{each.name}/trace.jsonl")
+            files.traces[int(each.name)] = [
+                event for event in events if number(event.get("t")) is not None and isinstance(event.get("e"), str)
+            ]
+
+
+def _read_history_head(files: RunFiles) -> None:
+    """The clock's origin and the partitions' names."""
+    for name, partition in mapping(files.metrics.get("partitions")).items():
+        files.part_names[integer(mapping(partition).get("part"))] = name
+    files.origin_ns = number(files.run.get("began_ns"))
+    path = files.path / "history.jsonl"
+    if not path.exists():
+        files.problems.append("history.jsonl is missing: times count from the run's begin.")
+        return
+    with path.open("rb") as lines:
+        for count, raw in enumerate(lines):
+            if count > _HEAD_LINES or (count and files.metrics):
+                break
+            try:
+                line = mapping(json.loads(raw))
+            except ValueError:
+                break
+            if line.get("e") == "h" and number(line.get("mono_ns")) is not None:
+                files.origin_ns = number(line["mono_ns"])
+            elif line.get("e") == "t":
+                files.part_names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
+
+
+def _cross_check(files: RunFiles) -> None:
+    judged = files.verdict.get("run")
+    if judged and files.run.get("run") and judged != files.run["run"]:
+        files.problems.append(f"verdict.json is about another run, {judged}.")
+    if files.run and not number(files.run.get("ended_ns")):
+        files.problems.append("run.json has no end: the run did not finish, or is still going.")
+    if any(fault.get("began") and not fault.get("ended") for fault in files.faults):
+        files.problems.append("nemesis.jsonl: a fault began and has no end.")

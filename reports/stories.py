@@ -1,0 +1,134 @@
+"""What the traces and the history know of one witness: who led, what was truncated, when it was sent and seen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from reports.lanes import Term, event_s, partition_of
+from reports.run_files import Json, RunFiles, integer, mapping, number
+
+SEQUENCE_BITS = 40
+READS_TOLD = 4
+LINES = 40
+
+
+class Line(NamedTuple):
+    """One thing that happened, at `t` of the page's seconds. `grave`: it may be why."""
+
+    t: float
+    text: str
+    grave: bool = False
+
+
+def witness_text(witness: Json) -> str:
+    """A witness in one line: where, which value, which operation."""
+    words = [str(witness.get("partition") or f"partition {witness.get('part')}")]
+    for key, word in (("off", "offset"), ("op", "operation"), ("proc", "process")):
+        if integer(witness.get(key)) >= 0:
+            words.append(f"{word} {witness[key]}")
+    value = integer(witness.get("val"))
+    if value >= 0:
+        words.insert(2, f"value {value} ({value_text(value)})")
+    return ", ".join(words)
+
+
+def value_text(value: int) -> str:
+    """Whose record it is: the producer and its sequence number make the value."""
+    return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
+
+
+def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[Line]:
+    """What is known of a witness, in order of time; `rows` are its value's sends and reads."""
+    name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+    offset = integer(witness.get("off"))
+    if offset < 0:
+        offset = next((row["off"] for row in rows if row["kind"] == 0 and row["off"] >= 0), -1)
+    lines = [*_record_lines(files, rows), *_truncations(files, name, offset), *_recoveries(files, name)]
+    around = _span_of(lines) if lines else None
+    lines += _leaders(partition_terms, offset, around)
+    if lines:
+        lines += _faults(files, around or _span_of(lines))
+    return sorted(dict.fromkeys(lines))[:LINES]
+
+
+def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
+    reads = [row for row in rows if row["kind"] == 1]
+    for row in rows:
+        sent, done = files.seconds(row["t0"]), files.seconds(row["t1"])
+        if row["kind"] == 0 and sent is not None:
+            yield Line(sent, f"Process {row['proc']} hands the record over (operation {row['op']}).")
+            if done is not None:
+                how = ("is acknowledged", "fails for certain", "ends with an unknown outcome")[row["st"]]
+                at = f" at offset {row['off']}" if row["off"] >= 0 else ""
+                yield Line(done, f"The send {how}{at}, {done - sent:.3f} s later.")
+    for row in reads[:READS_TOLD]:
+        done = files.seconds(row["t1"])
+        if done is not None:
+            final = f" in final read {row['final']}" if row.get("final") else ""
+            yield Line(done, f"Process {row['proc']} reads it at offset {row['off']}{final}.")
+    if len(reads) > READS_TOLD:
+        last = files.seconds(reads[-1]["t1"]) or 0.0
+        yield Line(last, f"The last of {len(reads)} reads of it, at offset {reads[-1]['off']}.")
+    if rows and not any(row.get("final") for row in reads):
+        end = files.phase("final reads")[1]
+        if end is not None:
+            yield Line(end, "No final read has returned it.", grave=True)
+
+
+def _truncations(files: RunFiles, name: str, offset: int) -> Iterable[Line]:
+    for node, trace in files.traces.items():
+        for event in trace:
+            if event["e"] != "truncated" or partition_of(event) != name:
+                continue
+            low, high = integer(event.get("to_offset")), integer(event.get("from_offset"))
+            if offset < 0 or low <= offset < high:
+                covers = f", which covers {offset}" if offset >= 0 else ""
+                told = f"Broker {node} truncates {name} from {high} to {low}{covers}: {event.get('reason')}."
+                yield Line(event_s(files, event), told, grave=offset >= 0)
+
+
+def _recoveries(files: RunFiles, name: str) -> Iterable[Line]:
+    for node, trace in files.traces.items():
+        for event in trace:
+            if event["e"] == "recovered" and partition_of(event) == name:
+                cut = integer(event.get("truncated_bytes"), 0)
+                lost = f", {cut} bytes cut off: {event.get('reason')}" if cut else ""
+                told = f"Broker {node} recovers its log up to {event.get('leo')}{lost}."
+                yield Line(event_s(files, event), told, grave=cut > 0)
+
+
+def _leaders(found: Sequence[Term], offset: int, around: tuple[float, float] | None) -> Iterable[Line]:
+    """The epoch that the offset lies in, those that began below it, and those of the same time."""
+    for index, term in enumerate(found):
+        following = next((each.leo for each in found[index + 1 :] if each.leo is not None), None)
+        holds = term.leo is not None and term.leo <= offset and (following is None or offset < following)
+        below = term.leo is not None and index > 0 and 0 <= offset and term.leo <= offset and not holds
+        near = around is not None and around[0] - 1 <= term.t <= around[1] + 5
+        if holds or below or near or term.unclean:
+            yield Line(term.t, _leader_text(term, offset if holds else -1), term.unclean)
+
+
+def _leader_text(term: Term, offset: int) -> str:
+    isr = ",".join(map(str, term.isr))
+    if term.leader < 0:
+        return f"Epoch {term.epoch}: no leader (in sync: {isr or 'none'})."
+    start = f", from offset {term.leo}" if term.leo is not None else ", which never took over"
+    unclean = " By an unclean election." if term.unclean else ""
+    mine = f" Offset {offset} lies in this epoch." if offset >= 0 else ""
+    return f"Epoch {term.epoch}: broker {term.leader} leads{start} (in sync: {isr}).{unclean}{mine}"
+
+
+def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[Line]:
+    for fault in files.faults:
+        began = files.seconds(fault.get("began"))
+        ended = files.seconds(fault.get("ended"))
+        if began is not None and began <= around[1] + 1 and (ended is None or ended >= around[0] - 1):
+            hit = mapping(fault.get("target")).get("resolved")
+            nodes = ", ".join(map(str, hit)) if isinstance(hit, list) else "?"
+            yield Line(began, f"Fault {fault.get('id')} begins: {fault.get('action')} of broker {nodes}.")
+
+
+def _span_of(lines: Sequence[Line]) -> tuple[float, float]:
+    times = [line.t for line in lines if number(line.t) is not None and not line.text.startswith("No final read")]
+    return min(times, default=0.0), max(times, default=0.0)

@@ -1,0 +1,120 @@
+"""What a run's terminal shows at its end: sent and acknowledged, faults, checks, the verdict and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reports import checks
+from reports.checks import Check
+from reports.fault_words import FaultRow, fault_rows
+from reports.page import FILE
+from reports.run_files import RunFiles, mapping, number, read_run
+
+_WORD_STYLES = {checks.VALID: "bold green", checks.INVALID: "bold red", checks.UNKNOWN: "bold yellow"}
+_STATE_STYLES = {checks.FAILED: "bold red", checks.PERMITTED: "yellow", checks.CLEAN: "green", "landed": "green"}
+_UNSURE = "yellow"
+
+
+def summary(run_dir: Path, console: Console) -> None:
+    """Print the end-of-run tables of `run_dir`, in whatever state it is. Says `valid` only where verdict.json does."""
+    files = read_run(run_dir)
+    console.print()
+    console.print(_load(files))
+    rows = fault_rows(files)
+    if rows:
+        console.print(_faults(rows))
+    elif not files.planned_faults():
+        console.print("No faults were planned.")
+    console.print(_checks(files))
+    _verdict(files, console)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
+    return table
+
+
+def _count(value: int | None) -> str:
+    return "not known" if value is None else f"{value:,}"
+
+
+def _load(files: RunFiles) -> Table:
+    """Label and value a line: it fits a narrow terminal."""
+    figures = checks.figures_of(files)
+    sent = mapping(files.run.get("counters")).get("sent")
+    table = Table(title="Load", title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, count in (
+        ("sent", sent if isinstance(sent, int) else None),
+        ("acknowledged", figures.acked),
+        ("failed", figures.failed),
+        ("unknown outcome", figures.unknown),
+        ("read under load", figures.read),
+    ):
+        table.add_row(name, _count(count))
+    for name, value, unit in (
+        ("p50 latency", figures.p50_ms, "ms"),
+        ("p99 latency", figures.p99_ms, "ms"),
+        ("longest unavailability", figures.unavailable_s, "s"),
+    ):
+        table.add_row(name, f"{value:,.1f} {unit}" if value is not None else "not known")
+    return table
+
+
+def _faults(rows: list[FaultRow]) -> Table:
+    table = _table("Faults", ">at", "fault", "hit", "evidence", ">recovery")
+    for fault in rows:
+        at = f"{fault.began:.1f} s" if fault.began is not None else "-"
+        recovery = f"{fault.recovery_s:.2f} s" if fault.recovery_s is not None else "none" if fault.no_recovery else "-"
+        evidence = Text(fault.evidence)
+        if fault.state != "landed":
+            evidence = Text(f"{fault.state}: ", style=_UNSURE) + evidence
+        table.add_row(at, Text(fault.what), Text(fault.hit or "-"), evidence, recovery)
+    return table
+
+
+def _checks(files: RunFiles) -> Table:
+    """What found something or did not run has a row; the clean ones share one."""
+    found = checks.checks_of(files)
+    table = _table("Checks", "check", ">found", "judged", "why")
+    for check in found:
+        if check.state not in (checks.CLEAN, checks.NOT_RUN):
+            table.add_row(Text(check.title), _count(check.count), _state(check), Text(check.why))
+    for state, count in ((checks.CLEAN, "0"), (checks.NOT_RUN, "-")):
+        names = [check.name for check in found if check.state == state]
+        if names:
+            style = _STATE_STYLES.get(state, _UNSURE)
+            table.add_row("1 check" if len(names) == 1 else f"{len(names)} checks", count, Text(state, style=style), Text(", ".join(names)))
+    return table
+
+
+def _state(check: Check) -> Text:
+    return Text(check.state, style=_STATE_STYLES.get(check.state, _UNSURE))
+
+
+def _verdict(files: RunFiles, console: Console) -> None:
+    word, reasons = checks.word_of(files), checks.reasons_of(files)
+    console.print(Text(word.upper(), style=_WORD_STYLES[word]) + Text(f"  {files.name}", style="default"))
+    if len(reasons) < 2:
+        console.print(Text(checks.sentence(files)))
+    for reason in reasons if len(reasons) > 1 else ():
+        console.print(Text(f"  - {reason}"))
+    for note in checks.notes_of(files):
+        console.print(Text(f"  note: {note}", style="dim"))
+    page = files.path / FILE
+    if page.exists():
+        console.print(Text(f"report: {page}"), soft_wrap=True)
+    command = files.run.get("command")
+    if word != checks.VALID and command:
+        console.print(Text(f"repeat: {command}"), soft_wrap=True)
+    if number(files.run.get("ended_ns")) is None:
+        console.print(Text("The run did not come to its end.", style=_UNSURE))
