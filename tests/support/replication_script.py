@@ -16,15 +16,9 @@ from collections.abc import Callable, Iterator
 
 from broker.replication import Partition, ReplicationSettings
 from tests.support.broken_rules import BROKEN
-from tests.support.replication_world import (
-    AlterAnswer,
-    AlterRequest,
-    FetchAnswer,
-    FetchRequest,
-    World,
-    check_converged,
-    check_invariants,
-)
+from tests.support.oracle_controller import AlterAnswer, AlterRequest
+from tests.support.replication_invariants import check_converged, check_invariants
+from tests.support.replication_world import FetchAnswer, FetchRequest, World
 
 SEPARATOR = "----"
 

@@ -6,16 +6,9 @@ import random
 from collections.abc import Callable
 
 from broker.replication import Partition, ReplicationSettings
-from tests.support.replication_world import (
-    AlterAnswer,
-    AlterRequest,
-    FetchAnswer,
-    FetchRequest,
-    Message,
-    World,
-    check_converged,
-    check_invariants,
-)
+from tests.support.oracle_controller import AlterAnswer, AlterRequest
+from tests.support.replication_invariants import check_converged, check_invariants
+from tests.support.replication_world import FetchAnswer, FetchRequest, Message, World
 
 BROKERS = (1, 2, 3)
 LAG_MS = 1000
@@ -78,9 +71,9 @@ class Steps:
             self.world.network.remove(message)
             self.world.deliver(message)
         if heard:
-            for message in [m for m in self.world.network if isinstance(m, AlterAnswer)]:
-                self.world.network.remove(message)
-                self.world.deliver(message)
+            for answer in [m for m in self.world.network if isinstance(m, AlterAnswer)]:
+                self.world.network.remove(answer)
+                self.world.deliver(answer)
 
     def wait(self, ms: int) -> None:
         self.world.pass_time(ms)

@@ -2,7 +2,7 @@
 
 Everything is synchronous and in one's hand: messages lie in `World.network` until they are delivered, metadata lies in
 the controller's history until a node applies it, time passes when it is told to. Golden scripts and the property test
-drive the same world; `invariants` says what must hold in it after every step.
+drive the same world; `replication_invariants` says what must hold in it after every step.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from broker.replication import (
     UNDEFINED,
     AdvanceLogStart,
     AssignEpoch,
-    BrokerView,
     Effects,
     FetchRefused,
     HighWatermarkMoved,
     IsrChanged,
-    LeaderAndIsr,
     LeadershipLost,
     Partition,
     ProposeIsr,
@@ -31,45 +29,10 @@ from broker.replication import (
     StopFetching,
     TruncateTo,
 )
+from tests.support.list_log import ListLog
+from tests.support.oracle_controller import AlterAnswer, AlterRequest, Controller, ids
 
 TOPIC_ID = bytes(15) + b"\x07"
-
-
-class ListLog:
-    """A log as a list: (epoch, value) at each offset, and the epoch cache, as simple as they can be."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[int, str]] = []
-        self.ever: set[str] = set()
-        """All values that were ever here."""
-        self.epochs: list[tuple[int, int]] = []
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def assign(self, epoch: int, start: int) -> None:
-        self.epochs = [(e, s) for e, s in self.epochs if e < epoch and s < start] + [(epoch, start)]
-
-    def append(self, epoch: int, value: str) -> None:
-        if self.latest_epoch() != epoch:
-            self.assign(epoch, len(self.entries))
-        self.entries.append((epoch, value))
-        self.ever.add(value)
-
-    def truncate(self, to: int) -> None:
-        del self.entries[to:]
-        self.epochs = [(e, s) for e, s in self.epochs if s < to]
-
-    def latest_epoch(self) -> int | None:
-        return self.epochs[-1][0] if self.epochs else None
-
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        if not self.epochs or epoch > self.epochs[-1][0]:
-            return UNDEFINED, UNDEFINED
-        if epoch < self.epochs[0][0]:
-            return epoch, self.epochs[0][1]
-        ends = [start for _, start in self.epochs[1:]] + [log_end_offset]
-        return max((e, end) for (e, _), end in zip(self.epochs, ends, strict=True) if e <= epoch)
 
 
 @dataclass
@@ -93,144 +56,7 @@ class FetchAnswer:
     leader_end: int = 0
 
 
-@dataclass
-class AlterRequest:
-    leader: int
-    incarnation: int
-    broker_epoch: int
-    proposal: ProposeIsr
-
-
-@dataclass
-class AlterAnswer:
-    request: AlterRequest
-    error: ErrorCode
-    state: LeaderAndIsr | None = None
-
-
 Message = FetchRequest | FetchAnswer | AlterRequest | AlterAnswer
-
-
-class Controller:
-    """The oracle: what the control plane decided, in order. It never fails and never forgets."""
-
-    def __init__(self, brokers: tuple[int, ...], min_isr: int, keeps_eligible: bool) -> None:
-        self.min_isr = min(min_isr, len(brokers))
-        self.keeps_eligible = keeps_eligible
-        """Eligible leader replicas (KIP-966): who leaves an ISR that is below min ISR may still be elected."""
-        self.eligible: tuple[int, ...] = ()
-        self.epochs = {broker: 100 + broker for broker in brokers}
-        self.fenced: set[int] = set()
-        self.shutting_down: set[int] = set()
-        self.next_epoch = 200
-        self.state = LeaderAndIsr(brokers[0], 0, 0, brokers, brokers)
-        self.history: list[tuple[LeaderAndIsr, BrokerView]] = []
-        self.say: Callable[[str], None] = lambda line: None
-        self._record()
-
-    def _record(self) -> None:
-        view = BrokerView(dict(self.epochs), frozenset(self.fenced), frozenset(self.shutting_down))
-        if self.history and self.history[-1][0] != self.state:
-            eligible = f", eligible {_ids(self.eligible)}" if self.eligible else ""
-            leader = f"leader {self.state.leader}" if self.state.leader >= 0 else "no leader"
-            self.say(f"controller: {leader} in epoch {self.state.leader_epoch}, ISR {_ids(self.state.isr)}{eligible}")
-        self.history.append((self.state, view))
-
-    def in_service(self, broker: int) -> bool:
-        return broker not in self.fenced and broker not in self.shutting_down
-
-    def _change(self, isr: tuple[int, ...], leader: int) -> None:
-        """A new state; the leader epoch counts leader changes, the partition epoch counts all."""
-        now = self.state
-        if self.keeps_eligible:
-            left = tuple(b for b in (*now.isr, *self.eligible) if b not in isr)
-            self.eligible = () if len(isr) >= self.min_isr else tuple(dict.fromkeys(left))
-        epoch = now.leader_epoch + (leader != now.leader)
-        if (isr, leader) != (now.isr, now.leader):
-            self.state = LeaderAndIsr(leader, epoch, now.partition_epoch + 1, isr, now.replicas)
-
-    def _elect(self, isr: tuple[int, ...]) -> None:
-        leader = self.state.leader
-        if leader not in isr or not self.in_service(leader):
-            leader = next((b for b in self.state.replicas if b in isr and self.in_service(b)), -1)
-        self._change(isr, leader)
-        if not isr:
-            heir = next((b for b in self.state.replicas if b in self.eligible and self.in_service(b)), -1)
-            if heir >= 0:
-                self._change((heir,), heir)
-
-    def _without(self, broker: int) -> tuple[int, ...]:
-        """Without eligible replicas to fall back on, the last member of the ISR is never removed."""
-        left = tuple(b for b in self.state.isr if b != broker)
-        return left if left or self.keeps_eligible else self.state.isr
-
-    def keepers(self) -> tuple[int, ...]:
-        """All who may ever be elected: each of them must hold everything that is committed."""
-        return self.state.isr + self.eligible
-
-    def forget(self, broker: int) -> None:
-        """A broker has lost records: it is neither in sync nor eligible any more."""
-        self.fence(broker)
-        self.eligible = tuple(b for b in self.eligible if b != broker)
-
-    def fence(self, broker: int) -> None:
-        self.fenced.add(broker)
-        self._elect(self._without(broker))
-        self._record()
-
-    def unfence(self, broker: int) -> None:
-        self.fenced.discard(broker)
-        self._elect(self.state.isr)
-        self._record()
-
-    def shut_down(self, broker: int) -> None:
-        self.shutting_down.add(broker)
-        self._elect(self._without(broker))
-        self._record()
-
-    def register(self, broker: int) -> int:
-        """A new incarnation: it gets a higher broker epoch and has left every ISR where others remain."""
-        self.next_epoch += 1
-        self.epochs[broker] = self.next_epoch
-        self.shutting_down.discard(broker)
-        self.fence(broker)
-        return self.next_epoch
-
-    def prefer(self, broker: int) -> None:
-        """Make a member of the ISR the leader."""
-        assert broker in self.state.isr
-        assert self.in_service(broker)
-        self._change(self.state.isr, broker)
-        self._record()
-
-    def elect_unclean(self, broker: int) -> None:
-        self._change((broker,), broker)
-        self._record()
-
-    def alter_partition(self, request: AlterRequest) -> AlterAnswer:
-        """The validation of AlterPartition, in its order."""
-        proposal, state = request.proposal, self.state
-        error = ErrorCode.NONE
-        if self.epochs[request.leader] != request.broker_epoch:
-            error = ErrorCode.STALE_BROKER_EPOCH
-        elif proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch:
-            error = ErrorCode.NOT_CONTROLLER
-        elif proposal.leader_epoch < state.leader_epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif request.leader != state.leader:
-            error = ErrorCode.INVALID_REQUEST
-        elif proposal.partition_epoch < state.partition_epoch:
-            error = ErrorCode.INVALID_UPDATE_VERSION
-        elif request.leader not in proposal.members:
-            error = ErrorCode.INVALID_REQUEST
-        elif any(not self.in_service(b) or epoch not in (-1, self.epochs[b]) for b, epoch in proposal.isr):
-            error = ErrorCode.INELIGIBLE_REPLICA
-        if error:
-            self.say(f"controller: refuses ISR {_ids(proposal.members)}: {error.name}")
-            return AlterAnswer(request, error)
-        self._change(proposal.members, state.leader)
-        self._record()
-        return AlterAnswer(request, ErrorCode.NONE, self.state)
 
 
 class Node:
@@ -312,13 +138,13 @@ class World:
                 self.say(f"{node.id}: leads epoch {epoch} from offset {start}")
                 node.log.assign(epoch, start)
             case ProposeIsr():
-                self.say(f"{node.id}: proposes ISR {_ids(effect.members)}")
+                self.say(f"{node.id}: proposes ISR {ids(effect.members)}")
                 self._send_proposal(node, effect)
             case RetryIsr(proposal):
-                self.say(f"{node.id}: will propose ISR {_ids(proposal.members)} again")
+                self.say(f"{node.id}: will propose ISR {ids(proposal.members)} again")
                 self._send_proposal(node, proposal)
             case IsrChanged(_, _, isr, maximal):
-                self.say(f"{node.id}: ISR {_ids(isr)}, maximal {_ids(maximal)}")
+                self.say(f"{node.id}: ISR {ids(isr)}, maximal {ids(maximal)}")
             case StartFetching(leader, epoch):
                 self.say(f"{node.id}: fetches from {leader} in epoch {epoch}")
                 node.fetching = leader, epoch
@@ -562,64 +388,3 @@ class World:
             while self.network:
                 self.deliver(self.network.pop(0))
             self.pass_time(500)
-
-
-def _ids(brokers: tuple[int, ...]) -> str:
-    return " ".join(map(str, brokers))
-
-
-def check_invariants(world: World) -> None:
-    """What must hold after every step, whatever was lost, late or dead. Named as in the published specifications."""
-    running = {b: node.partition for b, node in world.nodes.items() if node.partition is not None}
-    for broker, partition in running.items():
-        node = world.nodes[broker]
-        assert partition.log_end_offset == len(node.log)
-        assert 0 <= partition.high_watermark <= partition.log_end_offset
-        assert node.log.epochs == sorted(set(node.log.epochs)), "epoch cache is monotone"
-    if world.forgiving:
-        return
-    _check_acknowledged(world)
-    for broker, partition in running.items():
-        if partition.is_leader:
-            _check_leader(world, world.nodes[broker], partition)
-    committed = sorted(running.items(), key=lambda item: item[1].high_watermark)
-    for (low, partition), (high, _) in zip(committed, committed[1:], strict=False):
-        prefix = partition.high_watermark
-        same = world.nodes[low].log.entries[:prefix] == world.nodes[high].log.entries[:prefix]
-        assert same, f"committed prefixes of {low} and {high} differ"
-
-
-def _check_acknowledged(world: World) -> None:
-    for value, offset in world.acked.items():
-        for member in world.controller.keepers():
-            log = world.nodes[member].log
-            assert offset < len(log), f"{value} was acknowledged at {offset}; {member} of the ISR ends at {len(log)}"
-            assert log.entries[offset][1] == value, f"{member} of the ISR has another record than {value} at {offset}"
-
-
-def _check_leader(world: World, node: Node, partition: Partition) -> None:
-    state = world.controller.state
-    assert partition.leader_id == node.id
-    assert node.id in partition.isr, "LeaderInIsr"
-    assert set(partition.isr) <= set(partition.maximal_isr), "the maximal ISR lacks a committed member"
-    place = node.id, node.incarnation, partition.leader_epoch
-    assert partition.high_watermark >= world.led.get(place, 0), "high watermark went back"
-    world.led[place] = partition.high_watermark
-    if partition.leader_epoch == state.leader_epoch:
-        assert set(state.isr) <= set(partition.maximal_isr), "ReplicationQuorumSuperset"
-    committed = node.log.entries[: partition.high_watermark]
-    for member in world.controller.keepers():
-        same = world.nodes[member].log.entries[: partition.high_watermark] == committed
-        assert same, f"StrongIsr: {member} lacks what {node.id} committed in epoch {partition.leader_epoch}"
-
-
-def check_converged(world: World) -> None:
-    """After `World.settle`: one log, all of it committed, everybody in sync, and every acknowledged record in it."""
-    world.forgiving = False
-    check_invariants(world)
-    leader = world.nodes[world.controller.state.leader]
-    for node in world.nodes.values():
-        assert node.log.entries == leader.log.entries, f"{node.id} differs from the leader {leader.id}"
-        assert node.running.high_watermark == len(leader.log), f"not all is committed on {node.id}"
-    assert set(world.controller.state.isr) == set(world.nodes), "somebody is not in the ISR"
-    assert leader.running.maximal_isr == leader.running.isr == world.controller.state.isr

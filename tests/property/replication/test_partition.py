@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.replication import Partition
 from tests.support.broken_rules import BROKEN
+from tests.support.replication_invariants import check_converged, check_invariants
 from tests.support.replication_steps import BROKERS, LAG_MS, Steps, walk
-from tests.support.replication_world import check_converged, check_invariants
 
 brokers = st.sampled_from(BROKERS)
 

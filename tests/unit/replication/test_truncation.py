@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.replication import Divergence, divergence, truncation_target
+from tests.support.list_log import ListLog
 from tests.support.partitions import leader
-from tests.support.replication_world import ListLog
 
 
 def _log(*epochs: int) -> ListLog:
