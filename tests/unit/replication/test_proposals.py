@@ -52,8 +52,6 @@ def test_proposal_that_something_newer_overtook_stays_pending_until_metadata_com
     assert partition.isr_rejected(proposal, error, 0) == NO_EFFECTS
     assert partition.pending is proposal
     assert partition.maximal_isr == (1, 2, 3)
-    partition.become_leader(state(partition_epoch=11, isr=(1,)), 0, 0)
-    assert (partition.pending, partition.maximal_isr) == (None, (1,))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +78,14 @@ def test_every_error_keeps_the_maximal_isr_unless_it_says_that_nothing_was_appli
         partition, proposal = _expanding()
         partition.isr_rejected(proposal, error, 0)
         assert partition.maximal_isr == (1, 2, 3), error
+
+
+def test_metadata_ends_the_wait_of_an_overtaken_proposal() -> None:
+    partition, proposal = _expanding()
+    partition.isr_rejected(proposal, ErrorCode.INVALID_UPDATE_VERSION, 0)
+    partition.become_leader(state(partition_epoch=11, isr=(1,)), 0, 0)
+    assert partition.pending is None
+    assert partition.maximal_isr == (1,)
 
 
 def test_answer_to_an_older_proposal_says_nothing_about_the_present_one() -> None:
