@@ -342,7 +342,7 @@ class Log:
         self.generation += 1
         self._lower(end)
         self._remove_from(at + 1, end)
-        segment.truncate(position, end)
+        segment.truncate(position, end)  # Makes the removals durable before it cuts.
         self._active = segment
         self.log_end_offset = end
         self.epochs.truncate_from_end(end)
@@ -356,6 +356,7 @@ class Log:
         self.generation += 1
         self._lower(min(offset, self.segments[0].base_offset))
         self._remove_from(0, -1)
+        self._fs.fsync_dir(self.directory)
         # Epochs before the new segment: with its files but old epochs, loading would give it a wrong one.
         self.epochs.clear()
         self.epochs.flush()
@@ -377,7 +378,7 @@ class Log:
                 self.before_shrink(self)
 
     def _remove_from(self, at: int, snapshots_above: int) -> None:
-        """Remove the segments from that one on, newest first, and the snapshots beyond an offset; durable on return."""
+        """Remove the segments from that one on, newest first, and the snapshots beyond an offset."""
         for segment in reversed(self.segments[at:]):
             segment.remove()
             self.segments.pop()
@@ -385,7 +386,6 @@ class Log:
                 # With nothing before them, segments that come back after a crash would pass for the whole log.
                 self._fs.fsync_dir(self.directory)
         remove_snapshots(self._fs, self.directory, above=snapshots_above)
-        self._fs.fsync_dir(self.directory)
 
     # ------------------------------------------------------------------------------------------------- retention
 

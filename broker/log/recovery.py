@@ -18,9 +18,10 @@ from broker.log.epochs import EpochCache
 from broker.log.log import Log
 from broker.log.producers import ProducerStates, remove_snapshots
 from broker.log.results import Recovery
-from broker.log.scan import Scan, Scanned
+from broker.log.scan import Scan
 from broker.log.segment import INDEX, LOG, SUFFIXES, TIME_INDEX, TRUNCATING, Segment, file_name
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import BatchHeader
 
 
 def load(
@@ -197,8 +198,8 @@ class _Loading:
         segment.forget()
         scan = Scan(segment.file, size)
         damage = None
-        for batch in scan:
-            damage = self._take(segment, batch)
+        for header, position, data in scan:
+            damage = self._take(segment, header, position, data)
             if damage is not None:
                 break
         damage = damage or scan.damage
@@ -209,24 +210,24 @@ class _Loading:
             segment.truncate(segment.size, segment.next_offset)
         return damage
 
-    def _take(self, segment: Segment, batch: Scanned) -> str | None:
+    def _take(self, segment: Segment, header: BatchHeader, position: int, data: memoryview) -> str | None:
         """Take one batch in, or say what is wrong with its place in the log."""
-        header = batch.header
-        if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
-            return f"offset {header.base_offset} instead of {segment.next_offset} at byte {batch.position}"
-        if header.base_offset + header.last_offset_delta > segment.offset_limit:
-            return f"offset {header.base_offset} at byte {batch.position} is too large"
-        try:
-            aborted = self.producers.replay(header, batch.data)
-        except MalformedFrame as problem:
-            return f"control batch at byte {batch.position} ({problem})"
-        if header.base_offset > segment.next_offset or header.record_count <= header.last_offset_delta:
+        base, expected = header.base_offset, segment.next_offset
+        last = base + header.last_offset_delta
+        if base < expected or last < base or last > segment.offset_limit:
+            return f"offset {base} instead of {expected} at byte {position}"
+        aborted = None
+        if header.producer_id >= 0:
+            try:
+                aborted = self.producers.replay(header, data)
+            except MalformedFrame as problem:
+                return f"control batch at byte {position} ({problem})"
+        if base > expected or header.record_count <= header.last_offset_delta:
             self._sparse = True  # Compaction has been here: between segments, too, offsets may be missing.
-        if header.leader_epoch >= 0 and header.leader_epoch != self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
-        segment.note(
-            header.base_offset + header.last_offset_delta + 1, batch.stop - batch.position, header.max_timestamp
-        )
+        epoch = header.leader_epoch
+        if epoch >= 0 and epoch != self.epochs.latest:
+            self.epochs.assign(epoch, base)
+        segment.note(last + 1, len(data), header.max_timestamp)
         if aborted is not None:
             segment.aborted.add_aborted(aborted)
         return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from struct import Struct
 
 from crc32c import crc32c
 
 from broker.env import File
 from broker.protocol.records import CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
 
+_ENDS = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta of a batch header."""
 SMALLEST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 LOOKUP_CHUNK = 8 << 10
 WALK_CHUNK = 64 << 10
@@ -53,17 +55,28 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
         position = stop
 
 
-class Scanned(NamedTuple):
-    """A batch whose CRC is right, with its bytes, which are good until the next one is asked for."""
-
-    header: BatchHeader
-    position: int
-    stop: int
-    data: memoryview
+def walk_ends(file: File, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """As `walk`, but of each batch only the last offset, with its bytes' places: a third of the work."""
+    chunk, origin = b"", position
+    while position + HEADER_SIZE <= end:
+        at = position - origin
+        if at + HEADER_SIZE > len(chunk):
+            chunk, origin, at = file.pread(min(chunk_bytes, end - position), position), position, 0
+            if len(chunk) < HEADER_SIZE:
+                return
+        base, length, magic, delta = _ENDS.unpack_from(chunk, at)
+        stop = position + LENGTH_OVERHEAD + length
+        if not is_batch(length, magic) or stop > end:
+            return
+        yield base + delta, position, stop
+        position = stop
 
 
 class Scan:
-    """All batches of a file from the start, each checked. After the iteration, `damage` says why it ended early."""
+    """All batches of a file from the start, each checked: header, first byte, and bytes that are good until the next.
+
+    After the iteration, `damage` says why it ended early.
+    """
 
     def __init__(self, file: File, size: int) -> None:
         self._file = file
@@ -71,31 +84,31 @@ class Scan:
         self.damage: str | None = None
         """Why what follows the last batch is not one; None where the file ends with it."""
 
-    def __iter__(self) -> Iterator[Scanned]:
-        position, origin, chunk = 0, 0, memoryview(b"")
+    def __iter__(self) -> Iterator[tuple[BatchHeader, int, memoryview]]:
+        position, origin, chunk, left = 0, 0, memoryview(b""), 0
         while position < self._size:
             at = position - origin
             needed = HEADER_SIZE
-            if at + HEADER_SIZE <= len(chunk):
-                length, magic = HEADER.unpack_from(chunk, at)[1:4:2]
-                if not is_batch(length, magic):
+            if left >= HEADER_SIZE:
+                header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+                if not is_batch(header.length, header.magic):
                     self.damage = f"no batch at byte {position}"
                     return
-                needed = LENGTH_OVERHEAD + length
-            if at + needed > len(chunk):
-                if position + needed > self._size:
-                    self.damage = f"the batch at byte {position} is cut short"
-                    return
-                fresh = self._file.pread(min(max(needed, SCAN_CHUNK), self._size - position), position)
-                if len(fresh) < needed:
-                    self.damage = f"byte {position} cannot be read"
-                    return
-                chunk, origin = memoryview(fresh), position
-                continue
-            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-            data = chunk[at : at + needed]
-            if crc32c(data[CRC_FROM:]) != header.crc:
-                self.damage = f"the batch at byte {position} has a wrong CRC"
+                needed = LENGTH_OVERHEAD + header.length
+                if left >= needed:
+                    data = chunk[at : at + needed]
+                    if crc32c(data[CRC_FROM:]) != header.crc:
+                        self.damage = f"the batch at byte {position} has a wrong CRC"
+                        return
+                    yield header, position, data
+                    position += needed
+                    left -= needed
+                    continue
+            if position + needed > self._size:
+                self.damage = f"the batch at byte {position} is cut short"
                 return
-            yield Scanned(header, position, position + needed, data)
-            position += needed
+            chunk = memoryview(self._file.pread(min(max(needed, SCAN_CHUNK), self._size - position), position))
+            origin, left = position, len(chunk)
+            if left < needed:
+                self.damage = f"byte {position} cannot be read"
+                return

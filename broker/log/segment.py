@@ -10,7 +10,7 @@ from broker.env import Buffer, File, Fs
 from broker.log.checkpoints import parent
 from broker.log.config import LogConfig
 from broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
-from broker.log.scan import LOOKUP_CHUNK, walk
+from broker.log.scan import LOOKUP_CHUNK, walk, walk_ends
 from broker.log.slices import FileSlice
 from broker.protocol.records import BatchHeader
 
@@ -41,6 +41,7 @@ class Segment:
         "_index_interval",
         "_index_limit",
         "_index_position",
+        "_index_room",
         "_path",
         "aborted",
         "base_offset",
@@ -64,7 +65,7 @@ class Segment:
         self._fs = fs
         self._path = f"{directory}/{file_name(base_offset, '')}"
         self._index_interval = config.index_interval_bytes
-        self._index_limit = config.segment_index_bytes // OffsetIndex.ENTRY.size
+        self._index_limit = self._index_room = config.segment_index_bytes // OffsetIndex.ENTRY.size
         self._index_position = 0
         self.base_offset = base_offset
         self.file: File = fs.open(self._path + LOG, create=fresh, truncate=fresh)
@@ -93,9 +94,11 @@ class Segment:
 
     def append(self, data: Buffer) -> None:
         """Write batches behind the last one. Each must then be given to `note`, in order. OSError changes nothing."""
-        position = self.file.append(data)
-        if position != self.size:
-            raise OSError(f"{self._path}{LOG} has {position} bytes instead of {self.size}: somebody else writes to it")
+        if self.file.append(data) != self.size:
+            # A write that failed half-way has left bytes at the end: they go, and these where they belong.
+            self.file.truncate(self.size)
+            if self.file.append(data) != self.size:
+                raise OSError(f"{self._path}{LOG} cannot be cut back to {self.size} bytes")
 
     def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
         """Take into account a batch that is in the file now."""
@@ -119,7 +122,8 @@ class Segment:
         self.index.add(last_offset - self.base_offset, position)
         self._index_time()
         self._index_position = position
-        self.full = len(self.index) >= self._index_limit
+        self._index_room -= 1
+        self.full = self._index_room <= 0
 
     def _index_time(self) -> None:
         if self.max_timestamp >= 0:
@@ -195,20 +199,19 @@ class Segment:
 
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
         """For batches whose places are not in memory: by the sparse index and the headers."""
-        found = next(self.walk_from(offset), None)
-        if found is None:
+        ends = walk_ends(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK)
+        found = next((item for item in ends if item[0] >= offset), None)
+        if found is None or found[0] >= limit:
             return None
-        header, start, first_stop = found
-        if header.base_offset + header.last_offset_delta >= limit:
-            return None
+        _, start, first_stop = found
         if first_stop - start > max_bytes:
             return FileSlice(self.file, start, first_stop - start) if at_least_one else None
         largest_stop = start + max_bytes
         if limit >= self.next_offset and largest_stop >= self.size:
             return FileSlice(self.file, start, self.size - start)
         stop = max(first_stop, self.index.boundary_before(max(0, limit - self.base_offset), largest_stop))
-        for header, _, batch_stop in walk(self.file, stop, self.size, LOOKUP_CHUNK):
-            if batch_stop > largest_stop or header.base_offset + header.last_offset_delta >= limit:
+        for last_offset, _, batch_stop in walk_ends(self.file, stop, self.size, LOOKUP_CHUNK):
+            if batch_stop > largest_stop or last_offset >= limit:
                 break
             stop = batch_stop
         return FileSlice(self.file, start, stop - start)
@@ -242,6 +245,7 @@ class Segment:
         """Find end and timestamps from the last indexed batch on. The byte behind the last whole batch."""
         entries = len(self.index)
         self._index_position = position = int(self.index[entries - 1][1]) if entries else 0
+        self._index_room = self._index_limit - entries
         for header, _, stop in walk(self.file, position, self.size, LOOKUP_CHUNK):
             self.next_offset = header.base_offset + header.last_offset_delta + 1
             if header.max_timestamp > self.max_timestamp:
@@ -261,6 +265,7 @@ class Segment:
         for entries in self._entry_files():
             entries.cut(0)
         self.size = self._index_position = 0
+        self._index_room = self._index_limit
         self.next_offset = self.base_offset
         self.max_timestamp = self.max_timestamp_offset = -1
         self.roll_timestamp = NEVER
@@ -269,10 +274,11 @@ class Segment:
         self.stops = array("q", [0])
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Keep the bytes before `position`, where a batch begins; `next_offset` is the end then. Durable on return.
+        """Keep the bytes before `position`, where a batch begins; `next_offset` is the end then.
 
-        Were it not, a power loss could bring back old batches behind new ones that were written over them. For a
-        process that is killed between the cut and the fsync the mark tells the next start to do the latter.
+        Durable on return, and so, before it, are the names in the directory. Were the cut not, a power loss could bring
+        back old batches behind new ones that were written over them. For a process that is killed between the cut and
+        the fsync the mark tells the next start to do the latter.
         """
         mark = self._path + TRUNCATING
         self._fs.open(mark, create=True).close()

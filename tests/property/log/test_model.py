@@ -12,6 +12,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from broker.log.config import LogConfig
+from broker.log.producers import ProducerStates
 from broker.log.reads import Found
 from broker.protocol.records import decode_batch
 from tests.support.batches import batch, marker
@@ -26,9 +28,11 @@ from tests.support.small_log import (
     stored_batches,
 )
 
+CONFIG = LogConfig(segment_bytes=2_000, index_interval_bytes=150, retention_ms=-1)
 counts = st.integers(1, 4)
 sizes = st.sampled_from([0, 10, 60, 150])
 times = st.integers(0, 60)
+places = st.floats(0, 1)
 producers = st.sampled_from([-1, -1, 1, 2])
 
 
@@ -38,7 +42,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.fs = MemoryFs()
-        self.log = open_log(self.fs)
+        self.log = open_log(self.fs, config=CONFIG)
         self.held: list[Stored] = []
         self.start = 0
         self.epoch = 0
@@ -143,7 +147,7 @@ class LogMachine(RuleBasedStateMachine):
             self.log.close(0)
         point, start = self.log.recovery_point, self.log.log_start_offset
         self.fs = self.fs.after_crash()
-        self.log = open_log(self.fs, clean=clean, recovery_point=point, log_start_offset=start)
+        self.log = open_log(self.fs, clean=clean, recovery_point=point, log_start_offset=start, config=CONFIG)
         assert self.log.recovery.truncated_bytes == 0
         assert self.log.recovery.reason is None
         assert self.log.recovery.clean == clean
@@ -163,25 +167,25 @@ class LogMachine(RuleBasedStateMachine):
         assert found == [e for e in epochs_of(self.held, self.log.log_start_offset) if e[1] < self.end]
         assert_producers(self.log.producers, producers_of(self.held))
 
-    @rule(data=st.data(), most=st.integers(0, 1200), at_least_one=st.booleans())
+    @rule(asked=st.lists(st.tuples(places, places, st.integers(0, 1200), st.booleans()), min_size=1, max_size=8))
     @precondition(lambda self: len(self.held) > 0)
-    def slice(self, data: st.DataObject, most: int, at_least_one: bool) -> None:
-        first = self.log.segments[0].base_offset
-        offset = data.draw(st.integers(first, self.end + 1))
-        limit = data.draw(st.integers(first, self.end))
-        found = self.log.slice(offset, limit, most, at_least_one)
-        sendable = [item for item in self.live if item.end > offset and item.end <= limit]
-        taken = 0
+    def slice(self, asked: list[tuple[float, float, int, bool]]) -> None:
+        first, live = self.log.segments[0].base_offset, self.live
         bases = {segment.base_offset for segment in self.log.segments}
-        expected = b""
-        for item in sendable:
-            if taken and item.base in bases:
-                break
-            if len(expected) + len(item.data) > most and not (at_least_one and not taken):
-                break
-            expected += item.data
-            taken += 1
-        assert (found.read() if found else b"") == expected
+        for from_place, limit_place, most, at_least_one in asked:
+            offset = first + round(from_place * (self.end + 1 - first))
+            limit = first + round(limit_place * (self.end - first))
+            expected = b""
+            for item in live:
+                if item.end <= offset:
+                    continue
+                if item.end > limit or (expected and item.base in bases):
+                    break
+                if len(expected) + len(item.data) > most and (expected or not at_least_one):
+                    break
+                expected += item.data
+            found = self.log.slice(offset, limit, most, at_least_one)
+            assert (found.read() if found else b"") == expected
 
     @rule(time=times, back=st.integers(0, 20))
     def find_timestamp(self, time: int, back: int) -> None:
@@ -198,8 +202,16 @@ class LogMachine(RuleBasedStateMachine):
                 if best is None or record.timestamp > best.timestamp:
                     best = found
         assert self.log.offset_for_timestamp(time, limit) == wanted
-        if back == 0 and self.log.log_start_offset == self.log.segments[0].base_offset:
+        if back == 0:
             assert self.log.offset_of_max_timestamp(limit) == best
+
+    @invariant()
+    def knows_aborted_transactions(self) -> None:
+        states = ProducerStates()
+        replayed = [states.replay(item.header, memoryview(item.data)) for item in self.held]
+        first = self.log.segments[0].base_offset
+        expected = [txn for txn in replayed if txn is not None and txn.last_offset >= first]
+        assert self.log.aborted_transactions(first, self.end) == expected
 
     @rule(back=st.integers(0, 30))
     def last_stable_offset_is_the_first_undecided(self, back: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from random import Random
+from struct import pack_into
 
 import pytest
+from crc32c import crc32c
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
@@ -176,6 +178,49 @@ def test_a_slice_of_a_removed_segment_can_still_be_read() -> None:
     log.delete_old_segments(10_000, 9)
     assert found.read() == before
     assert found.length == 3 * ONE
+
+
+# ------------------------------------------------------------------------------------------------------- timestamps
+
+
+def test_timestamps_are_looked_up_over_segments_and_batches() -> None:
+    log = filled(LogConfig(segment_bytes=3 * ONE))
+    assert log.offset_for_timestamp(0, 9) == (1_000, 0, 0)
+    assert log.offset_for_timestamp(1_041, 9) == (1_050, 5, 0)
+    assert log.offset_for_timestamp(1_080, 9) == (1_080, 8, 0)
+    assert log.offset_for_timestamp(1_080, 8) is None
+    assert log.offset_for_timestamp(1_081, 9) is None
+    assert log.offset_of_max_timestamp(9) == (1_080, 8, 0)
+    assert log.offset_of_max_timestamp(8) == (1_070, 7, 0)
+    assert open_log(MemoryFs()).offset_of_max_timestamp(0) is None
+
+
+def test_the_offset_is_that_of_the_record_inside_of_its_batch() -> None:
+    log = open_log(MemoryFs())
+    log.append_as_leader(batch(10, timestamp=500, codec=1), 3, 1_000)
+    assert log.offset_for_timestamp(506, 10) == (506, 6, 3)
+    log.increment_log_start(8)
+    assert log.offset_for_timestamp(506, 10) == (508, 8, 3)
+
+
+def test_a_batch_that_cannot_be_unpacked_stands_for_its_records() -> None:
+    log = open_log(MemoryFs())
+    sent = batch(2, timestamp=500, codec=1)
+    sent[70:] = bytes(len(sent) - 70)
+    pack_into(">I", sent, 17, crc32c(sent[21:]))
+    assert log.append_as_leader(sent, 3, 1_000).error == 0
+    assert log.offset_for_timestamp(500, 2) == (501, 0, 3)
+
+
+def test_truncated_timestamps_are_forgotten() -> None:
+    log = filled(LogConfig(index_interval_bytes=0))
+    log.append_as_leader(batch(1, timestamp=5_000), 0, 5_000)
+    log.append_as_leader(batch(1, timestamp=2_000), 0, 5_000)
+    log.truncate_to(9)
+    assert log.offset_of_max_timestamp(9) == (1_080, 8, 0)
+    log.append_as_leader(batch(1, timestamp=1_500), 0, 5_000)
+    assert log.offset_of_max_timestamp(10) == (1_500, 9, 0)
+    assert log.offset_for_timestamp(1_501, 10) is None
 
 
 # ----------------------------------------------------------------------------------------------------------- slices

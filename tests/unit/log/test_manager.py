@@ -139,6 +139,22 @@ def test_a_new_log_does_not_inherit_how_far_a_deleted_one_was_synced() -> None:
     assert again.logs["a", 0].recovery_point == 0
 
 
+def test_nor_does_it_where_the_deletion_was_interrupted() -> None:
+    fs = MemoryFs()
+    manager = start(fs)
+    log = manager.get_or_create("a", 0, ID)
+    fill(log)
+    log.flush(0)
+    manager.checkpoint_recovery_points()
+    fs.crash_at = fs.calls + 3  # Renamed and durably so, but the checkpoint still speaks of it.
+    with pytest.raises(Crashed):
+        manager.delete("a", 0, 0)
+    fs = fs.after_crash()
+    assert b"a 0 6" in fs.read("data/recovery-point-offset-checkpoint")
+    fill(start(fs).get_or_create("a", 0, OTHER))
+    assert start(fs.after_crash()).logs["a", 0].recovery_point == 0
+
+
 def test_truncation_below_the_recovery_point_is_known_to_the_next_start() -> None:
     fs = MemoryFs()
     manager = start(fs)

@@ -239,7 +239,10 @@ def test_an_epoch_file_that_is_ahead_of_the_log_is_cut_back() -> None:
     log = filled(fs)
     log.epochs.assign(99, log.log_end_offset)
     log.epochs.flush()
-    assert_consistent(reload(fs), stored_batches(log))
+    batches = stored_batches(log)
+    assert_consistent(reload(fs), batches)
+    log.close(0)
+    assert_consistent(reload(fs, clean=True), batches)
 
 
 def test_leftovers_of_interrupted_work_are_removed() -> None:
