@@ -99,16 +99,17 @@ def notes_of(files: RunFiles) -> list[str]:
 
 
 def sentence(files: RunFiles) -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence, which leads to the list of `reasons_of` where that has several."""
     word, reasons, checks = word_of(files), reasons_of(files), checks_of(files)
     permitted = [f"{check.title}: {check.count}" for check in checks if check.state == PERMITTED]
     if word == VALID:
         ran = sum(check.state != NOT_RUN for check in checks)
         found = f"; what they found is permitted ({'; '.join(permitted)})" if permitted else " and found nothing"
         return f"{ran} checks ran{found}. After healing, every partition was read to its end."
-    more = f" (and {len(reasons) - 1} more, below)" if len(reasons) > 1 else ""
     start = "The configuration does not permit what happened" if word == INVALID else "Nothing is proven either way"
-    return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}{more}."
+    if len(reasons) > 1:
+        return f"{start}, for {len(reasons)} reasons:"
+    return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class FaultRow:
 
 def fault_rows(files: RunFiles) -> list[FaultRow]:
     """All faults that nemesis.jsonl tells of, by id."""
-    measured = {each.get("id"): each for each in objects(files.metrics.get("faults"))}
+    measured = {integer(each.get("id")): each for each in objects(files.metrics.get("faults"))}
     return [_row(files, fault, mapping(measured.get(fault["id"])), fault["id"] in measured) for fault in files.faults]
 
 

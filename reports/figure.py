@@ -92,10 +92,10 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
     heights = [0.3, 0.26 * max(rows.values(), default=0) + 0.3, 1.35, 1.7, 0.42 * len(brokers) + 0.1,
                0.36 * len(partitions) + 0.1]  # fmt: skip
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.5))
+        figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.1))
         FigureCanvasSVG(figure)
         axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
-        figure.subplots_adjust(left=0.115, right=0.985, top=0.995, bottom=1.05 / (sum(heights) + 1.5))
+        figure.subplots_adjust(left=0.115, right=0.985, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
         _phases(axes[0], files, begin, end)
         _faults(axes[1], faults, rows, end)
         _throughput(axes[2], files, begin, end)
@@ -222,6 +222,7 @@ def _legend_or_none(axis: Any, known: bool) -> None:
                     markerscale=1.6)  # fmt: skip
     elif not known:
         axis.text(0.5, 0.5, "not known: no series.json", transform=axis.transAxes, ha="center", color=MUTED)
+        axis.set_yticks([])
 
 
 def colour_of(node: int) -> str:

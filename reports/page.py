@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from checkers.metrics import SCHEMA as METRICS_SCHEMA
 from reports import checks, figure
 from reports.fault_words import fault_rows
 from reports.lanes import terms
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
 from reports.samples import Samples, histories_of, read_samples
 from reports.stories import Line, story, witness_text
 
@@ -32,40 +33,52 @@ def render(run_dir: Path) -> Path:
     samples = read_samples(files, load[0] or span[0], load[1] or span[1]) if span else Samples()
     timeline, trouble = _timeline(files, rows, samples, span)
     found = checks.checks_of(files)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters.update(count=_count, seconds=_seconds, ms=_ms)
-    text = environment.get_template("page.html.j2").render(
-        files=files,
-        word=checks.word_of(files),
-        sentence=checks.sentence(files),
-        reasons=checks.reasons_of(files),
-        notes=checks.notes_of(files),
-        figures=checks.figures_of(files),
-        guarantee=mapping(files.verdict.get("guarantee")),
-        command=str(files.run.get("command") or ""),
-        timeline=timeline,
-        timeline_trouble=trouble,
-        exact_gaps=samples.exact_gaps,
-        checks=found,
-        stories=_stories(files, found),
-        faults=rows,
-        latency=_latency_rows(files),
-        unavailable=_unavailable_rows(files),
-        healing=mapping(files.metrics.get("after_healing")),
-        final_reads=objects(files.run.get("final_reads")),
-        converged=mapping(files.run.get("converged")),
-        exits=objects(files.run.get("node_exits")),
-        versions=_versions(files),
-        colours={node: figure.colour_of(node) for node in files.nodes},
+    text = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            files=files,
+            word=checks.word_of(files),
+            sentence=checks.sentence(files),
+            reasons=checks.reasons_of(files),
+            notes=checks.notes_of(files),
+            figures=checks.figures_of(files),
+            guarantee=mapping(files.verdict.get("guarantee")),
+            command=str(files.run.get("command") or ""),
+            timeline=timeline,
+            timeline_trouble=trouble,
+            exact_gaps=samples.exact_gaps,
+            checks=found,
+            stories=_stories(files, found),
+            faults=rows,
+            latency=_latency_rows(files),
+            unavailable=_unavailable_rows(files),
+            healing=mapping(files.metrics.get("after_healing")),
+            final_reads=objects(files.run.get("final_reads")),
+            converged=mapping(files.run.get("converged")),
+            exits=objects(files.run.get("node_exits")),
+            versions=_versions(files),
+            colours={node: figure.colour_of(node) for node in files.nodes},
+        )
     )
     path = run_dir / FILE
     fresh = path.with_suffix(".html.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
     return path
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=_count, seconds=_seconds, ms=_ms, mapping=mapping, objects=objects, texts=texts)
+    return environment
 
 
 def _timeline(

@@ -57,6 +57,8 @@ class RunFiles:
     """By id, each as its last line in nemesis.jsonl tells it."""
     traces: dict[int, list[Json]] = field(default_factory=dict)
     """Node id -> the events of its trace, as they stand."""
+    traces_whole: bool = True
+    """False where a trace is missing or has unreadable lines."""
     part_names: dict[int, str] = field(default_factory=dict)
     """Dense partition id -> TOPIC-NUMBER."""
     origin_ns: float | None = None
@@ -119,6 +121,7 @@ def read_run(path: Path) -> RunFiles:
     by_id = {fault["id"]: fault for fault in _lines(files, "nemesis.jsonl") if isinstance(fault.get("id"), int)}
     files.faults = [by_id[key] for key in sorted(by_id)]
     _read_traces(files)
+    _tell_missing_traces(files)
     _read_history_head(files)
     _cross_check(files)
     return files
@@ -174,8 +177,10 @@ def _lines(files: RunFiles, name: str) -> list[Json]:
             bad.append((line_number, False))
     if bad and bad[-1][1]:
         files.problems.append(f"{name}: the last line is unfinished.")
+        files.traces_whole &= not name.startswith("nodes/")
         bad.pop()
     if bad:
+        files.traces_whole &= not name.startswith("nodes/")
         files.problems.append(f"{name}: {len(bad)} unreadable lines were left out, the first is line {bad[0][0]}.")
     return found
 
@@ -191,6 +196,13 @@ def _read_traces(files: RunFiles) -> None:
             files.traces[int(each.name)] = [
                 event for event in events if number(event.get("t")) is not None and isinstance(event.get("e"), str)
             ]
+
+
+def _tell_missing_traces(files: RunFiles) -> None:
+    for node in files.nodes:
+        if not files.traces.get(node) and files.traces:
+            files.traces_whole = False
+            files.problems.append(f"nodes/{node}/trace.jsonl has nothing: what only broker {node} knew is not told.")
 
 
 def _read_history_head(files: RunFiles) -> None:

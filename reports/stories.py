@@ -44,7 +44,9 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
     offset = integer(witness.get("off"))
     if offset < 0:
         offset = next((row["off"] for row in rows if row["kind"] == 0 and row["off"] >= 0), -1)
-    lines = [*_record_lines(files, rows), *_truncations(files, name, offset), *_recoveries(files, name)]
+    acked = [at for row in rows if row["kind"] == 0 and row["st"] == 0 and (at := files.seconds(row["t1"])) is not None]
+    lines = [*_record_lines(files, rows), *_truncations(files, name, offset, min(acked, default=0.0))]
+    lines += _recoveries(files, name)
     around = _span_of(lines) if lines else None
     lines += _leaders(partition_terms, offset, around)
     if lines:
@@ -76,7 +78,8 @@ def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
             yield Line(end, "No final read has returned it.", grave=True)
 
 
-def _truncations(files: RunFiles, name: str, offset: int) -> Iterable[Line]:
+def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[Line]:
+    """Those that cover the offset, or all where it is not known. Before the acknowledgement they are harmless."""
     for node, trace in files.traces.items():
         for event in trace:
             if event["e"] != "truncated" or partition_of(event) != name:
@@ -85,7 +88,8 @@ def _truncations(files: RunFiles, name: str, offset: int) -> Iterable[Line]:
             if offset < 0 or low <= offset < high:
                 covers = f", which covers {offset}" if offset >= 0 else ""
                 told = f"Broker {node} truncates {name} from {high} to {low}{covers}: {event.get('reason')}."
-                yield Line(event_s(files, event), told, grave=offset >= 0)
+                at = event_s(files, event)
+                yield Line(at, told, grave=offset >= 0 and at >= acked)
 
 
 def _recoveries(files: RunFiles, name: str) -> Iterable[Line]:

@@ -93,7 +93,8 @@ def _checks(files: RunFiles) -> Table:
         names = [check.name for check in found if check.state == state]
         if names:
             style = _STATE_STYLES.get(state, _UNSURE)
-            table.add_row("1 check" if len(names) == 1 else f"{len(names)} checks", count, Text(state, style=style), Text(", ".join(names)))
+            title = "1 check" if len(names) == 1 else f"{len(names)} checks"
+            table.add_row(title, count, Text(state, style=style), Text(", ".join(names)))
     return table
 
 
@@ -104,8 +105,7 @@ def _state(check: Check) -> Text:
 def _verdict(files: RunFiles, console: Console) -> None:
     word, reasons = checks.word_of(files), checks.reasons_of(files)
     console.print(Text(word.upper(), style=_WORD_STYLES[word]) + Text(f"  {files.name}", style="default"))
-    if len(reasons) < 2:
-        console.print(Text(checks.sentence(files)))
+    console.print(Text(checks.sentence(files)))
     for reason in reasons if len(reasons) > 1 else ():
         console.print(Text(f"  - {reason}"))
     for note in checks.notes_of(files):

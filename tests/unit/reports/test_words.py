@@ -1,0 +1,177 @@
+"""What the traces and the nemesis's log become: lanes, sentences, rows, junit.xml and the terminal's tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from reports import checks
+from reports.fault_words import evidence_text, fault_rows
+from reports.junit import write_junit
+from reports.lanes import Span, broker_lanes, partition_lanes, terms
+from reports.run_files import RunFiles, read_run
+from reports.terminal import summary
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def files(run_dir: Path) -> RunFiles:
+    """The small run, read."""
+    return read_run(run_dir)
+
+
+def told(run_dir: Path) -> str:
+    """What the terminal shows."""
+    out = io.StringIO()
+    summary(run_dir, Console(file=out, width=100))
+    return out.getvalue()
+
+
+def test_a_killed_broker_is_down_from_the_kill_until_it_is_ready_again(files: RunFiles) -> None:
+    lane = broker_lanes(files, 0.0, 15.0)[0]
+    assert [(round(s.begin, 3), round(s.end, 3), s.kind) for s in lane.states] == [
+        (0.0, 0.1, "down"),
+        (0.1, 0.2, "starting"),
+        (0.2, 5.0, "up"),
+        (5.0, 7.0, "down"),
+        (7.0, 8.0, "starting"),
+        (8.0, 15.0, "up"),
+    ]
+
+
+def test_a_killed_controller_is_controller_no_longer(files: RunFiles) -> None:
+    (span,) = broker_lanes(files, 0.0, 15.0)[0].controller
+    assert (round(span.begin, 3), round(span.end, 3)) == (0.3, 5.0)
+
+
+def test_a_partitions_leader_changes_with_its_epoch(files: RunFiles) -> None:
+    (lane,) = partition_lanes(files, 1.0, 15.0, {})
+    assert [(round(s.begin, 3), s.kind) for s in lane.leaders] == [(1.0, "1"), (6.0, "2")]
+    assert [size for _, size in lane.isr] == [3, 2]
+
+
+def test_a_late_word_of_an_old_epoch_changes_no_leader(files: RunFiles) -> None:
+    late = {**files.traces[1][3], "t": files.traces[1][3]["t"] + 9, "isr": [1]}
+    files.traces[3].append(late)
+    (lane,) = partition_lanes(files, 1.0, 15.0, {})
+    assert [s.kind for s in lane.leaders] == ["1", "2"]
+    assert [size for _, size in lane.isr] == [3, 2]
+
+
+def test_an_epoch_that_the_controller_gave_to_nobody_has_no_leader(files: RunFiles) -> None:
+    lost = {
+        "t": 109.0,
+        "e": "leader_elected",
+        "topic": "appends-0",
+        "partition": 0,
+        "leader": -1,
+        "epoch": 2,
+        "isr": [2],
+    }
+    files.traces[3].append(lost)
+    assert [term.leader for term in terms(files)["appends-0-0"]] == [1, 2, -1]
+
+
+def test_a_broker_without_a_trace_is_drawn_as_unknown(files: RunFiles) -> None:
+    files.traces[3] = []
+    assert broker_lanes(files, 0.0, 15.0)[2].states == [Span(0.0, 15.0, "unknown")]
+
+
+def test_a_kills_evidence_is_told_in_plain_words(files: RunFiles) -> None:
+    (row,) = fault_rows(files)
+    assert row.state == "landed"
+    assert row.evidence == (
+        "Process 11 was gone 10 ms after the kill. Incarnation 2 (process 12) was ready 1.00 s after its start."
+    )
+    assert row.recovery_s == 1.2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"error": "no process"}, "No proof: no process."),
+        ({"error": None}, "No proof: nothing was measured."),
+        ({"asked": None, "ended": None}, "It was never asked for: the run ended before."),
+        ({"ended": None}, "It has no end: the run stopped while it was on."),
+    ],
+)
+def test_a_fault_without_evidence_has_not_landed(files: RunFiles, change: dict[str, Any], words: str) -> None:
+    files.faults = [{**files.faults[0], "evidence": None, "seen": {}, **change}]
+    assert evidence_text(files.faults[0]) == words
+    assert fault_rows(files)[0].state != "landed"
+    assert files.landed() == 0
+
+
+def test_a_probe_that_was_answered_through_a_cut_is_counted_as_such() -> None:
+    probes = [
+        {"ok": True, "round_trip_ms": 2.0, "error": None},
+        {"ok": False, "round_trip_ms": 700, "error": "timed out"},
+    ]
+    fault = {"action": "partition", "asked": 1, "ended": 2, "error": "a cut link answered",
+             "seen": {"links": ["1->2", "2->1"], "during": probes, "after": []}}  # fmt: skip
+    assert "1 of 2 probes got no answer while cut (timed out)" in evidence_text(fault)
+    assert evidence_text(fault).startswith("No proof: a cut link answered.")
+
+
+def test_checks_that_did_not_run_are_not_clean(files: RunFiles) -> None:
+    files.verdict["notes"] = []
+    assert {check.state for check in checks.checks_of(files)} == {checks.NOT_RUN}
+    files.verdict["notes"] = ["looked for: lost-write", "the checks did not run to their end"]
+    assert {check.state for check in checks.checks_of(files)} == {checks.NOT_RUN}
+
+
+def test_what_nobody_could_judge_is_neither_permitted_nor_failed(files: RunFiles, verdicts: dict[str, Any]) -> None:
+    entry = {**verdicts["invalid"]["anomalies"][0], "permitted": None}
+    files.verdict = {**verdicts["unknown"], "anomalies": [entry]}
+    assert checks.checks_of(files)[0].state == checks.UNJUDGED
+
+
+def test_junit_fails_what_is_not_permitted_with_its_witnesses(run_dir: Path, verdicts: dict[str, Any]) -> None:
+    (run_dir / "verdict.json").write_text(json.dumps(verdicts["invalid"]))
+    suite = ElementTree.parse(write_junit(run_dir)).getroot()[0]
+    failure = suite.find("testcase[@name='lost-write (reads)']/failure")
+    assert failure is not None and "offset 60" in (failure.text or "")
+    assert suite.get("failures") == "2"
+    assert suite.find("testcase[@name='verdict']/failure") is not None
+
+
+def test_junit_lets_nothing_pass_while_the_verdict_is_unknown(run_dir: Path, verdicts: dict[str, Any]) -> None:
+    for verdict in (verdicts["unknown"], {}):
+        (run_dir / "verdict.json").write_text(json.dumps(verdict))
+        suite = ElementTree.parse(write_junit(run_dir)).getroot()[0]
+        assert all(case.find("skipped") is not None or case.find("error") is not None for case in suite)
+        assert suite.get("errors") == "1"
+
+
+def test_junit_of_a_valid_run_has_a_passing_case_for_each_check(run_dir: Path) -> None:
+    suite = ElementTree.parse(write_junit(run_dir)).getroot()[0]
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
+    assert suite.find("testcase[@name='lost-write']") is not None
+
+
+def test_junit_holds_text_that_xml_cannot(run_dir: Path, verdicts: dict[str, Any]) -> None:
+    (run_dir / "verdict.json").write_text(json.dumps({**verdicts["unknown"], "reasons": ["a\x00b\ud800"]}))
+    ElementTree.parse(write_junit(run_dir))
+
+
+@pytest.mark.parametrize(("word", "repeats"), [("valid", False), ("invalid", True), ("unknown", True)])
+def test_the_terminal_tells_how_to_repeat_what_is_not_valid(
+    run_dir: Path, verdicts: dict[str, Any], word: str, repeats: bool
+) -> None:
+    (run_dir / "verdict.json").write_text(json.dumps(verdicts[word]))
+    shown = told(run_dir)
+    assert word.upper() in shown
+    assert ("repeat: ./squall run --plan" in shown) is repeats
+
+
+def test_the_terminal_says_unknown_of_an_empty_directory(tmp_path: Path) -> None:
+    shown = told(tmp_path)
+    assert "UNKNOWN" in shown and "VALID " not in shown
+    assert "not known" in shown
