@@ -108,7 +108,7 @@ def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int]
 
 def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:
     latency = mapping(files.metrics.get("latency_ms"))
-    named = (("all", "all acknowledged"), ("without_faults", "no fault on"), ("with_faults", "a fault on"))
+    named = (("all", "all the time"), ("without_faults", "no fault on"), ("with_faults", "a fault on"))
     return [(name, mapping(latency[key])) for key, name in named if mapping(latency.get(key))]
 
 
