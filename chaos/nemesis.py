@@ -98,7 +98,7 @@ class Nemesis:
             p.error = f"{type(trouble).__name__}: {trouble}"
             p.landed = False
         finally:
-            p.ended = monotonic_ns()
+            p.ended = p.ended or monotonic_ns()
             self._record(p)
 
     def _begun(self, p: Played) -> None:
@@ -152,6 +152,7 @@ class Nemesis:
                 for node in p.resolved:
                     if runtime.state(node) is NodeState.PAUSED:
                         resumed.append(await runtime.resume(node))
+            p.ended = monotonic_ns()
         p.evidence = {"paused": held, "resumed": resumed}
         stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
         p.landed = stopped and len(resumed) == len(p.resolved)
@@ -175,6 +176,7 @@ class Nemesis:
             with trio.CancelScope(shield=True):
                 for link in links:
                     await self._runtime.heal_link(name, link)
+            p.ended = monotonic_ns()  # what follows proves that it is over
         after = await self._probes_until_ok(links)
         p.evidence = {
             "links": [str(link) for link in links],
@@ -200,6 +202,7 @@ class Nemesis:
             with trio.CancelScope(shield=True):
                 for link in links:
                     await self._runtime.heal_link(name, link)
+            p.ended = monotonic_ns()  # what follows proves that it is over
         p.evidence = {
             "links": [str(link) for link in links],
             "before": [probe.evidence() for probe in before],

@@ -1,0 +1,174 @@
+"""A fault without evidence has not landed, whatever was done to bring it about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from chaos.errors import HarnessError
+from chaos.faults import Fault, make_fault
+from chaos.nemesis import Nemesis, partition_cuts
+from chaos.runtimes.contract import Link, Manner, NodeState, Probe, Stream
+from chaos.targets import ClusterView
+
+VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+
+
+class World:
+    """A runtime that does as it is told, or only says so (`inert`)."""
+
+    nodes = (1, 2, 3)
+
+    def __init__(self, *, inert: bool = False) -> None:
+        self.inert = inert
+        self.states = dict.fromkeys(self.nodes, NodeState.RUNNING)
+        self.faults: dict[tuple[str, Link], Any] = {}
+        self.done: list[str] = []
+
+    def state(self, node: int) -> NodeState:
+        return self.states[node]
+
+    def links(self) -> tuple[Link, ...]:
+        return tuple(Link(a, b) for a in self.nodes for b in self.nodes if a != b)
+
+    async def kill(self, node: int) -> dict[str, Any]:
+        self.done.append(f"kill {node}")
+        self.states[node] = NodeState.DOWN
+        return {"pid": 1, "gone": not self.inert}
+
+    async def start_node(self, node: int) -> dict[str, Any]:
+        self.done.append(f"start {node}")
+        self.states[node] = NodeState.RUNNING
+        return {"pid": 2, "ready_ns": 1}
+
+    async def pause(self, node: int) -> dict[str, Any]:
+        self.states[node] = NodeState.PAUSED
+        return {"state": "S" if self.inert else "T", "probe": {"ok": self.inert}}
+
+    async def resume(self, node: int) -> dict[str, Any]:
+        self.done.append(f"resume {node}")
+        self.states[node] = NodeState.RUNNING
+        return {"state": "R"}
+
+    async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
+        if not self.inert:
+            self.faults[name, link] = fault
+        return {}
+
+    async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
+        self.faults.pop((name, link), None)
+        return {}
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+        on = [fault for (_, where), fault in self.faults.items() if where == link]
+        if any(hasattr(fault, "manner") for fault in on):
+            return Probe(False, timeout_s * 1000, "timed out")
+        return Probe(True, 200.0 if on else 0.5)
+
+
+async def played(world: World, faults: list[Fault], tmp_path: Path) -> list[dict[str, Any]]:
+    async def view() -> ClusterView:
+        return VIEW
+
+    nemesis = Nemesis(world, faults, 1, tmp_path / "nemesis.jsonl", view)  # type: ignore[arg-type]
+    try:
+        await nemesis.play()
+    finally:
+        nemesis.close()
+    last: dict[int, dict[str, Any]] = {}
+    for line in (tmp_path / "nemesis.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        last[entry["id"]] = entry
+    return [last[fault.id] for fault in faults]
+
+
+FAULTS = [
+    make_fault(0, 0.1, 1.0, "kill", "leader:t-0", {}),
+    make_fault(0, 0.1, 1.0, "pause", "controller", {}),
+    make_fault(0, 0.1, 1.0, "partition", "node:3", {"shape": "isolate", "manner": "drop"}),
+    make_fault(0, 0.1, 1.0, "latency", "node:3", {"latency_ms": 100, "jitter_ms": 10}),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.action)
+async def test_a_fault_that_lands_leaves_evidence(
+    fault: Fault, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    (entry,) = await played(World(), [fault], tmp_path)
+    assert entry["evidence"]
+    assert entry["error"] is None
+    assert entry["asked"] <= entry["began"] <= entry["ended"]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.action)
+async def test_a_fault_switched_off_under_the_nemesis_feet_has_no_evidence(
+    fault: Fault, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    (entry,) = await played(World(inert=True), [fault], tmp_path)
+    assert entry["evidence"] is None
+    assert entry["error"]
+
+
+async def test_a_node_that_is_down_already_is_not_hit_twice(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    world = World()
+    faults = [make_fault(0, 0.1, 3.0, "kill", "node:2", {}), make_fault(1, 0.2, 1.0, "pause", "node:2", {})]
+    first, second = await played(world, faults, tmp_path)
+    assert first["evidence"]
+    assert second["evidence"] is None
+    assert "down already" in second["error"]
+
+
+async def test_what_was_paused_goes_on_and_what_was_cut_is_healed_when_the_run_is_interrupted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    world = World()
+    faults = [
+        make_fault(0, 0.1, 9.0, "pause", "node:1", {}),
+        make_fault(1, 0.1, 9.0, "partition", "node:2", {"shape": "isolate", "manner": "hold"}),
+    ]
+    with trio.move_on_after(2):
+        await played(world, faults, tmp_path)
+    assert world.done == ["resume 1"]
+    assert not world.faults
+
+
+async def test_trouble_of_the_runtime_is_recorded_and_ends_no_other_fault(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    class Broken(World):
+        async def kill(self, node: int) -> dict[str, Any]:
+            raise HarnessError("the process cannot be signalled")
+
+    faults = [make_fault(0, 0.1, 1.0, "kill", "node:2", {}), make_fault(1, 0.2, 1.0, "pause", "node:3", {})]
+    first, second = await played(Broken(), faults, tmp_path)
+    assert "cannot be signalled" in first["error"]
+    assert second["evidence"]
+
+
+def test_a_one_way_partition_cuts_requests_there_and_answers_back() -> None:
+    cuts = dict(partition_cuts("one-way", [1], (1, 2, 3), Manner.HOLD))
+    assert {str(link): cut.stream for link, cut in cuts.items()} == {
+        "1->2": Stream.THERE,
+        "1->3": Stream.THERE,
+        "2->1": Stream.BACK,
+        "3->1": Stream.BACK,
+    }
+
+
+def test_an_isolated_node_is_cut_off_both_ways_and_nobody_else_is() -> None:
+    cuts = partition_cuts("isolate", [2], (1, 2, 3), Manner.REFUSE)
+    assert sorted(str(link) for link, _ in cuts) == ["1->2", "2->1", "2->3", "3->2"]
+
+
+def test_halves_leave_every_node_on_one_side() -> None:
+    cuts = partition_cuts("halves", [3], (1, 2, 3, 4), Manner.REFUSE)
+    sides = {link.source for link, _ in cuts}
+    assert sides == {1, 2, 3, 4}
+    assert len(cuts) == 8
