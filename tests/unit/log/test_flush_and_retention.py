@@ -12,7 +12,7 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from tests.support.batches import batch
 from tests.support.memory_fs import MemoryFs
-from tests.support.small_log import DIRECTORY, open_log, stored_batches
+from tests.support.small_log import DIRECTORY, open_log, small_chunks, stored_batches
 
 ONE = len(batch(1))
 
@@ -235,6 +235,19 @@ def test_recent_batches_are_sliced_without_reading_the_disk() -> None:
         assert found is not None
         assert found.length <= 10 * ONE
     assert fs.reads == 0
+
+
+def test_every_slice_of_old_batches_ends_before_its_limits() -> None:
+    with small_chunks():
+        log = filled(LogConfig(index_interval_bytes=150), 30)
+        assert len(log.segments[0].index) == 14
+        assert len(log.segments[0].ends) <= 7
+        for offset in range(30):
+            for limit in range(offset, 31):
+                for most in (0, ONE, 5 * ONE + 3, 40 * ONE):
+                    found = log.slice(offset, limit, most, at_least_one=False)
+                    assert (found.length // ONE if found else 0) == min(limit - offset, most // ONE)
+                    assert found is None or (found.position, found.length % ONE) == (offset * ONE, 0)
 
 
 def test_places_kept_in_memory_are_bounded() -> None:
