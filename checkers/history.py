@@ -32,6 +32,7 @@ class Conversion:
     torn_bytes: int
     records: int
     corrupt: int
+    holes: int
     compacted: bool
     outcomes: dict[str, dict[str, int]]
     names: list[str]
@@ -57,6 +58,7 @@ def convert(run_dir: Path) -> Conversion:
         torn_bytes=history.torn_bytes,
         records=rows,
         corrupt=history.corrupt,
+        holes=history.holes,
         compacted=any(partition.compacted for partition in history.partitions),
         outcomes=history.outcomes,
         names=history.names,
@@ -96,6 +98,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[Fault]]:
         problem=next((each for each in conversion.problems if each.file == parser.FILE), None),
         names=conversion.names,
         corrupt=conversion.corrupt,
+        holes=conversion.holes,
         outcomes=conversion.outcomes,
     )
     if large:

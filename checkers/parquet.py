@@ -57,6 +57,7 @@ _PARTITIONS = _schema(
     retention_ms=_LONG,
     deletable=_FLAG,
     log_start=_LONG,
+    seen=_LONG,
     cover_from=_LONG,
     cover_to=_LONG,
     cover_t0=_LONG,

@@ -208,11 +208,13 @@ class Parser:
             self._finals.began(proc, isolation, final, t0, _offsets(invoked["at"]))
         for number, entry in enumerate(line.get("got", ())):
             part, position, hw, lso, log_start, pairs, *more = entry
-            seg = self._answered(proc, self._partitions[part], log_start)
+            partition = self._partitions[part]
+            seg = self._answered(proc, partition, log_start)
             tail = (isolation, t0, t1, final, seg)
             highest = -1
             if pairs:
                 highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
+                partition.seen = max(partition.seen, highest)
             else:
                 self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, -1, 0, -1))
             idx += len(pairs) or 1
@@ -258,6 +260,8 @@ class Parser:
         for off, val in pairs:
             add((*head, idx, off, val, *tail, before, inside, -1))
             idx += 1
+            if off != before + 1 and before >= 0:
+                self.history.holes += 1
             before, inside = off, 1
             if off > highest:
                 highest = off

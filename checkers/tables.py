@@ -135,6 +135,8 @@ class Partition:
     """Retention or a delete-records request may remove records from its beginning."""
     log_start: int = -1
     """Highest log start that any answer told."""
+    seen: int = -1
+    """The highest offset that any reader saw."""
     cover_from: int = -1
     cover_to: int = -1
     """[cover_from, cover_to): what one final reader went through without a gap."""
@@ -256,6 +258,8 @@ class History:
     ops: Table = field(default_factory=lambda: Table(Op))
     corrupt: int = 0
     """Received records whose payload did not verify."""
+    holes: int = 0
+    """Received records that did not stand right behind the one that the same reader got before."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
 

@@ -10,11 +10,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers import history, metrics
@@ -24,10 +26,10 @@ from checkers.metrics import Context, Limits, Measure
 from checkers.parquet import SCHEMAS
 from checkers.parser import FILE
 from checkers.plan_facts import BadPlan, read_plan
+from checkers.tables import Process
 from spark_analysis import measures, queries, session
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
@@ -35,7 +37,10 @@ SCHEMA = 1
 BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 
-_VIEWS = ("records", "told", "partitions", "processes", "faults")
+WITNESSES = pa.schema(
+    [(name, pa.string() if name in ("anomaly", "evidence") else pa.int64()) for name in Witness._fields]
+)
+"""Columns of the anomalies table."""
 _SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
 
 
@@ -84,32 +89,32 @@ def analyse(
 
 
 def run_queries(
-    spark: SparkSession, folder: Path, conversion: Conversion, context: Context
-) -> tuple[pa.Table, pa.Table]:
-    """(witnesses, measures) of the converted history in `folder`."""
-    for name in _VIEWS:
+    spark: SparkSession, folder: Path, conversion: Conversion, context: Context, processes: Sequence[Process]
+) -> tuple[list[Witness], list[Measure]]:
+    """The witnesses and measures in the tables in `folder`."""
+    for name in ("records", "told"):
         # With the columns given, no job is started to learn them.
         columns = ", ".join(f"{column.name} {_SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
         spark.read.schema(columns).parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
-    cached = []
+    spark.sql(queries.partitions(context.partitions)).createOrReplaceTempView("partitions")
+    # All that follows groups or sorts by partition: one exchange serves it all.
+    places = spark.sql(queries.PLACES).repartition("part").cache()
+    places.createOrReplaceTempView("places")
+    standing = spark.sql(queries.STANDING).cache()
+    standing.createOrReplaceTempView("standing")
+    counts, gaps = measures.statements(context, processes)
+    holes, corrupt = conversion.holes > 0, conversion.corrupt > 0
+    anomalies = queries.anomalies(corrupt=corrupt, compacted=conversion.compacted, holes=holes)
     try:
-        for name, query in (("places", queries.PLACES), ("standing", queries.STANDING)):
-            frame = spark.sql(query)
-            # All that follows groups or sorts by partition: one exchange serves it all.
-            frame = (frame.repartition("part") if name == "places" else frame).cache()
-            frame.createOrReplaceTempView(name)
-            cached.append(frame)
-        statements = (
-            queries.anomalies(corrupt=conversion.corrupt > 0, compacted=conversion.compacted),
-            measures.measures(context),
-        )
-        # Planning is one thread's work: two statements at a time keep two cores busy.
-        with ThreadPoolExecutor(len(statements)) as threads:
-            witnesses, measured = threads.map(lambda statement: spark.sql(statement).toArrow(), statements)
-        return witnesses, measured
+        # Planning is one thread's work: several statements at a time keep two cores busy.
+        with ThreadPoolExecutor(3) as threads:
+            tables = threads.map(lambda statement: spark.sql(statement).toArrow(), (anomalies, counts, gaps))
+            witnesses, *measured = tables
     finally:
-        for frame in cached:
-            frame.unpersist()
+        standing.unpersist()
+        places.unpersist()
+    rows = (row for table in measured for row in _rows(table))
+    return list(map(Witness._make, _rows(witnesses))), [measures.taken(*row) for row in rows]
 
 
 def limits_of(run_dir: Path) -> Limits:
@@ -122,12 +127,15 @@ def limits_of(run_dir: Path) -> Limits:
 
 def _analyse(spark: SparkSession, run_dir: Path, out: Path, conversion: Conversion, limits: Limits) -> Analysis:
     folder = run_dir / history.FOLDER
-    context = history.context_of(*history.load(run_dir, large=False))
-    witnesses, measured = run_queries(spark, folder, conversion, context)
+    kept, faults = history.load(run_dir, large=False)
+    context = history.context_of(kept, faults)
+    witnesses, taken = run_queries(spark, folder, conversion, context, kept.processes)
     (out / ANOMALIES).mkdir(exist_ok=True)
-    pq.write_table(witnesses, out / ANOMALIES / "anomalies.parquet", compression="zstd")
-    taken = measures_of(measured)
-    findings = findings_of(witnesses_of(witnesses)) + metrics.liveness(taken, limits)
+    rows = [witness._asdict() for witness in witnesses]
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=WITNESSES), out / ANOMALIES / "anomalies.parquet", compression="zstd"
+    )
+    findings = findings_of(witnesses) + metrics.liveness(taken, limits)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
     (out / SERIES).write_text(json.dumps(analysis.series) + "\n")
@@ -136,13 +144,5 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, conversion: Conversi
     return analysis
 
 
-def witnesses_of(table: pa.Table) -> list[Witness]:
-    """The rows of the anomalies statement."""
-    columns = (table[name].to_pylist() for name in Witness._fields)
-    return list(map(Witness._make, zip(*columns, strict=True)))
-
-
-def measures_of(table: pa.Table) -> list[Measure]:
-    """The rows of the measures statement."""
-    names, a, b, numbers = (table[name].to_pylist() for name in Measure._fields)
-    return [Measure(name, one, two, tuple(each)) for name, one, two, each in zip(names, a, b, numbers, strict=True)]
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

@@ -1,110 +1,136 @@
-"""The measures of `checkers.metrics` as SQL: rows of name, a, b, numbers.
+"""The measures of `checkers.metrics` as SQL.
 
-Same definitions and same numbers as `checkers.reference.measures`; tests/parity holds them together. Besides `standing`
-and `told` of `spark_analysis.queries` they read `faults` and `processes`.
+Same definitions and same numbers as `checkers.reference.measures`; tests/parity holds them together. They read the
+views `standing` and `told` of `spark_analysis.queries`. What is small (faults, processes) stands in the statement.
+
+All counting is one aggregation and all gaps are one sort: each further statement, however small its data, costs a few
+tenths of a second of planning and compiling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context
+from checkers import metrics
+from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
 from checkers.nemesis_log import FOREVER, windows
+from checkers.tables import Fault, Process
 
-_SENDS = "select part, st, t0, t1 from standing where sent = 1"
 
-ACKED = """
-select 'acked' name, part a, 0 b, array(double(count(*))) numbers from sends where st = 0 group by part
+def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
+    """A row of what COUNTS aggregates: `x` is summed and its least is taken, `took` goes into percentiles."""
+    return f"named_struct('name', '{name}', 'a', int({a}), 'b', int({b}), 'x', bigint({x}), 'took', bigint({took}))"
+
+
+def _gap(name: str, a: str, b: str, since: str) -> str:
+    """A row of what GAPS aggregates."""
+    return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
+
+
+COUNTS = f"""
+with sends as (select part, st, t0, t1, int((t1 - {{origin}}) div 1000000000) second from standing where sent = 1),
+counted as (
+  select inline(filter(flatten(array(
+    if(st = 0, array(
+      {_count("acked", "part")},
+      {_count("latency", str(metrics.ALL), took="took")},
+      {_count("latency", "{flag}", took="took")},
+      {_count("latency by second", "second", took="took")}), array()),
+    array(if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
+  from (select *, (t1 - t0) div {LATENCY_UNIT_NS} took from sends)
+  union all
+  select 'reads', int((t1 - {{origin}}) div 1000000000), 0, bigint(records), null from told where records > 0)
+select name, a, b, concat(array(double(count(*)), sum(double(x)), double(min(x))),
+                          coalesce(percentile(took, array({", ".join(map(str, PERCENTILES))})),
+                                   array({", ".join("0.0D" for _ in PERCENTILES)})),
+                          array(double(max(took)))) numbers
+from counted group by name, a, b
 """
 
-LATENCIES = """
-select 'latency', flag, 0,
-       concat(array(double(count(*))), percentile(took, array({percentiles})), array(double(max(took))))
-from (
-  select explode(array(-1, if({faulty}, {faulty_flag}, {calm_flag}))) flag, (t1 - t0) div {unit} took
-  from sends where st = 0)
-group by flag
-"""
+RECOVERIES = f""",
+    transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.began),
+              fault -> {_count("recovery", "fault.id", "part", x="if(st = 0, t1 - fault.began, null)")})"""
 
-BY_SECOND = """
-select 'latency by second', int((t1 - {origin}) div 1000000000), 0,
-       concat(array(double(count(*))), percentile((t1 - t0) div {unit}, array(0.5, 0.99)),
-              array(double(max((t1 - t0) div {unit}))))
-from sends where st = 0 group by 2
-union all
-select 'sends', int((t1 - {origin}) div 1000000000), int(st), array(double(count(*)))
-from sends where t1 >= 0 group by 2, 3
-union all
-select 'reads', int((t1 - {origin}) div 1000000000), 0, array(double(sum(records)))
-from told where records > 0 group by 2
-"""
-
-GAPS = """
-select 'gap', grp, 0, array(double(longest.gap), double(-longest.begin)) from (
-  select grp, max(struct(till - since as gap, -since as begin)) longest from gaps group by grp)
-"""
-
-HEALED_GAPS = """
-select 'healed gap', grp, 0, array(double(longest.gap), double(-longest.begin)) from (
-  select grp, max(struct(till - greatest(since, {healed}) as gap, -greatest(since, {healed}) as begin)) longest
-  from gaps where till > {healed} group by grp)
-"""
-
-FAULT_GAPS = """
-select 'fault gap', id, grp, array(double(longest.gap), double(-longest.begin)) from (
-  select int(id) id, grp, max(struct(till - since as gap, -since as begin)) longest
-  from gaps join faults on grp >= 0 and began >= 0 and till >= began and (ended < 0 or since <= ended)
-  group by id, grp)
-"""
-
-RECOVERIES = """
-select 'recovery', int(id), part, array(double(coalesce(min(if(st = 0, t1 - began, null)), -1)))
-from sends join faults on began >= 0 and t0 >= began group by id, part
-"""
-
-READER_GAPS = """
-select 'reader gap', proc, part, array(double(longest.gap), double(-longest.begin)) from (
-  select proc, part, max(struct(t - before as gap, -before as begin)) longest from (
-    select proc, part, t, lag(t) over (partition by proc, part order by t) before from (
-      select proc, part, begin, last_t, explode(concat(array(begin, last_t), progress)) t
-      from (
-        select proc, part, greatest(min(t0), {healed}) begin,
-               collect_list(if(st = 0 and t1 > {healed} and (records > 0 or position >= if(iso = 1, lso, hw)),
-                               t1, null)) progress
-        from told where kind <> 3 and final = 0 group by proc, part)
-      join processes using (proc))
-    where begin < last_t and t >= begin)
-  where before is not null group by proc, part)
-"""
-
-_POINTS = """
-ends as (select explode(array(part, {overall})) grp, st, t0, t1 from sends),
+GAPS = f"""
+with sends as (select explode(array(part, {OVERALL})) grp, st, t0, t1 from standing where sent = 1),
 points as (
-  select grp, t1 t from ends where st = 0
-  union all select grp, explode(array(min(t0), max(t0))) from ends group by grp),
+  select 0 reader, grp a, 0 b, t1 t from sends where st = 0
+  union all select 0, grp, 0, explode(array(min(t0), max(t0))) from sends group by grp{{readers}}),
 gaps as (
-  select * from (select grp, lag(t) over (partition by grp order by t) since, t till from points)
+  select * from (
+    select reader, a, b, lag(t) over (partition by reader, a, b order by t) since, t till from points)
   where since is not null)
+select name, a, b, array(double(longest.length), double(-longest.begin)) numbers from (
+  select name, a, b, max(struct(till - since as length, -since as begin)) longest from (
+    select inline(filter(flatten(array(
+      array(if(reader = 0, {_gap("'gap'", "a", "0", "since")}, null)){{more}})), each -> each is not null))
+    from gaps)
+  group by name, a, b)
 """
 
+READERS = """
+  union all
+  select 1, proc, part, explode(concat(array(begin, last_t), filter(progress, t -> t > begin)))
+  from (
+    select proc, part, greatest(min(t0), {healed}) begin, try_element_at({last_heard}, proc) last_t,
+           collect_list(if(st = 0 and t1 > {healed} and (records > 0 or position >= if(iso = 1, lso, hw)),
+                           t1, null)) progress
+    from told where kind <> 3 and final = 0 group by proc, part)
+  where begin < last_t"""
 
-def measures(context: Context) -> str:
-    """All of them as one statement."""
-    origin, unit, healed = context.origin_ns, LATENCY_UNIT_NS, f"{context.healed_ns}L"
-    latencies = LATENCIES.format(
-        percentiles=", ".join(map(str, PERCENTILES)),
-        faulty=_faulty(windows(context.faults)),
-        faulty_flag=FAULTY,
-        calm_flag=CALM,
-        unit=unit,
+_HEALED = "if(reader = 0, 'healed gap', 'reader gap')"
+
+HEALED_GAPS = f""",
+      array(if(till > {{healed}}, {_gap(_HEALED, "a", "b", "greatest(since, {healed})")}, null))"""
+
+FAULT_GAPS = f""",
+      transform(
+        filter({{faults}}, fault -> reader = 0 and a >= 0 and fault.began >= 0 and till >= fault.began
+                                    and (fault.ended < 0 or since <= fault.ended)),
+        fault -> {_gap("'fault gap'", "fault.id", "a", "since")})"""
+
+
+def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str]:
+    """Both statements; each yields rows of name, a, b, numbers for `taken`."""
+    faults = _faults(context.faults)
+    counts = COUNTS.format(
+        origin=f"{context.origin_ns}L",
+        flag=f"if({_faulty(windows(context.faults))}, {FAULTY}, {CALM})",
+        recoveries=RECOVERIES.format(faults=faults) if faults else "",
     )
-    queries = [ACKED, latencies, BY_SECOND.format(origin=f"{origin}L", unit=unit), GAPS]
-    if context.faults:
-        queries += [FAULT_GAPS, RECOVERIES]
+    healed = f"{context.healed_ns}L"
+    readers = more = ""
     if context.healed_ns >= 0:
-        queries += [HEALED_GAPS.format(healed=healed), READER_GAPS.format(healed=healed)]
-    points = _POINTS.format(overall=OVERALL)
-    return f"with sends as ({_SENDS}),\n{points}" + "\nunion all\n".join(queries)
+        more = HEALED_GAPS.format(healed=healed)
+        if processes:
+            last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in processes)
+            readers = READERS.format(healed=healed, last_heard=f"map({last_heard})")
+    if faults:
+        more += FAULT_GAPS.format(faults=faults)
+    return counts, GAPS.format(readers=readers, more=more)
+
+
+_COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
+    metrics.ACKED: lambda row: row[:1],
+    metrics.LATENCY: lambda row: (row[0], *row[3:]),
+    metrics.SECOND: lambda row: (row[0], row[3], row[4], row[-1]),
+    metrics.SENDS: lambda row: row[:1],
+    metrics.READS: lambda row: row[1:2],
+    metrics.RECOVERY: lambda row: (-1.0 if row[2] is None else row[2],),
+}
+"""What each measure takes of a row of COUNTS: count, sum, least, percentiles, greatest."""
+
+
+def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
+    """A row of either statement as a measure."""
+    choose = _COUNTED.get(name)
+    return Measure(name, a, b, tuple(choose(numbers) if choose else numbers))
+
+
+def _faults(faults: Sequence[Fault]) -> str:
+    """As an array; empty text where there are none."""
+    rows = [f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended)" for fault in faults]
+    return f"array({', '.join(rows)})" if rows else ""
 
 
 def _faulty(faulty: Sequence[tuple[int, int]]) -> str:

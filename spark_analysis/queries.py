@@ -1,10 +1,14 @@
 """The anomalies as SQL. Every query yields witness rows: anomaly, evidence, part, off, val, op, proc, other.
 
 Same definitions and same witnesses as `checkers.reference`, whose docstrings say why; tests/parity holds them together.
-Views they read: `records`, `told` and `partitions` (the Parquet files of `checkers.history`), `places`, `standing`.
+They read `records` and `told` (the Parquet files of `checkers.history`), and `partitions`, `places`, `standing` below.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.tables import Partition
 
 WITNESS = ("anomaly", "evidence", "part", "off", "val", "op", "proc", "other")
 
@@ -32,12 +36,11 @@ from places where val >= 0 group by part, val
 _LOST_AT = "if(acked_at >= 0, acked_at, coalesce(read_max, -1L))"
 
 VALUES = """
-with seen as (select part, max(off) seen from places where is_read = 1 group by part),
-v as (
-  select s.*, coalesce(seen, -1L) seen, {lost_at} lost_at,
+with v as (
+  select s.*, seen, {lost_at} lost_at,
          sent = 1 and final_min is null and (st = 0 or (st = 2 and read_min is not null)) missing,
          if(st = 0, t1, first_read) since, cover_from, cover_to, cover_t0, judged_from
-  from standing s join partitions using (part) left join seen using (part)),
+  from standing s join partitions using (part)),
 j as (
   select *, missing and not (lost_at >= 0 and lost_at < judged_from)
             and ((lost_at >= 0 and lost_at >= cover_from and lost_at < cover_to) or since <= cover_t0){excuses} lost
@@ -144,10 +147,28 @@ from (
 """
 
 
-def anomalies(*, corrupt: bool, compacted: bool) -> str:
-    """All of them as one statement. `corrupt`, `compacted`: whether the history has such records, such partitions."""
+def partitions(rows: Sequence[Partition]) -> str:
+    """View `partitions`, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
+    facts = (
+        f"({each.part}, {str(each.compacted).lower()}, {each.judged_from}L, {each.seen}L, {each.cover_from}L, "
+        f"{each.cover_to}L, {each.cover_t0}L)"
+        for each in rows
+    )
+    columns = "part, compacted, judged_from, seen, cover_from, cover_to, cover_t0"
+    nothing = "(-1, false, 0L, 0L, 0L, 0L, 0L)"
+    return f"select * from values {', '.join(facts) or nothing} as t({columns})"
+
+
+def anomalies(*, corrupt: bool, compacted: bool, holes: bool) -> str:
+    """All of them as one statement.
+
+    `corrupt`, `compacted`, `holes`: whether the history has such records, such partitions, reads that did not go on
+    right behind the read before. What cannot be found is not looked for.
+    """
     excuses = (NOT_CORRUPT if corrupt else "") + (NOT_SUPERSEDED if compacted else "")
     values = VALUES.format(lost_at=_LOST_AT, excuses=excuses)
-    queries = [values, OFFSETS, READERS, SEND_ORDER, STALE_ACKS, TOLD, *([CORRUPT] if corrupt else [])]
+    queries = [values, OFFSETS, SEND_ORDER, STALE_ACKS, TOLD]
+    queries += [READERS] if holes else []
+    queries += [CORRUPT] if corrupt else []
     columns = ", ".join(WITNESS)
     return "\nunion all\n".join(f"select {columns} from ({query})" for query in queries)

@@ -1,0 +1,82 @@
+"""The obvious finders and the Spark statements say the same of every history, down to each witness and measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkers import history
+from checkers.findings import Witness
+from checkers.metrics import Measure
+from checkers.reference import find_all
+from checkers.reference.measures import measure
+from spark_analysis.jobs import run_queries
+from tests.support.anomaly_cases import CASES
+from tests.support.histories import generate, merged
+from tests.support.nemesis_lines import NEMESIS
+from tests.support.spoiling import PLANTS, plant
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A busy machine needs a while to start the JVM, and for the first statement.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def compared(spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis: bytes = b"") -> list[Witness]:
+    """What both say, having made sure that it is the same."""
+    (run_dir / "history.jsonl").write_bytes(b"".join(lines))
+    (run_dir / "nemesis.jsonl").write_bytes(nemesis)
+    conversion = history.convert(run_dir)
+    kept, faults = history.load(run_dir)
+    context = history.context_of(kept, faults)
+    witnesses, measures = run_queries(spark, run_dir / history.FOLDER, conversion, context, kept.processes)
+    expected = find_all(kept)
+    assert sorted(witnesses) == expected
+    _same_measures(sorted(measures), measure(kept, context))
+    return expected
+
+
+def _same_measures(found: Sequence[Measure], expected: Sequence[Measure]) -> None:
+    assert [each[:3] for each in found] == [each[:3] for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert len(one.numbers) == len(other.numbers)
+        assert all(map(math.isclose, one.numbers, other.numbers)), (one, other)
+
+
+def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path) -> None:
+    histories = []
+    for seed in range(3):
+        for name in PLANTS:
+            planted = generate(seed)
+            plant(name, planted)
+            histories.append(planted)
+    found = compared(spark, tmp_path, merged(histories), NEMESIS)
+    assert {witness.anomaly for witness in found} == set(PLANTS)
+
+
+def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:
+    histories = [generate(seed, cleanup="compact" if seed == 11 else "delete") for seed in range(10, 18)]
+    assert compared(spark, tmp_path, merged(histories), NEMESIS) == []
+
+
+def test_both_say_the_same_of_every_short_history(spark: SparkSession, tmp_path: Path) -> None:
+    found = compared(spark, tmp_path, merged([case.build() for case in CASES.values()]))
+    assert {(each.anomaly, each.evidence) for each in found} == {pair for case in CASES.values() for pair in case.found}
+
+
+@pytest.mark.parametrize("part", [0.3, 0.8])
+def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path: Path, part: float) -> None:
+    histories = [generate(seed) for seed in range(len(PLANTS))]
+    for name, planted in zip(PLANTS, histories, strict=True):
+        plant(name, planted)
+    text = b"".join(merged(histories))
+    compared(spark, tmp_path, [text[: int(len(text) * part)]], NEMESIS)
+
+
+def test_both_say_nothing_of_a_history_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    assert compared(spark, tmp_path, []) == []

@@ -1,0 +1,8 @@
+"""All short histories with their sentences, by sentence."""
+
+from __future__ import annotations
+
+from tests.support import reader_cases, record_cases
+from tests.support.case import CASES
+
+__all__ = ["CASES", "reader_cases", "record_cases"]
