@@ -17,6 +17,17 @@ settings.register_profile("ci", settings.get_profile("squall"), derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "squall")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Golden scripts: read the difference before you commit it."""
+    parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Whether golden scripts are to be rewritten instead of compared."""
+    return bool(request.config.getoption("--update"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it."""

@@ -1,7 +1,7 @@
 """Golden stories: what happens to a cluster, told in commands, and what the controller made of it.
 
-A story is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update` (or
-UPDATE_GOLDEN=1 in the environment) writes what is found into the file instead of comparing.
+A story is a text file under `stories/`. Each block is a command, a line `----`, and what it changed. `--update`
+writes what is found into the file instead of comparing.
 
     brokers N                     start over with brokers 1 to N     settings: name=value behind it
     topic NAME R,R,R R,R,R ...    create it with these replicas      settings: name=value behind it
@@ -13,7 +13,6 @@ UPDATE_GOLDEN=1 in the environment) writes what is found into the file instead o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,7 +138,7 @@ def told_anew(text: str) -> str:
 def test_the_story_goes_as_it_is_told(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text()
     found = told_anew(text)
-    if request.config.getoption("--update", False) or os.environ.get("UPDATE_GOLDEN"):
+    if request.config.getoption("--update"):
         path.write_text(found)
     else:
         assert found == text, f"{path.name} goes otherwise; --update accepts it"

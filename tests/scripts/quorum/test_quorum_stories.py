@@ -2,7 +2,7 @@
 
 A story is a text file under `stories/`. Each block is a command, a line `----`, and what followed in 20 ms, or in the
 time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a command in brackets is not told.
-`--update` (or UPDATE_GOLDEN=1 in the environment) writes what is found into the file instead of comparing.
+`--update` writes what is found into the file instead of comparing.
 
     cluster V [O [R]]    start voters 1 to V and O observers above them; a fetch brings at most R records
     stand N [MS]         its patience is at an end, as is everybody's with a leader that is gone or out of reach
@@ -21,7 +21,6 @@ Fetches that bring nothing new are left out, and the answers to those that do no
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +205,7 @@ def told_anew(text: str) -> str:
 def test_the_story_goes_as_it_is_told(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text()
     found = told_anew(text)
-    if request.config.getoption("--update", False) or os.environ.get("UPDATE_GOLDEN"):
+    if request.config.getoption("--update"):
         path.write_text(found)
     else:
         assert found == text, f"{path.name} goes otherwise; --update accepts it"
