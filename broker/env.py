@@ -100,7 +100,7 @@ class Link(Protocol):
         """Receive into `view`. Bytes received; 0 when the peer has closed its side; None when nothing is there now."""
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """Hand over what fits now, pieces in order. Bytes taken (0 when none fit). `more`: another send follows at once."""
+        """Hand over what fits now, in order. Bytes taken (0 when none fit). `more`: another send follows at once."""
 
     def send_file(self, file: File, offset: int, length: int) -> int:
         """Like `send`, for `length` bytes of `file` from `offset`, without copying them where the system can."""

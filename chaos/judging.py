@@ -64,10 +64,6 @@ def _harness_troubles(info: dict[str, Any]) -> list[str]:
     for ended in info.get("node_exits", ()):
         last = (ended["last_words"].strip().splitlines() or ["without a word"])[-1]
         found.append(f"broker {ended['node']} ended by itself with code {ended['code']}: {last}")
-    converged = info.get("converged")
-    if converged is not None and not converged["ok"]:
-        lacking = "; ".join(f"{name}: {why}" for name, why in list(converged["lacking"].items())[:5])
-        found.append(f"the cluster did not converge after healing: {lacking}")
     return found
 
 

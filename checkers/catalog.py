@@ -190,7 +190,12 @@ _ALL = (
         other="for how many ns",
         found_by="liveness",
     ),
-    Anomaly("not-converged", _L, "ISR not full, or a member not rejoined, longer than the plan allows, after healing"),
+    Anomaly(
+        "not-converged",
+        _L,
+        "ISR not full, or a member not rejoined, longer than the plan allows, after healing",
+        found_by="convergence",
+    ),
 )
 
 CATALOG: dict[str, Anomaly] = {anomaly.name: anomaly for anomaly in _ALL}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, guarantees, history, replica_findings
+from checkers import convergence, fault_classes, guarantees, history, replica_findings
 from checkers.catalog import CATALOG, FOUND, LOSS
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
@@ -267,7 +267,11 @@ def _read_case(
     compared, replicas = replica_findings.read(run_dir, troubles, notes)
     if findings is not None and compared:
         findings = [*findings, *replicas]
-    notes.append(f"looked for: {', '.join(name for name in FOUND if compared or name != replica_findings.NAME)}")
+    looked, lacking = convergence.read(run_dir, partitions)
+    if findings is not None:
+        findings = [*findings, *lacking]
+    passed_over = {replica_findings.NAME: not compared, convergence.NAME: not looked}
+    notes.append(f"looked for: {', '.join(name for name in FOUND if not passed_over.get(name))}")
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     return Case(
