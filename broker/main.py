@@ -150,6 +150,7 @@ class Node:
             env.trace("node_stopping")
             controlled = config.controlled_shutdown_enable and await self._leave(lifecycle)
             server.close()
+            self.fetchers.stop()
             await self.quorum.leave()
             self._flush_everything()
             env.trace("node_stopped", controlled=controlled)
@@ -256,4 +257,4 @@ class Node:
         server.settle()
 
     def _retention(self) -> None:
-        self.logs.tick(self.env.wall_ms(), self.replicas.high_watermark)
+        self.replicas.retain(self.env.wall_ms())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.env import Buffer, Link
+    from broker.server.fetch import DelayedFetch
 
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
@@ -31,11 +32,13 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 class Slot:
     """The place of one reply in its connection's order. `chunks` is None until the reply is known."""
 
-    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "version")
+    __slots__ = ("chunks", "conn", "correlation_id", "flexible", "parked", "version")
 
     def __init__(self, conn: Connection, correlation_id: int, version: int, flexible: bool) -> None:
         self.conn, self.correlation_id, self.version, self.flexible = conn, correlation_id, version, flexible
         self.chunks: tuple[Chunk, ...] | None = None
+        self.parked: DelayedFetch | None = None
+        """What is to be given up when the connection ends before the reply."""
 
     def reply(self, body: list[Any] | bytes) -> None:
         """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
@@ -160,6 +163,9 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        for slot in self.slots:
+            if slot.parked is not None:
+                slot.parked.abandon()
         self.slots.clear()
         self._out.clear()
         self._out_bytes = 0

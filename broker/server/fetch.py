@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-_UNKNOWN_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-_UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
+_NO_EPOCH = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -69,7 +68,9 @@ class DelayedFetch:
         self, api: FetchApi, slot: Slot, request: FetchIn, wants: list[Want], session: FetchSession | None
     ) -> None:
         self.api, self.slot, self.wants, self.session = api, slot, wants, session
-        self.replica_id, self.min_bytes, self.max_bytes = request.replica_id, request.min_bytes, request.max_bytes
+        self.replica_id, self.max_bytes = request.replica_id, min(request.max_bytes, api.max_bytes)
+        # More than may be sent would never be there.
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
         self.refused: dict[int, int] = {}
         """Errors by place in `wants`: followers whose fetch the state machine would not count."""
@@ -79,6 +80,10 @@ class DelayedFetch:
     def expire(self) -> None:
         """Max wait is over: answer with what there is."""
         self.api.answer(self)
+
+    def abandon(self) -> None:
+        """Its connection has ended: nobody waits any more."""
+        self.api.forget(self)
 
 
 class FetchApi:
@@ -93,7 +98,7 @@ class FetchApi:
         max_bytes: int,
         fetch_metadata: Callable[[Slot, FetchIn], None],
     ) -> None:
-        self._env, self._replicas, self._timers, self._max_bytes = env, replicas, timers, max_bytes
+        self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._fetch_metadata = fetch_metadata
         self.sessions = FetchSessions(session_slots, env.rng)
 
@@ -152,15 +157,17 @@ class FetchApi:
             if h is None or h.state.check_leader_epoch(want.leader_epoch):
                 return True
             log = h.log
-            limit = log.log_end_offset if replica else h.state.high_watermark
-            if want.offset == limit:
+            state = h.state
+            limit = log.log_end_offset if replica else state.high_watermark
+            if want.offset == limit and want.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
                 continue
             if want.offset < log.log_start_offset or want.offset > log.log_end_offset:
                 return True
-            if h.state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
+            if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
                 return True
             if want.offset < limit:
-                if fetch.min_bytes <= 1:
+                # A slice ends with its segment, so what an older one has left may never be enough.
+                if fetch.min_bytes <= 1 or want.offset < log.segments[-1].base_offset:
                     return True
                 found = log.slice(want.offset, limit, want.max_bytes, True)
                 available += found.length if found else 0
@@ -171,6 +178,7 @@ class FetchApi:
             assert want.hosted is not None
             watchers = want.hosted.followers if fetch.replica_id >= 0 else want.hosted.consumers
             watchers[fetch] = None
+        fetch.slot.parked = fetch
         self._timers.add(fetch, deadline_ms)
 
     def forget(self, fetch: DelayedFetch) -> None:
@@ -199,7 +207,7 @@ class FetchApi:
         self.forget(fetch)
         if fetch.slot.conn.closed:
             return
-        left = min(fetch.max_bytes, self._max_bytes)
+        left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []
         for number, want in enumerate(fetch.wants):
@@ -248,16 +256,15 @@ class FetchApi:
             limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, None)
             if want.offset < limit:
                 records = log.slice(want.offset, limit, max(min(want.max_bytes, left), 0), first)
-                if records is not None:
-                    h.readers[fetch.slot.conn] = None
+                if records is not None and fetch.slot.conn not in h.readers:
+                    h.read_by(fetch.slot.conn)
         aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
         start = log.log_start_offset
         return FetchPartOut(want.number, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
 
     def _unknown(self, want: Want, version: int) -> FetchPartOut:
-        if self._replicas.knows(want.key, want.number):
-            return _failed(want.number, _NOT_LEADER, self._replicas.leader_of(want.key, want.number))
-        return _failed(want.number, _UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else _UNKNOWN_TOPIC, None)
+        error, leader = self._replicas.absent(want.key, want.number, by_id=version >= _TOPIC_IDS_FROM)
+        return _failed(want.number, int(error), leader)
 
 
 _EMPTY: Any = b""

@@ -50,13 +50,15 @@ class StorageFailed(Exception):
 class Following:
     """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
 
-    __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms")
+    __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
 
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
         self.leader_epoch = hosted.state.leader_epoch
         self.not_before_ms = 0
         self.failures = 0
+        self.resolving = False
+        """The leader is being asked where its log begins and ends."""
 
 
 class Fetcher:
@@ -82,7 +84,6 @@ class Fetcher:
         self._renew = False
         self._correlation_id = 0
         self._sent_ms = 0
-        self._scope: trio.CancelScope | None = None
 
     def follow(self, hosted: Hosted) -> None:
         """Begin to fetch a partition (or begin anew in a later leader epoch)."""
@@ -93,6 +94,11 @@ class Fetcher:
         """Stop fetching a partition; no error where it was not followed."""
         if self.following.pop((hosted.state.topic_id, hosted.state.index), None) is not None and not self.following:
             self._wake()
+
+    def stop(self) -> None:
+        """Follow nothing, and take nothing of what may have been received by now."""
+        self.following.clear()
+        self._wake()
 
     def _wake(self) -> None:
         self._changed.set()
@@ -110,6 +116,7 @@ class Fetcher:
         backoff_s = self._config.replica_fetch_backoff_ms / 1000
         while True:
             self._renew = False
+            self._sent_ms = 0
             try:
                 await self._session()
             except (OSError, MalformedFrame) as error:
@@ -142,7 +149,6 @@ class Fetcher:
         while True:
             asked = self._ask()
             if not asked:
-                self._renew = True
                 await self._pause(self._until_next())
                 if not self.following:
                     return
@@ -261,7 +267,8 @@ class Fetcher:
             epoch=f.leader_epoch,
         )
         self._back_off(f)
-        if part.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if part.error == ErrorCode.OFFSET_OUT_OF_RANGE and not f.resolving:
+            f.resolving = True
             self._start_soon(self._resolve_out_of_range, f)
 
     async def _resolve_out_of_range(self, f: Following) -> None:
@@ -274,6 +281,8 @@ class Fetcher:
         except OSError as error:
             self._env.trace("fetch_failed", leader=self.leader_id, why=str(error))
             return
+        finally:
+            f.resolving = False
         if start >= 0 and end >= 0 and state.accepts_fetched(f.leader_epoch, offset):
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 
@@ -312,6 +321,7 @@ class Fetchers:
         self._fetchers: dict[int, Fetcher] = {}
         self._replicas: ReplicaManager | None = None
         self._nursery: trio.Nursery | None = None
+        self._stopped = False
 
     def bind(self, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
         """Say who applies what is fetched, and where tasks run. Before the first `follow`."""
@@ -323,7 +333,7 @@ class Fetchers:
         for other, fetcher in self._fetchers.items():
             if other != leader_id:
                 fetcher.unfollow(hosted)
-        if leader_id < 0:
+        if leader_id < 0 or self._stopped:
             return
         found = self._fetchers.get(leader_id)
         if found is None:
@@ -348,6 +358,12 @@ class Fetchers:
         """Stop fetching a partition from anybody."""
         for fetcher in self._fetchers.values():
             fetcher.unfollow(hosted)
+
+    def stop(self) -> None:
+        """Fetch nothing any more: logs are about to be closed, and what came now could not be appended."""
+        self._stopped = True
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
 
     def watch(self, now_ms: int) -> None:
         """Called now and then: ends connections that do not answer."""

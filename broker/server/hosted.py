@@ -30,8 +30,13 @@ class Hosted:
         self.readers: dict[Connection, None] = {}
         """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
 
+    def read_by(self, connection: Connection) -> None:
+        """Note that a connection is being sent bytes of this log, until it closes."""
+        readers = self.readers
+        readers[connection] = None
+        connection.on_close.append(lambda: readers.pop(connection, None))
+
     def cut_readers(self) -> None:
         """Close connections that may still be sending bytes which a truncation is about to change under them."""
         for connection in list(self.readers):
             connection.close()
-        self.readers.clear()

@@ -47,6 +47,8 @@ class IsrProposals:
     ) -> None:
         self._env, self._node_id, self._forwarder, self._broker_epoch = env, node_id, forwarder, broker_epoch
         self._open: dict[Place, tuple[Hosted, ProposeIsr]] = {}
+        self._retries = False
+        """Something of the last answer is to be asked again."""
         self._wanted = trio.Event()
         self.replicas: ReplicaManager | None = None
 
@@ -60,6 +62,7 @@ class IsrProposals:
         place = (h.state.topic_id, h.state.index)
         if place not in self._open:
             self._open[place] = h, proposal
+            self._retries = True
 
     async def run(self) -> None:
         """Send proposals until cancelled."""
@@ -107,8 +110,9 @@ class IsrProposals:
         )
 
     def _take(self, response: Any, sent: dict[Place, tuple[Hosted, ProposeIsr]]) -> bool:
-        """Hand each partition's answer to its state machine; True when all of them were answered."""
+        """Hand each partition's answer to its state machine; True when all of them were answered for good."""
         assert self.replicas is not None
+        self._retries = False
         now_ms = int(self._env.mono() * 1000)
         answered = 0
         for topic in response.topics:
@@ -128,4 +132,4 @@ class IsrProposals:
                     effects = h.state.isr_accepted(proposal, p.leader_epoch, p.partition_epoch, tuple(p.isr), now_ms)
                 self.replicas.apply_effects(h, effects)
         self.replicas.settle()
-        return answered == len(sent)
+        return answered == len(sent) and not self._retries

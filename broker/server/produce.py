@@ -24,8 +24,6 @@ _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
-_UNKNOWN_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-_UNKNOWN_TOPIC_ID = int(ErrorCode.UNKNOWN_TOPIC_ID)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
 _TOPIC_IDS_FROM = 13
@@ -35,16 +33,18 @@ _LEADER_HINTS_FROM = 10
 Result = list[Any]
 """One partition's part of the reply: index, error, base offset, append time, log start, message, current leader."""
 Results = list[tuple[bytes, list[Result]]]
+Parked = tuple[int, "Hosted", Result]
+"""The offset that a partition's high watermark must reach, the partition, its result."""
 
 
 class DelayedProduce:
     """A Produce whose acknowledgement waits for high watermarks; `owed` counts the partitions still waited for."""
 
-    __slots__ = ("_api", "_results", "_slot", "bucket", "owed")
+    __slots__ = ("_api", "_parked", "_results", "_slot", "bucket", "owed")
 
-    def __init__(self, api: ProduceApi, slot: Slot, results: Results) -> None:
-        self._api, self._slot, self._results = api, slot, results
-        self.owed = 0
+    def __init__(self, api: ProduceApi, slot: Slot, results: Results, parked: list[Parked]) -> None:
+        self._api, self._slot, self._results, self._parked = api, slot, results, parked
+        self.owed = len(parked)
         self.bucket = -1
 
     def complete(self, result: Result, error: int) -> None:
@@ -53,6 +53,7 @@ class DelayedProduce:
             return
         if error:
             result[1], result[2] = error, -1
+        result[7] = False
         self.owed -= 1
         if not self.owed:
             self._api.timers.remove(self)
@@ -67,6 +68,10 @@ class DelayedProduce:
             for result in parts:
                 if result[7]:
                     result[1], result[2] = _TIMED_OUT, -1
+        # While the high watermark stands still, nothing else would take the expired out of the partitions' queues.
+        for _, h, _ in self._parked:
+            while h.waiting and not h.waiting[0][1].owed:
+                h.waiting.popleft()
         self._api.reply(self._slot, self._results)
 
 
@@ -82,9 +87,8 @@ class ProduceApi:
         acks, now = request.acks, self._env.mono()
         now_ms, wall_ms = int(now * 1000), self._env.wall_ms()
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
-        unknown = _UNKNOWN_TOPIC_ID if slot.version >= _TOPIC_IDS_FROM else _UNKNOWN_TOPIC
         results: Results = []
-        parked: list[tuple[int, Hosted, Result]] = []
+        parked: list[Parked] = []
         for key, parts in request.topics:
             hosted = find(key)
             out: list[Result] = []
@@ -92,8 +96,8 @@ class ProduceApi:
             for index, records in parts:
                 h = hosted.get(index) if hosted else None
                 if h is None:
-                    error = _NOT_LEADER if self._replicas.knows(key, index) else unknown
-                    out.append([index, error, -1, -1, -1, None, None, False])
+                    error, leader = self._replicas.absent(key, index, by_id=slot.version >= _TOPIC_IDS_FROM)
+                    out.append([index, int(error), -1, -1, -1, None, leader, False])
                 elif acks not in (-1, 0, 1):
                     out.append([index, _INVALID_ACKS, -1, -1, -1, None, None, False])
                 else:
@@ -134,9 +138,8 @@ class ProduceApi:
             return result, -1
         return result, end
 
-    def _park(self, slot: Slot, results: Results, parked: list[tuple[int, Hosted, Result]], deadline_ms: int) -> None:
-        delayed = DelayedProduce(self, slot, results)
-        delayed.owed = len(parked)
+    def _park(self, slot: Slot, results: Results, parked: list[Parked], deadline_ms: int) -> None:
+        delayed = DelayedProduce(self, slot, results, parked)
         for end, h, result in parked:
             result[7] = True
             h.waiting.append((end, delayed, result))

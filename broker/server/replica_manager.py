@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.topic import TopicConfig, topic_config
-from broker.controller.image import TOPIC_RESOURCE
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.settings import altered_settings, with_altered
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
 from broker.replication.partition import Partition
@@ -62,6 +63,8 @@ class ReplicaManager:
         proposals: IsrProposals,
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
+        self._in_force = config
+        """The configuration with what was altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._checkpointed = dict(logs.read_high_watermarks())
         self._brokers = BrokerView()
@@ -95,6 +98,14 @@ class ReplicaManager:
         """(leader id, leader epoch) as the metadata has it."""
         found = self._partition(key, index)
         return None if found is None else (found.leader, found.leader_epoch)
+
+    def absent(self, key: bytes, index: int, *, by_id: bool) -> tuple[ErrorCode, tuple[int, int] | None]:
+        """The error for a partition that is not hosted here, and (leader id, leader epoch) where it is elsewhere."""
+        leader = self.leader_of(key, index)
+        if leader is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
+        unknown_id = by_id and key not in self.image.topics_by_id
+        return (ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
 
     def endpoints(self, ids: list[int], listener: str) -> list[tuple[int, str, int, str | None]]:
         """Where brokers listen for clients of `listener`, as (id, host, port, rack)."""
@@ -168,6 +179,7 @@ class ReplicaManager:
         """Whoever waits here waits in vain: producers hear NOT_LEADER, though their append may yet survive."""
         while h.waiting:
             _, delayed, result = h.waiting.popleft()
+            result[6] = (h.state.leader_id, h.state.leader_epoch)
             delayed.complete(result, _NOT_LEADER)
 
     def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
@@ -259,6 +271,8 @@ class ReplicaManager:
     def _create(self, topic_id: bytes, index: int) -> Hosted:
         name = self.image.topics_by_id[topic_id].name
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
+        # One that was loaded at the start knew nothing of its topic's settings yet.
+        log.configure(self.log_config(name))
         settings = self._replication_settings(self.topic_config(name))
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
@@ -296,8 +310,8 @@ class ReplicaManager:
     # ------------------------------------------------------------------ settings
 
     def topic_config(self, name: str) -> TopicConfig:
-        """A topic's settings in force: its own, else the broker's."""
-        return topic_config(self._config, self.image.configs.get((TOPIC_RESOURCE, name), {}))
+        """A topic's settings in force: its own, else what was altered for this broker or for all, else the file's."""
+        return topic_config(self._in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def log_config(self, name: str) -> LogConfig:
         """The part of a topic's settings that its logs need."""
@@ -311,6 +325,8 @@ class ReplicaManager:
         )
 
     def _configs_changed(self, kind: int, name: str, now_ms: int) -> None:
+        if kind == BROKER_RESOURCE:
+            self._in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
         for h in self.hosted():
             if kind == TOPIC_RESOURCE and h.log.topic != name:
                 continue
@@ -335,6 +351,13 @@ class ReplicaManager:
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         self._logs.write_high_watermarks(self._checkpointed)
+
+    def retain(self, wall_ms: int) -> None:
+        """Delete what retention has made useless, and tell the state machines where their logs begin now."""
+        for log, _ in self._logs.tick(wall_ms, self.high_watermark):
+            h = self.by_name.get(log.topic.encode(), {}).get(log.partition)
+            if h is not None and h.log is log:
+                h.state.log_start_moved(log.log_start_offset)
 
     def high_watermark(self, log: Log) -> int:
         """Up to where retention may delete: the high watermark, 0 where the replica is not hosted."""

@@ -123,7 +123,8 @@ class Server:
                 burst = await frames.burst()
                 conn.last_active_ms = int(self._env.mono() * 1000)
                 for frame in burst:
-                    self._dispatch(conn, routes, frame)
+                    if not conn.closed:
+                        self._dispatch(conn, routes, frame)
                 self.settle()
                 if conn.congested(max_parked, max_unsent):
                     await conn.wait_relaxed(max_parked, max_unsent)
