@@ -1,0 +1,299 @@
+"""The data plane of broker 1 with everything around it played by the test: metadata, clock, controller and peers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.controller.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.protocol.apis import ApiKey, response_class, response_header_version
+from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.server.connection import Connection, Slot
+from broker.server.fetch import FetchApi
+from broker.server.hosted import Hosted
+from broker.server.produce import ProduceApi
+from broker.server.purgatory import TICK_MS, Timers
+from broker.server.replica_manager import ReplicaManager
+from broker.server.server import Server
+from tests.support.batches import batch
+from tests.support.memory_env import WALL_MS, FakeEnv
+from tests.support.memory_fs import MemoryFs
+
+EPOCHS = {1: 101, 2: 102, 3: 103}
+LISTENER = "PLAINTEXT"
+IDS = {name: bytes(14) + b"\xaa" + bytes([n]) for n, name in enumerate(("t", "u", "w"))}
+
+
+class HandEnv(FakeEnv):
+    """Env whose clock only the test moves."""
+
+    def __init__(self, fs: MemoryFs) -> None:
+        super().__init__(None, fs=fs)  # type: ignore[arg-type]
+        self.now_ms = 1_000_000
+
+    def mono(self) -> float:
+        return self.now_ms / 1000
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
+
+
+class TakingLink:
+    """The broker's end of a connection: takes what fits into `room` bytes."""
+
+    peer = "client:1"
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+        self.room = 1 << 40
+        self.sends = 0
+        self.closed = False
+        self._writable = trio.Event()
+
+    def send(self, pieces: Any, *, more: bool = False) -> int:
+        self.sends += 1
+        return self._take(b"".join(pieces))
+
+    def send_file(self, file: Any, offset: int, length: int) -> int:
+        return self._take(file.pread(length, offset))
+
+    def _take(self, data: bytes) -> int:
+        if self.closed:
+            raise BrokenPipeError
+        data = data[: self.room]
+        self.room -= len(data)
+        self.taken += data
+        return len(data)
+
+    def give_room(self, size: int) -> None:
+        self.room += size
+        self._writable.set()
+
+    async def wait_writable(self) -> None:
+        await self._writable.wait()
+        self._writable = trio.Event()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Orders:
+    """Plays Fetchers and IsrProposals: what they are told is noted."""
+
+    def __init__(self) -> None:
+        self.followed: list[tuple[str, int]] = []
+        self.unfollowed: list[str] = []
+        self.proposed: list[Any] = []
+        self.retried: list[Any] = []
+
+    def follow(self, h: Hosted) -> None:
+        self.followed.append((h.log.topic, h.state.leader_id))
+
+    def unfollow(self, h: Hosted) -> None:
+        self.unfollowed.append(h.log.topic)
+
+    def propose(self, h: Hosted, proposal: Any) -> None:
+        self.proposed.append(proposal)
+
+    def retry(self, h: Hosted, proposal: Any) -> None:
+        self.retried.append(proposal)
+
+
+class OneBroker:
+    """Broker 1 of three."""
+
+    def __init__(self, **properties: str) -> None:
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+        self.fs = MemoryFs()
+        self.env = HandEnv(self.fs)
+        self.image = ClusterImage()
+        self.logs = LogManager(self.fs, "data", lambda topic: LogConfig(), rng=random.Random(1))
+        self.orders = Orders()
+        orders: Any = self.orders
+        self.replicas = ReplicaManager(self.env, self.config, self.image, self.logs, orders, orders)
+        self.started: list[Any] = []
+        tasks: Any = self
+        self.server = Server(self.env, self.config, self.replicas, tasks)
+        self.replicas.settle = self.server.settle
+        self.timers = Timers()
+        self.produce_api = ProduceApi(self.env, self.replicas, self.timers)
+        self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, lambda slot, request: None)
+        self._correlation_id = 0
+        for broker_id, epoch in EPOCHS.items():
+            endpoints = {LISTENER: (f"host{broker_id}", 9092)}
+            self.image.brokers[broker_id] = Broker(broker_id, epoch, bytes(16), endpoints, fenced=False)
+        self.replicas.apply(ImageDelta(brokers=dict.fromkeys(EPOCHS)))
+
+    def start_soon(self, function: Any, *args: Any) -> None:
+        """As a nursery; tests run what was started where they mean it to run."""
+        self.started.append((function, args))
+
+    # ------------------------------------------------------------------------------------------------ the controller
+
+    def give(
+        self,
+        name: str = "t",
+        *,
+        leader: int = 1,
+        epoch: int = 5,
+        partition_epoch: int = 10,
+        isr: tuple[int, ...] = (1, 2, 3),
+        replicas: tuple[int, ...] = (1, 2, 3),
+        index: int = 0,
+        topic_id: bytes | None = None,
+    ) -> Hosted:
+        """Metadata says so of a partition; the replica, where it is hosted."""
+        topic_id = topic_id or IDS[name]
+        topic = self.image.topics_by_id.setdefault(topic_id, Topic(name, topic_id))
+        self.image.topic_ids[name] = topic_id
+        before = topic.partitions.get(index)
+        topic.partitions[index] = PartitionImage(replicas, isr, leader, epoch, partition_epoch)
+        self.replicas.apply(ImageDelta(partitions={(topic_id, index): before}))
+        found = self.replicas.find(topic_id, index)
+        return found if found is not None else None  # type: ignore[return-value]
+
+    def remove(self, name: str) -> None:
+        """Metadata says that a topic is gone."""
+        topic_id = self.image.topic_ids.pop(name)
+        self.replicas.apply(ImageDelta(deleted_topics={topic_id: self.image.topics_by_id.pop(topic_id)}))
+
+    def alter(self, kind: int, name: str, **settings: str) -> None:
+        """Metadata says that settings were altered."""
+        self.image.configs[kind, name] = {key.replace("_", "."): value for key, value in settings.items()}
+        self.replicas.apply(ImageDelta(configs={(kind, name): None}))
+
+    def pass_ms(self, ms: int) -> None:
+        """Time passes, and what is due then is done."""
+        self.env.now_ms += ms
+        self.timers.expire(self.env.now_ms + TICK_MS)
+        self.server.settle()
+
+    # --------------------------------------------------------------------------------------------------- its clients
+
+    def client(self) -> Connection:
+        """A new connection."""
+        link: Any = TakingLink()
+        return Connection(link, LISTENER, self.server._mark_dirty, self.start_soon)
+
+    def slot(self, conn: Connection, key: int, version: int) -> Slot:
+        """The place of a new request's reply."""
+        self._correlation_id += 1
+        flexible = response_header_version(key, version) > 0
+        slot = Slot(conn, self._correlation_id, version, flexible)
+        conn.slots.append(slot)
+        return slot
+
+    def ask(self, conn: Connection, handler: Any, key: int, request: Any, version: int) -> None:
+        """Have a hot handler serve a request, as one burst."""
+        view = memoryview(bytearray(request.encode(version)))
+        handler(self.slot(conn, key, version), view, 0)
+        self.server.settle()
+
+    def produce(
+        self,
+        conn: Connection,
+        *parts: tuple[str, int, memoryview],
+        acks: int = -1,
+        version: int = 11,
+        timeout_ms: int = 1000,
+    ) -> None:
+        """A Produce of (topic, partition, batch), one batch for t-0 unless said otherwise."""
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        for name, index, records in parts or (("t", 0, self.batch()),):
+            data = PartitionProduceData(index=index, records=records)
+            topic_id = IDS.get(name, bytes(15) + b"\x77")
+            request.topic_data.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=[data]))
+        self.ask(conn, self.produce_api.handle, ApiKey.PRODUCE, request, version)
+
+    def batch(self, count: int = 1, **fields: Any) -> memoryview:
+        """A batch of now."""
+        return batch(count, timestamp=self.env.wall_ms(), **fields)
+
+    def fetch(
+        self,
+        conn: Connection,
+        *parts: tuple[str, int],
+        epoch: int = -1,
+        last_epoch: int = -1,
+        replica: int = -1,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        part_max_bytes: int = 1 << 20,
+        session: tuple[int, int] = (0, -1),
+        forget: tuple[str, ...] = (),
+        version: int = 17,
+        broker_epoch: int | None = None,
+    ) -> None:
+        """A Fetch of (topic, offset) of their partitions 0."""
+        state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch or EPOCHS.get(replica, -1))
+        request = FetchRequest(
+            replica_state=state,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            session_id=session[0],
+            session_epoch=session[1],
+        )
+        for name, offset in parts:
+            part = FetchPartition(
+                partition=0,
+                current_leader_epoch=epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=last_epoch,
+                partition_max_bytes=part_max_bytes,
+            )
+            topic_id = IDS.get(name, bytes(15) + b"\x77")
+            request.topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=[part]))
+        request.forgotten_topics_data = [ForgottenTopic(topic_id=IDS[name], partitions=[0]) for name in forget]
+        self.ask(conn, self.fetch_api.handle, ApiKey.FETCH, request, version)
+
+    def follower_has(self, replica: int, offset: int, *, epoch: int = 5, name: str = "t") -> None:
+        """A follower fetches from there, so that is what it has."""
+        self.fetch(self.client(), (name, offset), replica=replica, epoch=epoch, max_wait_ms=0)
+
+
+def answers(conn: Connection) -> list[tuple[int, bytes]]:
+    """(correlation id, rest of the frame) of all that was sent so far; what was read is gone."""
+    taken = conn.link.taken  # type: ignore[attr-defined]
+    found = []
+    while taken:
+        length = int.from_bytes(taken[:4], "big")
+        assert len(taken) >= 4 + length, "half a reply"
+        found.append((int.from_bytes(taken[4:8], "big"), bytes(taken[8 : 4 + length])))
+        del taken[: 4 + length]
+    return found
+
+
+def one_answer(conn: Connection) -> bytes:
+    """The rest of the only reply's frame."""
+    [(_, rest)] = answers(conn)
+    return rest
+
+
+def produced(conn: Connection, version: int = 11) -> list[Any]:
+    """The partitions of the only reply, a Produce response."""
+    rest = memoryview(one_answer(conn))
+    at = 1 if response_header_version(ApiKey.PRODUCE, version) else 0
+    response, _ = response_class(ApiKey.PRODUCE).decode(rest, at, version)
+    return [part for topic in response.responses for part in topic.partition_responses]
+
+
+def fetched_all(conn: Connection, version: int = 17) -> FetchOut:
+    """The only reply, a Fetch response."""
+    rest = memoryview(one_answer(conn))
+    return decode_fetch_response(rest, 1 if response_header_version(ApiKey.FETCH, version) else 0, version)
+
+
+def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
+    """The only partition of the only reply."""
+    [(_, [part])] = fetched_all(conn, version).topics
+    return part
