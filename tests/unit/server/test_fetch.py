@@ -1,0 +1,279 @@
+"""Fetch: who may read how far, who waits, who is fenced, and whose fetch counts as an acknowledgement."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.protocol.errors import ErrorCode
+from broker.server.connection import Connection
+from tests.support.one_broker import OneBroker, answers, fetched, fetched_all
+
+FOREVER_MS = 2**31 - 1
+
+
+def room_with(records: int = 0, **properties: str) -> OneBroker:
+    """Topic t, led here with followers 2 and 3, with so many batches of one record that nobody has fetched."""
+    room = OneBroker(**properties)
+    room.give()
+    for _ in range(records):
+        room.produce(room.client(), acks=1)
+    return room
+
+
+def asked(room: OneBroker, offset: int = 0, **how: int) -> Connection:
+    conn = room.client()
+    room.fetch(conn, ("t", offset), **how)  # type: ignore[arg-type]
+    return conn
+
+
+def test_a_follower_reads_to_the_logs_end_and_a_consumer_to_the_high_watermark() -> None:
+    room = room_with(3)
+    for replica in (2, 3):
+        room.follower_has(replica, 1)
+    consumer = fetched(asked(room, max_wait_ms=0))
+    follower = fetched(asked(room, replica=2, epoch=5, max_wait_ms=0))
+    assert consumer.high_watermark == follower.high_watermark == 1
+    assert len(follower.records) == 3 * len(consumer.records)
+
+
+def test_a_followers_long_poll_is_answered_by_an_append() -> None:
+    room = room_with()
+    conn = asked(room, replica=2, epoch=5)
+    assert answers(conn) == []
+    room.produce(room.client())
+    assert fetched(conn).records
+
+
+def test_a_consumers_long_poll_is_answered_by_the_high_watermark_and_not_by_the_append() -> None:
+    room = room_with()
+    conn = asked(room)
+    room.produce(room.client())
+    room.follower_has(2, 1)
+    assert answers(conn) == []
+    room.follower_has(3, 1)
+    assert fetched(conn).records
+
+
+def test_a_long_poll_ends_empty_when_its_time_is_over() -> None:
+    room = room_with()
+    conn = asked(room, max_wait_ms=300)
+    room.pass_ms(200)
+    assert answers(conn) == []
+    room.pass_ms(200)
+    part = fetched(conn)
+    assert (part.error, len(part.records)) == (0, 0)
+    [h] = room.replicas.hosted()
+    assert not h.consumers
+    assert not len(room.timers)
+
+
+def test_a_parked_fetch_is_forgotten_when_its_connection_ends() -> None:
+    room = room_with()
+    [h] = room.replicas.hosted()
+    consumer = asked(room, max_wait_ms=FOREVER_MS)
+    follower = asked(room, replica=2, epoch=5, max_wait_ms=FOREVER_MS)
+    assert len(room.timers) == 2
+    consumer.close()
+    follower.close()
+    assert not len(room.timers)
+    assert not h.consumers
+    assert not h.followers
+
+
+def test_a_connection_that_has_read_is_remembered_only_until_it_ends() -> None:
+    room = room_with(1)
+    [h] = room.replicas.hosted()
+    conn = asked(room, replica=2, epoch=5)
+    room.fetch(conn, ("t", 0), replica=2, epoch=5)
+    assert list(h.readers) == [conn]
+    assert len(conn.on_close) == 1
+    conn.close()
+    assert not h.readers
+
+
+def test_a_truncation_cuts_those_who_may_still_be_sent_the_old_bytes() -> None:
+    room = room_with(2)
+    [h] = room.replicas.hosted()
+    reader = asked(room, replica=2, epoch=5)
+    idle = asked(room, offset=2, replica=3, epoch=5)
+    h.cut_readers()
+    assert reader.closed
+    assert not idle.closed
+    assert not h.readers
+
+
+@pytest.mark.parametrize("replica", [-1, 2])
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, ErrorCode.NONE)]
+)
+def test_epochs_are_fenced_both_ways_for_consumers_and_followers(replica: int, epoch: int, error: ErrorCode) -> None:
+    room = room_with()
+    part = fetched(asked(room, replica=replica, epoch=epoch, max_wait_ms=500 if error else 0))
+    assert part.error == error
+
+
+def test_a_fenced_followers_fetch_acknowledges_nothing() -> None:
+    room = room_with(1)
+    [h] = room.replicas.hosted()
+    for replica in (2, 3):
+        asked(room, 1, replica=replica, epoch=4)
+    assert h.state.high_watermark == 0
+
+
+def test_a_diverging_fetch_is_told_where_and_acknowledges_nothing() -> None:
+    room = room_with(1)
+    room.give(epoch=8, partition_epoch=11)
+    room.produce(room.client(), acks=1)
+    [h] = room.replicas.hosted()
+    part = fetched(asked(room, 2, replica=2, epoch=8, last_epoch=7))
+    assert part.error == 0
+    assert tuple(part.diverging or ()) == (5, 1)
+    assert not part.records
+    assert h.state.followers[2].log_end_offset == -1
+
+
+def test_a_fetch_that_diverges_at_the_very_end_of_the_log_does_not_wait() -> None:
+    room = room_with(2)
+    room.give(epoch=8, partition_epoch=11)
+    conn = asked(room, 2, replica=2, epoch=8, last_epoch=7)
+    assert tuple(fetched(conn).diverging or ()) == (5, 2)
+
+
+def test_an_epoch_that_the_leader_does_not_know_is_out_of_range() -> None:
+    room = room_with(1)
+    assert fetched(asked(room, 1, replica=2, epoch=5, last_epoch=6)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("replica", [-1, 2])
+def test_an_offset_beyond_the_log_is_out_of_range_at_once_and_acknowledges_nothing(replica: int) -> None:
+    room = room_with(1)
+    [h] = room.replicas.hosted()
+    assert fetched(asked(room, 9, replica=replica, epoch=5)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert h.state.followers[2].log_end_offset == -1
+
+
+def test_an_offset_before_the_log_is_out_of_range() -> None:
+    room = room_with(2)
+    for replica in (2, 3):
+        room.follower_has(replica, 2)
+    [h] = room.replicas.hosted()
+    h.log.increment_log_start(1)
+    assert fetched(asked(room, 0)).error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_stranger_is_refused_and_counts_for_nothing() -> None:
+    room = room_with(1)
+    assert fetched(asked(room, 1, replica=4, epoch=5)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_an_earlier_incarnation_is_refused() -> None:
+    room = room_with(1)
+    room.follower_has(2, 0)
+    part = fetched(asked(room, 1, replica=2, epoch=5, broker_epoch=50))
+    assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    [h] = room.replicas.hosted()
+    assert h.state.followers[2].log_end_offset == 0
+
+
+def test_the_first_batch_is_sent_whatever_the_limits_and_the_rest_is_not() -> None:
+    room = room_with(3)
+    room.give("u")
+    room.produce(room.client(), ("u", 0, room.batch()), acks=1)
+    conn = room.client()
+    room.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, max_bytes=1)
+    [(_, [first]), (_, [second])] = fetched_all(conn).topics
+    one = len(room.batch())
+    assert len(first.records) == one
+    assert len(second.records) == 0
+
+
+def test_a_partitions_own_limit_holds_behind_the_first_batch() -> None:
+    room = room_with(3)
+    one = len(room.batch())
+    part = fetched(asked(room, replica=2, epoch=5, part_max_bytes=2 * one + 5))
+    assert len(part.records) == 2 * one
+
+
+def test_a_fetch_waits_until_min_bytes_are_there() -> None:
+    room = room_with(1)
+    one = len(room.batch())
+    conn = asked(room, replica=2, epoch=5, min_bytes=2 * one)
+    assert answers(conn) == []
+    room.produce(room.client(), acks=1)
+    assert len(fetched(conn).records) == 2 * one
+
+
+def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
+    room = room_with(2)
+    one = len(room.batch())
+    conn = asked(room, replica=2, epoch=5, min_bytes=100 * one, max_bytes=one)
+    assert len(fetched(conn).records) == one
+
+
+def test_the_end_of_an_older_segment_is_sent_though_it_is_less_than_min_bytes() -> None:
+    room = room_with(1)
+    [h] = room.replicas.hosted()
+    h.log.roll()
+    room.produce(room.client(), acks=1)
+    one = len(room.batch())
+    assert len(fetched(asked(room, replica=2, epoch=5, min_bytes=2 * one)).records) == one
+
+
+def test_a_new_leader_is_named_to_who_waits_here() -> None:
+    room = room_with()
+    conn = asked(room, epoch=5)
+    room.give(leader=2, epoch=6, partition_epoch=11)
+    answer = fetched_all(conn)
+    [(_, [part])] = answer.topics
+    assert part.error == ErrorCode.FENCED_LEADER_EPOCH
+    assert tuple(part.current_leader or ()) == (2, 6)
+    assert [tuple(e) for e in answer.node_endpoints] == [(2, "host2", 9092, None)]
+
+
+def test_a_partition_that_is_only_elsewhere_is_not_unknown() -> None:
+    room = OneBroker()
+    room.give(leader=2, isr=(2,), replicas=(2,))
+    part = fetched(asked(room))
+    assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert tuple(part.current_leader or ()) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+def test_an_unknown_topic_is_named_so_in_the_versions_own_way(version: int, error: ErrorCode) -> None:
+    room = OneBroker()
+    conn = room.client()
+    room.fetch(conn, ("nobody", 0), version=version)
+    assert fetched(conn, version).error == error
+
+
+def test_a_deleted_topic_ends_its_long_polls() -> None:
+    room = room_with()
+    conn = asked(room)
+    room.remove("t")
+    assert fetched(conn).error
+
+
+def test_a_session_tells_only_what_changed() -> None:
+    room = room_with(1)
+    room.give("u")
+    conn = room.client()
+    room.fetch(conn, ("t", 1), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    first = fetched_all(conn)
+    assert first.session_id > 0
+    assert len(first.topics) == 2
+    room.produce(room.client(), acks=1)
+    room.fetch(conn, replica=2, epoch=5, session=(first.session_id, 1), max_wait_ms=0)
+    second = fetched_all(conn)
+    [(_, [part])] = second.topics
+    assert part.records
+    room.fetch(conn, ("t", 2), replica=2, epoch=5, session=(first.session_id, 2), max_wait_ms=0)
+    assert fetched_all(conn).topics == []
+
+
+def test_a_fetch_of_an_unknown_session_is_told_so() -> None:
+    room = room_with()
+    conn = room.client()
+    room.fetch(conn, session=(77, 3))
+    assert fetched_all(conn).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -1,0 +1,103 @@
+"""Incremental fetch sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import FetchIn, FetchPartOut
+from broker.server.fetch_session import FetchSession, FetchSessions, SessionError
+
+T, U = b"t", b"u"
+
+
+def request(
+    *parts: tuple[bytes, int, int], session: tuple[int, int] = (0, 0), forgotten: tuple[bytes, ...] = ()
+) -> FetchIn:
+    """A Fetch of (topic, partition, offset)."""
+    topics = [(key, [(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
+    return FetchIn(-1, -1, 0, 1, 1000, 0, *session, None, topics, [(key, [0]) for key in forgotten], "")
+
+
+def opened(sessions: FetchSessions, *parts: tuple[bytes, int, int], now_ms: int = 0) -> FetchSession:
+    session, _ = sessions.open(request(*parts), now_ms)
+    assert session is not None
+    return session
+
+
+def asked_of(sessions: FetchSessions, what: FetchIn) -> list[tuple[bytes, int, int]]:
+    """(topic, partition, offset) of what a request comes to."""
+    return [(key, part[0], part[2]) for key, part in sessions.open(what, 0)[1]]
+
+
+def test_an_incremental_request_asks_for_what_was_asked_before_with_what_it_moves() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5), (U, 0, 7))
+    assert asked_of(sessions, request((U, 0, 8), session=(session.session_id, 1))) == [(T, 0, 5), (U, 0, 8)]
+
+
+def test_forgotten_partitions_are_not_asked_for_any_more() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5), (U, 0, 7))
+    assert asked_of(sessions, request(session=(session.session_id, 1), forgotten=(T,))) == [(U, 0, 7)]
+
+
+def test_each_epoch_is_good_for_one_request() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5))
+    sessions.open(request(session=(session.session_id, 1)), 0)
+    with pytest.raises(SessionError) as wrong:
+        sessions.open(request(session=(session.session_id, 1)), 0)
+    assert wrong.value.error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_the_epoch_behind_the_largest_is_1() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5))
+    session.epoch = 2**31 - 1
+    sessions.open(request(session=(session.session_id, 2**31 - 1)), 0)
+    assert session.epoch == 1
+
+
+def test_a_final_request_ends_its_session() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5))
+    assert sessions.open(request((T, 0, 6), session=(session.session_id, -1)), 0)[0] is None
+    with pytest.raises(SessionError) as wrong:
+        sessions.open(request(session=(session.session_id, 1)), 0)
+    assert wrong.value.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_without_a_free_slot_a_fetcher_is_served_without_a_session() -> None:
+    sessions = FetchSessions(1, random.Random(1))
+    opened(sessions, (T, 0, 5))
+    session, parts = sessions.open(request((U, 0, 7)), 1000)
+    assert session is None
+    assert len(parts) == 1
+
+
+def test_a_session_that_nobody_has_used_for_long_makes_room() -> None:
+    sessions = FetchSessions(1, random.Random(1))
+    old = opened(sessions, (T, 0, 5))
+    opened(sessions, (U, 0, 7), now_ms=200_000)
+    assert sessions.evictions == 1
+    with pytest.raises(SessionError):
+        sessions.open(request(session=(old.session_id, 1)), 200_000)
+
+
+def test_partitions_with_records_go_to_the_back_of_the_queue() -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session = opened(sessions, (T, 0, 5), (U, 0, 7))
+    session.changed([(T, FetchPartOut(0, records=b"x")), (U, FetchPartOut(0, records=b""))])
+    assert list(session.parts) == [(U, 0), (T, 0)]
+
+
+def test_errors_are_told_each_time_and_offsets_once() -> None:
+    session = FetchSession(1, -1, 0)
+    quiet, wrong = FetchPartOut(0, 0, 5, records=b""), FetchPartOut(1, 6, records=b"")
+    assert len(session.changed([(T, quiet), (T, wrong)])) == 2
+    assert session.changed([(T, quiet), (T, wrong)]) == [(T, wrong)]
+    moved = quiet._replace(high_watermark=6)
+    assert session.changed([(T, moved)]) == [(T, moved)]
