@@ -1,0 +1,187 @@
+"""Replicas of one broker: metadata in, logs and fetchers told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.protocol.errors import ErrorCode
+from broker.replication.values import ProposeIsr, TruncateTo
+from tests.support.one_broker import EPOCHS, OneBroker, answers, produced
+
+OTHER_ID = bytes(14) + b"\xbb\x01"
+
+
+def events(room: OneBroker) -> list[str]:
+    return [event for event, _ in room.env.traces]
+
+
+def test_a_partition_of_this_broker_is_taken_up_with_a_log_of_its_own() -> None:
+    room = OneBroker()
+    h = room.give()
+    assert h.state.is_leader
+    assert room.fs.exists("data/t-0")
+    assert room.replicas.by_name[b"t"][0] is h
+    assert "became_leader" in events(room)
+
+
+def test_a_partition_of_others_is_not_taken_up() -> None:
+    room = OneBroker()
+    room.give(leader=2, isr=(2, 3), replicas=(2, 3))
+    assert not room.replicas.hosted()
+
+
+def test_a_follower_fetches_anew_in_each_leader_epoch_and_a_leader_not_at_all() -> None:
+    room = OneBroker()
+    room.give(leader=2, epoch=5)
+    room.give(leader=3, epoch=6, partition_epoch=11)
+    room.give(leader=3, epoch=6, partition_epoch=12)
+    assert room.orders.followed == [("t", 2), ("t", 3)]
+    room.give(leader=1, epoch=7, partition_epoch=13)
+    assert room.orders.unfollowed == ["t"]
+
+
+def test_a_new_leader_notes_where_its_epoch_begins_though_nothing_is_written() -> None:
+    room = OneBroker()
+    h = room.give()
+    room.produce(room.client(), acks=1)
+    room.give(epoch=9, partition_epoch=11)
+    assert h.log.epochs.entries == [(5, 0), (9, 1)]
+
+
+def test_a_deleted_topic_leaves_neither_replica_nor_log() -> None:
+    room = OneBroker()
+    room.give()
+    room.remove("t")
+    assert not room.replicas.hosted()
+    assert not room.replicas.by_name
+    assert not room.fs.exists("data/t-0")
+
+
+def test_a_replica_that_moved_away_is_dropped() -> None:
+    room = OneBroker()
+    room.give()
+    room.give(leader=2, epoch=6, partition_epoch=11, isr=(2, 3), replicas=(2, 3))
+    assert not room.replicas.hosted()
+    assert not room.fs.exists("data/t-0")
+
+
+def test_a_topic_made_again_by_the_same_name_begins_empty() -> None:
+    room = OneBroker()
+    room.give(isr=(1,), replicas=(1,))
+    room.produce(room.client())
+    room.replicas.checkpoint_high_watermarks()
+    room.remove("t")
+    h = room.give(topic_id=OTHER_ID, isr=(1,), replicas=(1,))
+    assert h.log.log_end_offset == h.state.high_watermark == 0
+    assert room.replicas.by_name[b"t"][0] is h
+    assert h.log.topic_id == OTHER_ID
+
+
+def test_a_topics_settings_reach_its_log_and_its_state_machine() -> None:
+    room = OneBroker()
+    h = room.give()
+    room.alter(TOPIC_RESOURCE, "t", min_insync_replicas="2", max_message_bytes="5000")
+    assert h.state.settings.min_insync_replicas == 2
+    assert h.log.config.max_message_bytes == 5000
+
+
+def test_a_log_takes_its_topics_settings_when_it_is_taken_up() -> None:
+    room = OneBroker()
+    room.image.configs[TOPIC_RESOURCE, "t"] = {"max.message.bytes": "5000"}
+    assert room.give().log.config.max_message_bytes == 5000
+
+
+def test_settings_altered_for_all_brokers_or_this_one_are_in_force_unless_the_topic_has_its_own() -> None:
+    room = OneBroker()
+    t, u = room.give("t"), room.give("u")
+    room.alter(TOPIC_RESOURCE, "u", min_insync_replicas="1")
+    room.alter(BROKER_RESOURCE, "", min_insync_replicas="2")
+    assert (t.state.settings.min_insync_replicas, u.state.settings.min_insync_replicas) == (2, 1)
+    room.alter(BROKER_RESOURCE, "1", min_insync_replicas="3")
+    assert (t.state.settings.min_insync_replicas, u.state.settings.min_insync_replicas) == (3, 1)
+    assert room.give("w").state.settings.min_insync_replicas == 3
+    room.alter(BROKER_RESOURCE, "1")
+    assert t.state.settings.min_insync_replicas == 2
+
+
+def test_what_was_altered_for_another_broker_is_not_in_force_here() -> None:
+    room = OneBroker()
+    h = room.give()
+    room.alter(BROKER_RESOURCE, "2", min_insync_replicas="2")
+    assert h.state.settings.min_insync_replicas == 1
+
+
+def test_retention_moves_the_start_that_the_state_machine_knows() -> None:
+    room = OneBroker()
+    h = room.give(isr=(1,), replicas=(1,))
+    room.produce(room.client())
+    h.log.roll()
+    room.produce(room.client())
+    room.alter(TOPIC_RESOURCE, "t", retention_bytes="10")
+    room.replicas.retain(room.env.wall_ms())
+    assert h.log.log_start_offset == h.state.log_start_offset > 0
+
+
+def test_retention_keeps_what_is_not_committed() -> None:
+    room = OneBroker()
+    h = room.give()
+    room.produce(room.client(), acks=1)
+    h.log.roll()
+    room.produce(room.client(), acks=1)
+    room.alter(TOPIC_RESOURCE, "t", retention_bytes="0")
+    room.replicas.retain(room.env.wall_ms())
+    assert h.log.log_start_offset == h.state.log_start_offset == 0
+
+
+def test_a_lagging_follower_is_proposed_to_leave_and_the_producer_waits_until_that_is_confirmed() -> None:
+    room = OneBroker()
+    h = room.give()
+    conn = room.client()
+    room.produce(conn, timeout_ms=100_000)
+    room.pass_ms(20_000)
+    room.follower_has(2, 1)
+    room.pass_ms(20_000)
+    room.follower_has(2, 1)
+    room.replicas.check_isr()
+    [proposal] = room.orders.proposed
+    assert proposal.members == (1, 2)
+    assert answers(conn) == []
+    effects = h.state.isr_accepted(proposal, 5, 11, (1, 2), room.env.now_ms)
+    room.replicas.apply_effects(h, effects)
+    room.server.settle()
+    assert produced(conn)[0].error_code == ErrorCode.NONE
+
+
+def test_a_proposal_whose_fate_is_not_known_is_asked_again() -> None:
+    room = OneBroker()
+    h = room.give(isr=(1, 2))
+    room.follower_has(3, 0)
+    [proposal] = room.orders.proposed
+    assert isinstance(proposal, ProposeIsr)
+    assert proposal.isr == ((1, EPOCHS[1]), (2, -1), (3, EPOCHS[3]))
+    room.replicas.apply_effects(h, h.state.isr_rejected(proposal, ErrorCode.UNKNOWN_SERVER_ERROR, 0))
+    assert room.orders.retried == [proposal]
+
+
+def test_a_truncation_reaches_log_and_state_machine_and_is_traced() -> None:
+    room = OneBroker()
+    h = room.give()
+    for _ in range(3):
+        room.produce(room.client(), acks=1)
+    room.give(leader=2, epoch=6, partition_epoch=11)
+    reader: Any = room.client()
+    h.read_by(reader)
+    room.replicas.apply_effects(h, (TruncateTo(1, "test"),))
+    assert h.log.log_end_offset == h.state.log_end_offset == 1
+    assert reader.closed
+    assert "truncated" in events(room)
+
+
+def test_high_watermarks_are_kept_over_a_restart() -> None:
+    room = OneBroker()
+    h = room.give(isr=(1,), replicas=(1,))
+    room.produce(room.client())
+    assert h.state.high_watermark == 1
+    room.replicas.checkpoint_high_watermarks()
+    assert room.logs.read_high_watermarks() == {("t", 0): 1}
