@@ -1,0 +1,154 @@
+"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsResponse
+from broker.protocol.schema.init_producer_id import InitProducerIdRequest
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.protocol.schema.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from broker.server.connection import Slot
+from broker.server.data_handlers import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
+from tests.support.one_broker import OneBroker
+
+
+def slot_of(version: int) -> Slot:
+    conn: Any = None
+    return Slot(conn, 1, version, False)
+
+
+def listed(room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t") -> Any:
+    part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=name, partitions=[part])])
+    [topic] = OffsetApis(room.replicas).list_offsets(request, slot_of(7)).topics
+    return topic.partitions[0]
+
+
+def epoch_end(room: OneBroker, asked: int, *, current: int = -1) -> Any:
+    part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=asked)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[part])])
+    [topic] = OffsetApis(room.replicas).offset_for_leader_epoch(request, slot_of(4)).topics
+    return topic.partitions[0]
+
+
+def room_with(records: int, committed: int = 0) -> OneBroker:
+    room = OneBroker()
+    room.give()
+    for _ in range(records):
+        room.produce(room.client(), acks=1)
+    for replica in (2, 3):
+        room.follower_has(replica, committed)
+    return room
+
+
+def test_consumers_see_the_high_watermark_and_followers_the_logs_end() -> None:
+    room = room_with(3, committed=1)
+    assert listed(room, LATEST).offset == 1
+    assert listed(room, LATEST, replica=2).offset == 3
+    assert listed(room, EARLIEST).offset == 0
+
+
+def test_latest_is_not_available_before_the_high_watermark_reaches_the_epochs_start() -> None:
+    room = room_with(3, committed=1)
+    room.give(epoch=6, partition_epoch=11)
+    assert listed(room, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert listed(room, EARLIEST).error_code == ErrorCode.NONE
+    assert listed(room, LATEST, replica=2).offset == 3
+
+
+def test_a_timestamp_is_looked_for_below_the_high_watermark_only() -> None:
+    room = room_with(1, committed=1)
+    first_ms = room.env.wall_ms()
+    room.pass_ms(100)
+    room.produce(room.client(), acks=1)
+    assert listed(room, first_ms).offset == 0
+    assert listed(room, first_ms + 50).offset == -1
+    assert listed(room, MAX_TIMESTAMP).timestamp == first_ms
+    for replica in (2, 3):
+        room.follower_has(replica, 2)
+    assert listed(room, first_ms + 50).offset == 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, ErrorCode.NONE)]
+)
+def test_epochs_fence_questions_about_offsets(epoch: int, error: ErrorCode) -> None:
+    room = room_with(1)
+    assert listed(room, LATEST, epoch=epoch).error_code == error
+    assert epoch_end(room, 5, current=epoch).error_code == error
+
+
+def test_what_is_led_elsewhere_or_nowhere_is_told_apart() -> None:
+    room = OneBroker()
+    room.give("t", leader=2)
+    room.give("u", leader=2, isr=(2,), replicas=(2,))
+    assert listed(room, LATEST, name="t").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert listed(room, LATEST, name="u").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert listed(room, LATEST, name="w").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> None:
+    room = room_with(2)
+    room.give(epoch=8, partition_epoch=11)
+    room.produce(room.client(), acks=1)
+    assert (epoch_end(room, 5).leader_epoch, epoch_end(room, 5).end_offset) == (5, 2)
+    assert (epoch_end(room, 7).leader_epoch, epoch_end(room, 7).end_offset) == (5, 2)
+    assert (epoch_end(room, 8).leader_epoch, epoch_end(room, 8).end_offset) == (8, 3)
+    assert (epoch_end(room, 9).leader_epoch, epoch_end(room, 9).end_offset) == (-1, -1)
+
+
+class Blocks:
+    """Plays Forwarder: hands out blocks of three ids."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.error = ErrorCode.NONE
+
+    async def ask(self, key: int, version: int, request: Any, timeout_ms: int) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.given += 1
+        return AllocateProducerIdsResponse(
+            error_code=self.error, producer_id_start=3 * (self.given - 1), producer_id_len=3
+        )
+
+
+async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> None:
+    blocks: Any = Blocks()
+    ids = ProducerIds(blocks, 1, lambda: 101)
+    given: list[int] = []
+
+    async def one() -> None:
+        response = await ids.init_producer_id(InitProducerIdRequest(transactional_id=None), slot_of(4))
+        assert (response.error_code, response.producer_epoch) == (ErrorCode.NONE, 0)
+        given.append(response.producer_id)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(one)
+    assert len(set(given)) == 20
+
+
+async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
+    blocks: Any = Blocks()
+    blocks.error = ErrorCode.BROKER_ID_NOT_REGISTERED
+    response = await ProducerIds(blocks, 1, lambda: 101).init_producer_id(
+        InitProducerIdRequest(transactional_id=None), slot_of(4)
+    )
+    assert (response.error_code, response.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+
+
+async def test_transactions_are_refused() -> None:
+    blocks: Any = Blocks()
+    response = await ProducerIds(blocks, 1, lambda: 101).init_producer_id(
+        InitProducerIdRequest(transactional_id="x"), slot_of(4)
+    )
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

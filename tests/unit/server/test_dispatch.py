@@ -1,0 +1,57 @@
+"""Dispatch: what ends a connection, and what a connection's end ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.header import encode_request
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.server.server import Route
+from tests.support.memory_env import MemoryLink, Pipe
+from tests.support.one_broker import LISTENER, OneBroker
+
+
+def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:
+    data = PartitionProduceData(index=0, records=room.batch())
+    request = ProduceRequest(
+        acks=acks, timeout_ms=100, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+    )
+    return encode_request(ApiKey.PRODUCE, 9, 1, "c", request.encode(9))
+
+
+async def serve(room: OneBroker, *frames: bytes) -> bool:
+    """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
+    server: Any = room.server
+    server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
+    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    there.data += b"".join(frames)
+    there.ended = True
+    server._per_address["client"] = 1
+    with trio.fail_after(5):
+        await server._serve(MemoryLink("client:1", there, back), LISTENER, "client")
+    return not server._connections and not server._per_address
+
+
+async def test_nothing_is_done_for_a_connection_that_was_closed_earlier_in_the_same_burst() -> None:
+    room = OneBroker()
+    h = room.give()
+    assert await serve(room, produce_frame(room, "nobody", 0), produce_frame(room, "t", 1))
+    assert h.log.log_end_offset == 0
+
+
+async def test_requests_of_one_burst_are_all_served_in_order() -> None:
+    room = OneBroker()
+    h = room.give()
+    assert await serve(room, produce_frame(room, "t", 0), produce_frame(room, "t", 1))
+    assert h.log.log_end_offset == 2
+
+
+async def test_an_api_that_is_not_served_ends_its_connection_only() -> None:
+    room = OneBroker()
+    h = room.give()
+    assert await serve(room, encode_request(ApiKey.METADATA, 9, 1, "c", b"\0\0\0\0"))
+    assert await serve(room, produce_frame(room, "t", 1))
+    assert h.log.log_end_offset == 1

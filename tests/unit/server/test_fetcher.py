@@ -1,0 +1,266 @@
+"""Followers: what is asked, what of an answer is applied, and when the connection is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.header import decode_request_header, encode_response_header
+from broker.protocol.hot import FetchIn, FetchPartOut, decode_fetch, encode_fetch_response
+from broker.protocol.schema.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.server.data_handlers import EARLIEST
+from broker.server.fetcher import Fetcher, Fetchers
+from broker.server.hosted import Hosted
+from tests.support.batches import batch
+from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.one_broker import IDS, OneBroker
+
+
+class Leader:
+    """Broker 2, played by the test: one request at a time, on the newest connection."""
+
+    def __init__(self) -> None:
+        self.links: list[MemoryLink] = []
+        self.log = (0, 0)
+        """What ListOffsets answers: start and end."""
+        self.asked_offsets = 0
+        self._version = self._correlation_id = 0
+
+    def connect(self, host: str, port: int) -> MemoryLink:
+        there, back = Pipe(1 << 30), Pipe(1 << 30)
+        self.links.append(MemoryLink("follower:1", there, back))
+        return MemoryLink("leader:2", back, there)
+
+    async def request(self) -> FetchIn:
+        """The next Fetch."""
+        with trio.fail_after(60):
+            while not self.links:
+                await trio.lowlevel.checkpoint()
+            header = await self._read(4)
+            frame = memoryview(await self._read(int.from_bytes(header, "big")))
+        head = decode_request_header(frame)
+        assert head.api_key == ApiKey.FETCH
+        self._version, self._correlation_id = head.api_version, head.correlation_id
+        return decode_fetch(frame, head.body, head.api_version)
+
+    async def _read(self, size: int) -> bytes:
+        buffer, at = memoryview(bytearray(size)), 0
+        while at < size:
+            link = self.links[-1]
+            await link.wait_readable()
+            at += link.recv_into(buffer[at:]) or 0
+        return bytes(buffer)
+
+    def answer(self, *parts: tuple[str, FetchPartOut]) -> None:
+        """The response to the last request."""
+        topics = [(IDS[name], [part]) for name, part in parts]
+        body = b"".join(bytes(c) for c in encode_fetch_response(self._version, 0, 0, 0, topics, []))
+        frame = encode_response_header(ApiKey.FETCH, self._version, self._correlation_id) + body
+        self.links[-1].send((len(frame).to_bytes(4, "big") + frame,))
+
+    async def offsets(self, node_id: int, key: int, version: int, request: Any, *, timeout_ms: int) -> Any:
+        """Plays PeerClient.request for ListOffsets."""
+        self.asked_offsets += 1
+        [topic] = request.topics
+        [part] = topic.partitions
+        offset = self.log[0] if part.timestamp == EARLIEST else self.log[1]
+        found = ListOffsetsPartitionResponse(partition_index=part.partition_index, offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[found])])
+
+
+class Peers:
+    """PeerClient with one peer."""
+
+    def __init__(self, leader: Leader) -> None:
+        self.request = leader.offsets
+
+
+class Follower:
+    """Broker 1, which fetches from `Leader`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.room = OneBroker()
+        self.leader = Leader()
+        self.env = FakeEnv(self.leader)
+        peers: Any = Peers(self.leader)
+        self.fetchers = Fetchers(self.env, self.room.config, peers, lambda node: ("leader", 1), lambda: 101)
+        self.fetchers.bind(self.room.replicas, nursery)
+        self.room.replicas._fetchers = self.fetchers
+
+    def give(self, name: str = "t", *, epoch: int = 5) -> Hosted:
+        return self.room.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)
+
+    @property
+    def fetcher(self) -> Fetcher:
+        return self.fetchers._fetchers[2]
+
+
+@asynccontextmanager
+async def following() -> AsyncIterator[Follower]:
+    async with trio.open_nursery() as nursery:
+        yield Follower(nursery)
+        nursery.cancel_scope.cancel()
+
+
+def sent(base: int, count: int = 1, epoch: int = 5) -> bytes:
+    return bytes(batch(count, base=base, leader_epoch=epoch))
+
+
+def part_of(request: FetchIn, name: str = "t") -> tuple[int, int, int]:
+    """(leader epoch, offset, last fetched epoch) as asked."""
+    [part] = dict(request.topics)[IDS[name]]
+    return part[1], part[2], part[3]
+
+
+async def test_what_is_fetched_is_appended_and_the_next_fetch_acknowledges_it(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        assert part_of(await it.leader.request()) == (5, 0, -1)
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
+        assert part_of(await it.leader.request()) == (5, 2, 5)
+        assert (h.log.log_end_offset, h.state.high_watermark) == (2, 1)
+
+
+async def test_an_answer_of_an_earlier_epoch_is_not_applied(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        asked = {(IDS["t"], 0): (it.fetcher.following[IDS["t"], 0], 0)}
+        it.give(epoch=6)
+        it.fetcher._apply(FetchPartOut(0, high_watermark=1, records=memoryview(sent(0))), *asked[IDS["t"], 0])
+        assert h.log.log_end_offset == 0
+
+
+async def test_an_answer_that_does_not_continue_the_log_is_not_applied(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        f = it.fetcher.following[IDS["t"], 0]
+        part = FetchPartOut(0, high_watermark=1, log_start_offset=0, records=memoryview(sent(0)))
+        it.fetcher._apply(part, f, 0)
+        it.fetcher._apply(part, f, 0)
+        assert h.log.log_end_offset == 1
+
+
+async def test_corrupt_records_are_not_appended_and_asked_for_again(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        bad = bytearray(sent(0))
+        bad[-1] ^= 1
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=bytes(bad))))
+        assert part_of(await it.leader.request()) == (5, 0, -1)
+        assert h.log.log_end_offset == 0
+        assert "bad_records" in [event for event, _ in it.env.traces]
+
+
+async def test_a_diverging_answer_truncates_and_asks_again_from_there(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0) + sent(1))))
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=b"", diverging=(5, 1))))
+        assert part_of(await it.leader.request()) == (5, 1, 5)
+        assert h.log.log_end_offset == h.state.log_end_offset == 1
+
+
+async def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        it.leader.log = (40, 50)
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
+        while h.log.log_end_offset != 40:
+            await trio.testing.wait_all_tasks_blocked()
+        assert h.log.log_start_offset == h.state.log_start_offset == 40
+
+
+async def test_a_log_that_is_longer_than_the_leaders_is_cut_where_that_ends(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        it.leader.log = (0, 1)
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=0, log_start_offset=0, records=sent(0) + sent(1))))
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert h.log.log_end_offset == 1
+
+
+async def test_a_leader_is_asked_for_its_bounds_once_at_a_time(autojump_clock: Any) -> None:
+    async with following() as it:
+        it.give()
+        answered = trio.Event()
+
+        async def slow(*args: Any, **named: Any) -> Any:
+            await answered.wait()
+            raise OSError("too late")
+
+        it.fetcher._peers.request = slow  # type: ignore[method-assign]
+        f = it.fetcher.following[IDS["t"], 0]
+        started: list[Any] = []
+        it.fetcher._start_soon = lambda *task: started.append(task)
+        refused = FetchPartOut(0, ErrorCode.OFFSET_OUT_OF_RANGE)
+        it.fetcher._apply(refused, f, 0)
+        it.fetcher._apply(refused, f, 0)
+        assert len(started) == 1
+        answered.set()
+        await started[0][0](*started[0][1:])
+        it.fetcher._apply(refused, f, 0)
+        assert len(started) == 2
+
+
+async def test_a_partition_that_is_added_does_not_wait_out_the_fetch_under_way(autojump_clock: Any) -> None:
+    async with following() as it:
+        it.give("t")
+        await it.leader.request()
+        it.give("u")
+        while len(it.leader.links) < 2:
+            await trio.lowlevel.checkpoint()
+        request = await it.leader.request()
+        assert {key for key, _ in request.topics} == {IDS["t"], IDS["u"]}
+
+
+async def test_a_refused_partition_pauses_and_the_others_go_on(autojump_clock: Any) -> None:
+    async with following() as it:
+        it.give("t")
+        it.give("u")
+        await it.leader.request()
+        quiet = FetchPartOut(0, high_watermark=0, log_start_offset=0, records=b"")
+        it.leader.answer(("t", FetchPartOut(0, ErrorCode.UNKNOWN_LEADER_EPOCH)), ("u", quiet))
+        assert [key for key, _ in (await it.leader.request()).topics] == [IDS["u"]]
+
+
+async def test_a_new_connection_is_not_blamed_for_the_silence_of_the_old_one(autojump_clock: Any) -> None:
+    async with following() as it:
+        it.give()
+        await it.leader.request()
+        it.fetcher._sent_ms = 7
+        it.fetcher.following[IDS["t"], 0].not_before_ms = 1 << 60
+        it.leader.links[-1].close()
+        while len(it.leader.links) < 2:
+            await it.env.sleep(0.1)
+        assert it.fetcher._sent_ms == 0
+
+
+async def test_nothing_is_taken_after_fetching_was_stopped(autojump_clock: Any) -> None:
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0))))
+        it.fetchers.stop()
+        it.give("u")
+        await trio.testing.wait_all_tasks_blocked()
+        assert h.log.log_end_offset == 0
+        assert not it.fetcher.following

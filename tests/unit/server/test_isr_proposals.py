@@ -1,0 +1,157 @@
+"""AlterPartition: proposals go out until they are answered for or overtaken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from broker.server.hosted import Hosted
+from broker.server.isr_proposals import IsrProposals
+from tests.support.memory_env import FakeEnv
+from tests.support.one_broker import OneBroker, answers
+
+
+class Controller:
+    """Plays Forwarder: each request is answered as the next of `script` says, the last one for ever."""
+
+    def __init__(self, *script: ErrorCode | str) -> None:
+        self.script = list(script)
+        self.requests: list[tuple[float, AlterPartitionRequest]] = []
+
+    async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
+        self.requests.append((trio.current_time(), request))
+        await trio.lowlevel.checkpoint()
+        word = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if word == "silence":
+            raise OSError("nobody there")
+        if word == "refuse all":
+            return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        assert isinstance(word, ErrorCode)
+        [topic] = request.topics
+        [p] = topic.partitions
+        isr = [member.broker_id for member in p.new_isr_with_epochs]
+        decided = AlterPartitionResponsePartitionData(
+            partition_index=p.partition_index,
+            error_code=word,
+            leader_id=1,
+            leader_epoch=p.leader_epoch,
+            isr=isr,
+            partition_epoch=p.partition_epoch + 1,
+        )
+        return AlterPartitionResponse(
+            topics=[AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=[decided])]
+        )
+
+
+@asynccontextmanager
+async def leading(*script: ErrorCode | str) -> AsyncIterator[tuple[OneBroker, Controller, Hosted]]:
+    """t-0 is led here with the ISR (1, 2); broker 3 has just asked to be let in."""
+    room = OneBroker()
+    controller: Any = Controller(*script)
+    unused: Any = None
+    env: Any = FakeEnv(unused)
+    env.mono = room.env.mono
+    proposals = IsrProposals(env, 1, controller, lambda: 101)
+    proposals.replicas = room.replicas
+    room.replicas._proposals = proposals
+    h = room.give(isr=(1, 2))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(proposals.run)
+        room.follower_has(3, 0)
+        yield room, controller, h
+        nursery.cancel_scope.cancel()
+
+
+async def quiet() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def asked_times(controller: Controller, count: int) -> list[float]:
+    """When the first `count` requests came, in s."""
+    while len(controller.requests) < count:
+        await trio.sleep(0.01)
+    return [when for when, _ in controller.requests[:count]]
+
+
+async def test_what_the_controller_accepts_is_in_force(autojump_clock: Any) -> None:
+    async with leading(ErrorCode.NONE) as (_, controller, h):
+        await quiet()
+        [(_, request)] = controller.requests
+        assert (request.broker_id, request.broker_epoch) == (1, 101)
+        assert h.state.isr == (1, 2, 3)
+        assert (h.state.pending, h.state.partition_epoch) == (None, 11)
+
+
+async def test_an_accepted_shrink_lets_the_producers_go(autojump_clock: Any) -> None:
+    async with leading(ErrorCode.NONE) as (room, _, h):
+        await quiet()
+        conn = room.client()
+        room.produce(conn, timeout_ms=100_000)
+        for _ in range(2):
+            room.pass_ms(25_000)
+            room.follower_has(2, 1)
+        room.replicas.check_isr()
+        await quiet()
+        assert h.state.isr == (1, 2)
+        assert len(answers(conn)) == 1
+
+
+async def test_an_ineligible_member_is_given_up_and_not_asked_for_again(autojump_clock: Any) -> None:
+    async with leading(ErrorCode.INELIGIBLE_REPLICA) as (_, controller, h):
+        await quiet()
+        assert h.state.pending is None
+        assert h.state.maximal_isr == (1, 2)
+        assert len(controller.requests) == 1
+
+
+async def test_a_fenced_proposal_stays_in_doubt_until_metadata_comes(autojump_clock: Any) -> None:
+    async with leading(ErrorCode.FENCED_LEADER_EPOCH) as (room, controller, h):
+        await quiet()
+        assert h.state.maximal_isr == (1, 2, 3)
+        assert len(controller.requests) == 1
+        room.give(isr=(1, 2), epoch=6, partition_epoch=12)
+        assert h.state.maximal_isr == (1, 2)
+
+
+async def test_an_unreachable_controller_is_asked_again_after_a_pause(autojump_clock: Any) -> None:
+    async with leading("silence", ErrorCode.NONE) as (_, controller, h):
+        first, second = await asked_times(controller, 2)
+        assert second - first >= 0.09
+        await quiet()
+        assert h.state.isr == (1, 2, 3)
+
+
+async def test_a_request_refused_as_a_whole_is_asked_again_after_a_pause(autojump_clock: Any) -> None:
+    async with leading("refuse all", ErrorCode.NONE) as (_, controller, h):
+        first, second = await asked_times(controller, 2)
+        assert second - first >= 0.09
+        await quiet()
+        assert h.state.isr == (1, 2, 3)
+
+
+async def test_an_error_that_decides_nothing_is_not_answered_by_asking_without_a_pause(autojump_clock: Any) -> None:
+    async with leading(ErrorCode.UNKNOWN_SERVER_ERROR) as (_, controller, h):
+        times = await asked_times(controller, 3)
+        assert times[2] - times[0] >= 0.18
+        assert h.state.pending is not None
+
+
+async def test_a_proposal_that_newer_metadata_has_overtaken_is_not_asked_again(autojump_clock: Any) -> None:
+    async with leading("silence") as (room, controller, h):
+        await asked_times(controller, 1)
+        room.give(isr=(1, 2), epoch=6, partition_epoch=12)
+        count = len(controller.requests)
+        await trio.sleep(5)
+        assert len(controller.requests) == count
+        assert h.state.pending is None
