@@ -97,8 +97,7 @@ class Node:
         self.lifecycle: BrokerLifecycle | None = None
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where this node dials a peer: its own map first, then what it registered, then the voters.
-        """
+        """Where this node dials a peer: its own map first, then what it registered, then the voters."""
         own = self.config.peers.get(node_id)
         if own is not None:
             return own.host, own.port
@@ -138,23 +137,37 @@ class Node:
             nursery.start_soon(self.service.run)
             self._start_periodic(nursery, server)
             lifecycle = self.lifecycle = self._lifecycle(server)
-            await nursery.start(lifecycle.run)
-            await lifecycle.caught_up.wait()
-            # Only now: what the log says before this registration is history, and to act on it piece by piece would be
-            # to lead again in epochs that are over, and to delete what was given back later.
-            self.feed.follow(self.replicas.apply, caught_up=True)
-            self._drop_strays()
-            lifecycle.ready()
-            nursery.start_soon(self._announce, lifecycle, server, task_status)
-            await stop.wait()
+            joined = await self._join(nursery, lifecycle, stop)
+            if joined:
+                # Only now: what the log says before this registration is history, and to act on it piece by piece
+                # would be to lead again in epochs that are over, and to delete what was given back later.
+                self.feed.follow(self.replicas.apply, caught_up=True)
+                self._drop_strays()
+                lifecycle.ready()
+                nursery.start_soon(self._announce, lifecycle, server, task_status)
+                await stop.wait()
             env.trace("node_stopping")
-            controlled = config.controlled_shutdown_enable and await self._leave(lifecycle)
+            controlled = joined and config.controlled_shutdown_enable and await self._leave(lifecycle)
             server.close()
             self.fetchers.stop()
             await self.quorum.leave()
             self._flush_everything()
             env.trace("node_stopped", controlled=controlled)
             nursery.cancel_scope.cancel()
+
+    async def _join(self, nursery: trio.Nursery, lifecycle: BrokerLifecycle, stop: trio.Event) -> bool:
+        """Register and catch up; False where this node was told to stop first, as it may be without a controller."""
+        with trio.CancelScope() as scope:
+
+            async def give_up() -> None:
+                await stop.wait()
+                scope.cancel()
+
+            nursery.start_soon(give_up)
+            await nursery.start(lifecycle.run)
+            await lifecycle.caught_up.wait()
+            return True
+        return False
 
     async def _announce(self, lifecycle: BrokerLifecycle, server: Server, task_status: trio.TaskStatus[Node]) -> None:
         await lifecycle.unfenced.wait()
@@ -230,7 +243,9 @@ class Node:
         self.replicas.checkpoint_high_watermarks()
         self.logs.checkpoint_recovery_points()
         self.logs.close(self.env.wall_ms())
-        self.logs.mark_clean_shutdown(self._broker_epoch())
+        registered = self._broker_epoch()
+        # One that never got to register has added nothing to what its last life left behind.
+        self.logs.mark_clean_shutdown(registered if registered >= 0 else self.logs.previous_broker_epoch)
 
     # ------------------------------------------------------------------ periodic work
 
