@@ -40,18 +40,18 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
             for n in range(4):
                 throughput(cluster, *LOADS[n][:1], idempotent=LOADS[n][1], seconds=arguments.warmup / 4)
         for _ in range(arguments.rounds):
-            for size, idempotent in LOADS:
-                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}"
-                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds)
-                note(f"{kind}, MB/s", t.mb_s)
-                note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
-                note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
             for rate in RATES:
                 found = latency(cluster, rate, arguments.seconds + 1)
                 note(f"ack at {rate}/s, p50 ms", found.p50_ms)
                 note(f"ack at {rate}/s, p99 ms", found.p99_ms)
                 note(f"ack at {rate}/s, p99.9 ms", found.p999_ms)
                 note(f"ack at {rate}/s, broker cores", found.broker_cores)
+            for size, idempotent in LOADS:
+                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}"
+                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds)
+                note(f"{kind}, MB/s", t.mb_s)
+                note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
+                note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
         note("memory after load, MB a broker", max(cluster.rss_mb()))
         if arguments.failover:
             gap, failed = failover(cluster)
