@@ -10,6 +10,7 @@ import trio
 from broker.config import BrokerConfig, ConfigError, parse_properties
 from broker.main import broker_main
 from broker.real_env import RealEnv
+from broker.server.fetcher import StorageFailed
 from broker.server.lifecycle import RegistrationFailed
 
 USAGE, FAILED = 3, 1
@@ -54,7 +55,7 @@ def main() -> int:
     try:
         trio.run(_run, env, config)
     except BaseExceptionGroup as group:
-        ours, others = group.split((OSError, RegistrationFailed))
+        ours, others = group.split((OSError, RegistrationFailed, StorageFailed))
         if others is not None:
             raise
         for leaf in leaves(ours):

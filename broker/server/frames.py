@@ -112,6 +112,8 @@ class Frames:
         part = self._view[self._start : self._end]
         if need > len(self._view) and (have == len(self._view) or len(self._view) < LARGE):
             await self._grow(max(LARGE, min(need, 2 * len(self._view))))
+        elif not self._start:
+            return  # it is in front already, and its buffer is large enough for what has come
         self._view[:have] = part
         self._start, self._end = 0, have
 
