@@ -94,6 +94,7 @@ class Node:
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
         self.timers = Timers()
+        self._checkpointing = trio.Lock()
         self.lifecycle: BrokerLifecycle | None = None
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
@@ -151,7 +152,8 @@ class Node:
             server.close()
             self.fetchers.stop()
             await self.quorum.leave()
-            self._flush_everything()
+            async with self._checkpointing:
+                self._flush_everything()
             env.trace("node_stopped", controlled=controlled)
             nursery.cancel_scope.cancel()
 
@@ -240,7 +242,7 @@ class Node:
         """
         for h in self.replicas.hosted():
             h.log.flush(self.env.wall_ms())
-        self.replicas.checkpoint_high_watermarks()
+        self.logs.write_high_watermarks(self.replicas.high_watermarks())
         self.logs.checkpoint_recovery_points()
         self.logs.close(self.env.wall_ms())
         registered = self._broker_epoch()
@@ -256,11 +258,18 @@ class Node:
         nursery.start_soon(self._every, TICK_MS / 1000, lambda: self._expire(server))
         nursery.start_soon(self._every, config.replica_lag_time_max_ms / 2000, self.replicas.check_isr)
         checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
-        nursery.start_soon(self._every, checkpoint_s, self.replicas.checkpoint_high_watermarks)
+        nursery.start_soon(self._checkpoint_high_watermarks, checkpoint_s)
         flush_s = config.log_flush_offset_checkpoint_interval_ms / 1000 or math.inf
         nursery.start_soon(self._every, flush_s, self.logs.checkpoint_recovery_points)
         nursery.start_soon(self._every, config.log_retention_check_interval_ms / 1000, self._retention)
         nursery.start_soon(self._every, 1.0, lambda: self.fetchers.watch(int(self.env.mono() * 1000)))
+
+    async def _checkpoint_high_watermarks(self, seconds: float) -> None:
+        """Now and then, off the event loop: an fsync on a disk that is being written to can take long."""
+        while True:
+            await self.env.sleep(seconds)
+            async with self._checkpointing:
+                await self.env.cpu(self.logs.write_high_watermarks, self.replicas.high_watermarks())
 
     async def _every(self, seconds: float, act: object) -> None:
         while True:

@@ -346,11 +346,11 @@ class ReplicaManager:
                     self.apply_effects(h, effects)
         self.settle()
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write replication-offset-checkpoint; replicas not taken up yet keep what they had."""
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """For replication-offset-checkpoint; replicas not taken up yet keep what was read at the start."""
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
-        self._logs.write_high_watermarks(self._checkpointed)
+        return dict(self._checkpointed)
 
     def retain(self, wall_ms: int) -> None:
         """Delete what retention has made useless, and tell the state machines where their logs begin now."""
