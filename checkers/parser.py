@@ -150,6 +150,8 @@ class Parser:
 
     def _invoked(self, line: dict[str, Any]) -> None:
         op, proc, f, t0, part = line["op"], line["p"], line["f"], line["t"], line.get("part", -1)
+        if type(t0) is not int or type(op) is not int:
+            raise Malformed(f"operation {op!r} begins at {t0!r}: whole numbers are wanted")
         if op <= self._last_op:
             raise Malformed(f"operation {op} after operation {self._last_op}")
         if proc not in self._processes:

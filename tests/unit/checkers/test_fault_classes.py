@@ -1,0 +1,117 @@
+"""Which class a run's faults are of, and when a fault counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.fault_classes import UnknownFault, class_of, classes_of, not_landed
+from checkers.guarantees import FaultClass
+from checkers.nemesis_log import FOREVER, parse_faults, windows
+from checkers.tables import Fault
+from tests.support.nemesis_lines import MS, fault_line
+
+
+def faults(*lines: bytes) -> list[Fault]:
+    found, problem = parse_faults(lines)
+    assert problem is None
+    return found
+
+
+def fault(**more: Any) -> Fault:
+    return faults(fault_line(**more))[0]
+
+
+def test_the_class_is_what_the_nemesis_says_else_what_the_action_does() -> None:
+    assert class_of("kill") is FaultClass.P
+    assert class_of("partition") is FaultClass.N
+    assert class_of("something new", "D") is FaultClass.D
+
+
+def test_a_fault_of_no_known_class_is_an_error() -> None:
+    with pytest.raises(UnknownFault, match="meteor"):
+        class_of("meteor")
+    with pytest.raises(UnknownFault, match="W9"):
+        class_of("kill", "W9")
+
+
+def test_a_fault_counts_from_its_begin_even_without_evidence() -> None:
+    assert classes_of([fault(action="kill", evidence=None, error="gone")]) == (FaultClass.P,)
+    assert classes_of([fault(action="kill", began=None, ended=None)]) == ()
+
+
+def test_power_losses_one_after_the_other_are_of_one_node_at_a_time() -> None:
+    found = faults(
+        fault_line(0, "power_loss", 10, 20, resolved=[1]),
+        fault_line(1, "power_loss", 30, 40, resolved=[2]),
+    )
+    assert classes_of(found) == (FaultClass.W1,)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [fault_line(0, "power_loss", 10, 20, resolved=[1, 2])],
+        [fault_line(0, "power_loss", 10, 20, resolved=[1]), fault_line(1, "power_loss", 15, 25, resolved=[2])],
+        [fault_line(0, "power_loss", 10, None, resolved=[1]), fault_line(1, "power_loss", 90, 95, resolved=[2])],
+        [
+            fault_line(0, "power_loss", 10, 20, resolved=[1], evidence={"caught_up_ns": 50 * MS}),
+            fault_line(1, "power_loss", 30, 40, resolved=[2]),
+        ],
+    ],
+    ids=["two at once", "overlapping", "never back", "not caught up"],
+)
+def test_power_losses_of_several_before_they_caught_up_are_worse(lines: list[bytes]) -> None:
+    assert classes_of(faults(*lines)) == (FaultClass.W1, FaultClass.WM)
+
+
+def test_the_same_node_twice_is_one_node_at_a_time() -> None:
+    found = faults(
+        fault_line(0, "power_loss", 10, 30, resolved=[1]),
+        fault_line(1, "power_loss", 20, 40, resolved=[1]),
+    )
+    assert classes_of(found) == (FaultClass.W1,)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, None),
+        ({"error": "no answer"}, "fault 0 (kill leader): no answer"),
+        ({"began": None, "ended": None, "evidence": None}, "fault 0 (kill leader) never began"),
+        ({"ended_ms": None}, "fault 0 (kill leader) began and was never ended"),
+        ({"evidence": None}, "fault 0 (kill leader) left no evidence that it landed"),
+    ],
+)
+def test_a_fault_lands_with_begin_end_and_evidence(more: dict[str, Any], why: str | None) -> None:
+    assert not_landed(fault(**more)) == why
+
+
+def test_the_last_line_of_a_fault_wins() -> None:
+    (found,) = faults(fault_line(3, ended_ms=None, evidence=None), fault_line(3, ended_ms=70))
+    assert (found.ended, not_landed(found)) == (70 * MS, None)
+
+
+def test_an_unfinished_last_line_is_left_out() -> None:
+    found, problem = parse_faults([fault_line(0), fault_line(1)[:-20]])
+    assert [each.id for each in found] == [0]
+    assert problem is None
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b"{}\n", b"[1]\n", b'{"id":"x","action":"kill"}\n', b"\xff\xfe\n"])
+def test_a_line_that_does_not_parse_is_a_problem_with_its_number(line: bytes) -> None:
+    found, problem = parse_faults([fault_line(0), line, fault_line(1)])
+    assert [each.id for each in found] == [0]
+    assert problem is not None
+    assert str(problem).startswith("nemesis.jsonl: line 2: ")
+
+
+def test_windows_join_faults_that_overlap_and_last_for_ever_where_one_never_ended() -> None:
+    found = faults(
+        fault_line(0, began_ms=30, ended_ms=50),
+        fault_line(1, began_ms=40, ended_ms=60),
+        fault_line(2, began_ms=80, ended_ms=None),
+        fault_line(3, began=None, ended=None),
+    )
+    assert windows(found) == [(30 * MS, 60 * MS), (80 * MS, FOREVER)]

@@ -1,0 +1,148 @@
+"""The matrix of guarantees: each row as the documents have it."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.catalog import CATALOG, FOUND
+from checkers.guarantees import (
+    ACKED_ONLY,
+    ADDED,
+    BASE,
+    COMMITTED,
+    FaultClass,
+    Guarantee,
+    RunConfiguration,
+    anybody,
+    check_matrix,
+    guarantee_for,
+)
+
+SAFE = RunConfiguration(acks=-1, min_isr=2, replication_factor=3)
+LOSS = {"lost-write", "unseen"}
+
+
+def permitted(config: RunConfiguration, *classes: str) -> set[str]:
+    """Without what a loss looks like from further away."""
+    found = guarantee_for(config, classes).permitted
+    return {name for name in found if "/" not in name}
+
+
+def shadows(config: RunConfiguration, *classes: str) -> set[str]:
+    return {name for name in guarantee_for(config, classes).permitted if "/" in name}
+
+
+def test_every_permitted_name_is_in_the_catalogue() -> None:
+    check_matrix()
+
+
+@pytest.mark.parametrize("row", [*BASE, *ADDED], ids=lambda row: row.name)
+def test_every_cell_gives_a_reason_and_a_source(row: object) -> None:
+    for name in ("always", "w1", "wm", "d"):
+        cell = getattr(row, name)
+        assert cell.source
+        assert all(cell.permits.values())
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("min_isr", [1, 2])
+@pytest.mark.parametrize("flush", [None, 1])
+def test_every_configuration_has_exactly_one_base_row(acks: int, min_isr: int, flush: int | None) -> None:
+    config = RunConfiguration(acks=acks, min_isr=min_isr, replication_factor=3, flush_messages=flush)
+    assert guarantee_for(config, ()).row == next(row.name for row in BASE if row.holds(config))
+
+
+@pytest.mark.parametrize("classes", [(), ("P",), ("N",), ("C",), ("P", "N", "C"), ("W1",), ("P", "W1")])
+def test_acks_all_with_two_in_sync_promises_everything_short_of_several_power_losses(classes: tuple[str, ...]) -> None:
+    assert guarantee_for(SAFE, classes).permitted == {}
+
+
+def test_acks_all_with_two_in_sync_may_lose_when_several_lose_power() -> None:
+    assert permitted(SAFE, "P", "WM") == LOSS
+    assert shadows(SAFE, "P", "WM") == set(COMMITTED)
+
+
+def test_acks_all_with_flush_promises_everything_also_then() -> None:
+    assert permitted(RunConfiguration(acks=-1, min_isr=2, replication_factor=3, flush_messages=1), "WM", "W1") == set()
+    assert permitted(RunConfiguration(acks=-1, min_isr=1, replication_factor=3, flush_messages=1), "WM", "W1") == set()
+
+
+def test_acks_all_with_one_in_sync_may_lose_with_one_power_loss_but_not_with_kills() -> None:
+    config = RunConfiguration(acks=-1, min_isr=1, replication_factor=3)
+    assert permitted(config, "P", "N", "C") == set()
+    assert permitted(config, "W1") == LOSS
+    assert permitted(config, "D") == LOSS
+
+
+def test_more_in_sync_than_there_are_replicas_is_as_many_as_there_are() -> None:
+    assert permitted(RunConfiguration(acks=-1, min_isr=2, replication_factor=1), "W1") == LOSS
+
+
+def test_acks_1_may_lose_what_no_reader_got() -> None:
+    config = RunConfiguration(acks=1, min_isr=2, replication_factor=3)
+    assert permitted(config, "P") == LOSS
+    assert shadows(config, "P") == set(ACKED_ONLY)
+    assert shadows(config, "W1") == set(COMMITTED)
+
+
+def test_acks_0_may_lose_and_reorder_and_with_disk_damage_show_it() -> None:
+    config = RunConfiguration(acks=0)
+    assert permitted(config) == LOSS | {"send-reorder"}
+    assert permitted(config, "D") == LOSS | {"send-reorder", "corrupt"}
+
+
+def test_unclean_election_may_lose_but_never_disagree_after_it_converged() -> None:
+    config = RunConfiguration(acks=-1, min_isr=2, replication_factor=3, unclean=True)
+    assert permitted(config, "P") == LOSS | {"wrong-offset", "offset-regression"}
+    guarantee = guarantee_for(config, ["P"])
+    assert guarantee.why("inconsistent-offset", "reads")
+    assert guarantee.why("inconsistent-offset", "final") is None
+
+
+def test_without_idempotence_duplicates_are_permitted_and_reordering_if_several_are_in_flight() -> None:
+    one = RunConfiguration(acks=-1, min_isr=2, replication_factor=3, idempotence=False, max_in_flight=1)
+    several = RunConfiguration(acks=-1, min_isr=2, replication_factor=3, idempotence=False, max_in_flight=5)
+    assert permitted(one, "P") == {"duplicate"}
+    assert permitted(several, "P") == {"duplicate", "send-reorder"}
+
+
+def test_truncation_to_the_high_watermark_may_lose_and_diverge() -> None:
+    found = permitted(RunConfiguration(min_isr=2, replication_factor=3, hw_truncation=True), "P")
+    assert found == LOSS | {"inconsistent-offset", "replica-divergence"}
+
+
+def test_a_permission_with_one_kind_of_evidence_is_none_for_another() -> None:
+    guarantee = guarantee_for(RunConfiguration(acks=1), ["P"])
+    assert guarantee.why("stale-ack", "acks")
+    assert guarantee.why("stale-ack", "final") is None
+    assert guarantee.why("lost-write", "")
+
+
+def test_expect_safe_permits_nothing_to_anybody() -> None:
+    assert (
+        guarantee_for(RunConfiguration(acks=0, unclean=True, idempotence=False), list(FaultClass), "safe").permitted
+        == {}
+    )
+
+
+def test_expect_loss_permits_a_loss_and_what_it_looks_like_and_nothing_more() -> None:
+    guarantee = guarantee_for(SAFE, (), "loss")
+    assert set(guarantee.permitted) == LOSS | set(COMMITTED)
+
+
+def test_what_cannot_be_expected_is_refused() -> None:
+    with pytest.raises(ValueError, match="'sfae'"):
+        guarantee_for(SAFE, (), "sfae")
+    with pytest.raises(ValueError, match="W7"):
+        guarantee_for(SAFE, ["W7"])
+
+
+def test_nobody_in_particular_may_see_what_anybody_may() -> None:
+    weak, strong = guarantee_for(RunConfiguration(acks=1), ["P"]), guarantee_for(SAFE, ["P"])
+    assert anybody([strong, weak]).permitted == weak.permitted
+    assert anybody([]) == Guarantee("", {}, ())
+
+
+def test_jepsen_has_the_same_names_where_it_has_them() -> None:
+    same = [name for name in FOUND if CATALOG[name].jepsen == name]
+    assert {"lost-write", "unseen", "duplicate", "poll-skip", "nonmonotonic-poll", "int-poll-skip"} <= set(same)

@@ -1,0 +1,365 @@
+"""valid, invalid, unknown: on values, and on run directories that lack something."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers import history, replica_findings
+from checkers.findings import Finding, Witness, findings_of, to_json
+from checkers.metrics import shape
+from checkers.nemesis_log import parse_faults
+from checkers.plan_facts import BadPlan, facts_of, read_plan
+from checkers.reference import find_all
+from checkers.reference.measures import measure
+from checkers.tables import Partition, Process
+from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, decide, judge, judge_run
+from tests.support.histories import HistoryBuilder
+from tests.support.nemesis_lines import fault_line
+
+PLAN: dict[str, Any] = {
+    "workload": {"acks": -1, "min_isr": 2, "replication_factor": 3, "idempotence": True, "max_in_flight": 5},
+    "faults": [{"action": "kill", "at_s": 1.0, "duration_s": 1.0}],
+}
+PLAN_TOML = """
+expect = "config"
+[workload]
+acks = -1
+min_isr = 2
+replication_factor = 3
+[limits]
+stuck_s = 15
+[[faults]]
+action = "kill"
+at_s = 1.0
+duration_s = 1.0
+"""
+
+
+def finding(name: str, evidence: str = "", proc: int = 0, count: int = 1) -> Finding:
+    witness = Witness(name, evidence, 0, 7, 3, 1, proc, -1)
+    return Finding(name, evidence, proc, count, (witness,))
+
+
+def good(*findings: Finding, **more: Any) -> Case:
+    """A case that is valid unless `more` or the findings spoil it."""
+    landed, _ = parse_faults([fault_line()])
+    case = Case(
+        run="r",
+        findings=findings,
+        metrics={"partitions": {"t-0": {"part": 0, "acked": 5}}},
+        plan=facts_of(PLAN),
+        partitions=[Partition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9, cover_t0=100)],
+        processes=[
+            Process(0, "producer", "squall", "1", "", {"acks": -1, "idempotence": True}),
+            Process(1, "producer", "squall", "1", "", {"acks": 1, "idempotence": False, "max_in_flight": 1}),
+            Process(2, "reader", "squall", "1", "", {"isolation": 0}),
+        ],
+        faults=landed,
+    )
+    return replace(case, **more)
+
+
+def test_enough_history_and_nothing_found_is_valid() -> None:
+    verdict = decide(good())
+    assert (verdict.verdict, verdict.reasons, verdict.exit_code) == (VALID, (), 0)
+
+
+def test_something_unpermitted_is_invalid_with_its_witnesses() -> None:
+    verdict = decide(good(finding("duplicate", "final", proc=0, count=30)))
+    assert (verdict.verdict, verdict.exit_code) == (INVALID, 1)
+    (judged,) = verdict.anomalies
+    assert (judged.name, judged.permitted, judged.count, len(judged.witnesses)) == ("duplicate", False, 30, 1)
+    assert verdict.reasons == ("duplicate (final): 30, not permitted: acks=all, min ISR 2 or more",)
+
+
+def test_the_same_finding_is_judged_by_the_settings_of_its_process() -> None:
+    verdict = decide(good(finding("lost-write", proc=0), finding("lost-write", proc=1)))
+    assert verdict.verdict == INVALID
+    assert [(each.permitted, each.processes) for each in verdict.anomalies] == [(False, (0,)), (True, (1,))]
+
+
+def test_what_the_configuration_permits_is_reported_and_does_not_fail() -> None:
+    verdict = decide(good(finding("lost-write", proc=1), finding("duplicate", "final", proc=1)))
+    assert verdict.verdict == VALID
+    assert all(each.permitted and each.why for each in verdict.anomalies)
+
+
+def test_what_is_nobodys_in_particular_is_judged_by_the_weakest_producer() -> None:
+    assert decide(good(finding("stale-ack", "acks", proc=-1))).verdict == VALID
+    assert decide(good(finding("stale-ack", "final", proc=-1))).verdict == INVALID
+
+
+def test_a_readers_finding_is_not_excused_by_how_others_produce() -> None:
+    assert decide(good(finding("poll-skip", proc=2))).verdict == INVALID
+
+
+def test_expect_safe_fails_what_the_configuration_permits() -> None:
+    assert decide(good(finding("lost-write", proc=1), expect="safe")).verdict == INVALID
+
+
+def test_expect_loss_is_valid_with_a_loss_and_unknown_without() -> None:
+    assert decide(good(finding("lost-write", proc=0), expect="loss")).verdict == VALID
+    verdict = decide(good(expect="loss"))
+    assert (verdict.verdict, verdict.reasons) == (UNKNOWN, ("a loss was expected, and none was found",))
+
+
+def test_expect_loss_excuses_no_other_anomaly() -> None:
+    assert decide(good(finding("lost-write"), finding("phantom", proc=-1), expect="loss")).verdict == INVALID
+
+
+UNREAD = Partition(0, "t", 0, "delete", -1, False, cover_from=0, cover_to=9)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"findings": None}, "the checks did not run to their end"),
+        ({"partitions": []}, "the history names no partition"),
+        ({"metrics": {"partitions": {"t-0": {"part": 0, "acked": 0}}}}, "no write to t-0 was acknowledged"),
+        ({"metrics": {}}, "no write to t-0 was acknowledged"),
+        ({"partitions": [UNREAD]}, "no final read of t-0 reached its end: the furthest came to 9"),
+        ({"partitions": [replace(UNREAD, cover_to=-1)]}, "no final read of t-0 reached its end: there was none"),
+        ({"faults": []}, "1 faults were planned, and nemesis.jsonl tells of 0"),
+        ({"troubles": ["history.jsonl: line 4: what"]}, "history.jsonl: line 4: what"),
+        ({"plan": None, "troubles": ["plan.toml: there is none"]}, "plan.toml: there is none"),
+    ],
+)
+def test_what_is_missing_makes_it_unknown_and_is_named(more: dict[str, Any], why: str) -> None:
+    verdict = decide(good(**more))
+    assert (verdict.verdict, verdict.reasons, verdict.exit_code) == (UNKNOWN, (why,), 2)
+
+
+def test_a_fault_without_evidence_makes_it_unknown_and_is_named() -> None:
+    faults, _ = parse_faults([fault_line(evidence=None, error="a probe answered")])
+    verdict = decide(good(faults=faults))
+    assert (verdict.verdict, verdict.reasons) == (UNKNOWN, ("fault 0 (kill leader): a probe answered",))
+
+
+def test_a_fault_of_unknown_class_leaves_everything_open() -> None:
+    faults, _ = parse_faults([fault_line(action="meteor")])
+    verdict = decide(good(finding("lost-write"), faults=faults))
+    assert verdict.verdict == UNKNOWN
+    assert verdict.anomalies[0].permitted is None
+    assert "meteor" in verdict.reasons[0]
+
+
+def test_an_anomaly_in_a_history_with_too_little_in_it_is_still_invalid() -> None:
+    verdict = decide(good(finding("phantom", proc=-1), partitions=[UNREAD], faults=[], troubles=["cut short"]))
+    assert verdict.verdict == INVALID
+    assert [reason.partition(":")[0] for reason in verdict.reasons] == ["phantom"]
+    assert {"cut short", "1 faults were planned, and nemesis.jsonl tells of 0"} <= set(verdict.notes)
+
+
+def test_faults_that_nobody_could_tell_of_excuse_what_they_would() -> None:
+    planned = facts_of({**PLAN, "faults": [{"action": "power_loss"}, {"action": "power_loss"}]})
+    weak = replace(planned, configuration=replace(planned.configuration, min_isr=1))
+    assert decide(good(finding("lost-write"), plan=weak, faults=[], nemesis_read=False)).verdict == UNKNOWN
+    assert decide(good(finding("lost-write"), plan=weak, faults=[], nemesis_read=True)).verdict == INVALID
+
+
+def test_expect_safe_needs_no_plan_to_find_a_fault() -> None:
+    assert decide(good(finding("lost-write", proc=1), plan=None, expect="safe")).verdict == INVALID
+
+
+def test_the_plan_says_what_is_expected_unless_somebody_else_does() -> None:
+    plan = facts_of({**PLAN, "expect": "safe"})
+    assert decide(good(finding("lost-write", proc=1), plan=plan)).verdict == INVALID
+    assert decide(good(finding("lost-write", proc=1), plan=plan, expect="config")).verdict == VALID
+
+
+# ------------------------------------------------------------------------------------------------------- run directory
+
+
+def run_directory(path: Path, *, lose: bool = False) -> Path:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    read = [(0, values[0])] if lose else list(enumerate(values))
+    h.final(read)
+    (path / "history.jsonl").write_bytes(b"".join(h.lines()))
+    (path / "nemesis.jsonl").write_bytes(fault_line(began_ms=1, ended_ms=2))
+    (path / "plan.toml").write_text(PLAN_TOML)
+    history.convert(path)
+    return path
+
+
+def analysed(path: Path) -> tuple[list[Finding], dict[str, Any]]:
+    kept, faults = history.load(path)
+    context = history.context_of(kept, faults)
+    return findings_of(find_all(kept)), shape(measure(kept, context), context)
+
+
+def verdict_json(path: Path) -> dict[str, Any]:
+    written: dict[str, Any] = json.loads((path / "verdict.json").read_text())
+    return written
+
+
+def test_a_run_directory_with_everything_in_it_is_valid(tmp_path: Path) -> None:
+    verdict = judge(run_directory(tmp_path), *analysed(tmp_path))
+    assert (verdict.verdict, verdict.reasons) == (VALID, ())
+    written = verdict_json(tmp_path)
+    assert (written["schema"], written["run"], written["verdict"]) == (1, "test", "valid")
+    assert written["guarantee"]["fault_classes"] == ["P"]
+
+
+def test_a_loss_is_written_with_its_witnesses_and_the_partitions_name(tmp_path: Path) -> None:
+    judge(run_directory(tmp_path, lose=True), *analysed(tmp_path))
+    written = verdict_json(tmp_path)
+    assert written["verdict"] == "invalid"
+    (anomaly,) = [each for each in written["anomalies"] if each["name"] == "unseen"]
+    assert (anomaly["count"], anomaly["permitted"]) == (2, False)
+    assert [(each["partition"], each["off"]) for each in anomaly["witnesses"]] == [("t-0", 1), ("t-0", 2)]
+
+
+def test_what_an_analysis_left_is_judged(tmp_path: Path) -> None:
+    findings, metrics = analysed(run_directory(tmp_path))
+    (tmp_path / "findings.json").write_text(json.dumps({"findings": to_json(findings)}))
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    assert judge_run(tmp_path).verdict == VALID
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"findings":[{}]}', '{"findings":3}'])
+def test_an_analysis_that_left_nothing_readable_is_unknown(tmp_path: Path, text: str | None) -> None:
+    run_directory(tmp_path)
+    if text is not None:
+        (tmp_path / "findings.json").write_text(text)
+    verdict = judge_run(tmp_path, troubles=["spark_analysis ended with code 1"])
+    assert verdict.verdict == UNKNOWN
+    assert "spark_analysis ended with code 1" in verdict.reasons
+
+
+def test_an_empty_directory_is_unknown_and_says_all_that_is_missing(tmp_path: Path) -> None:
+    verdict = judge_run(tmp_path)
+    assert verdict.verdict == UNKNOWN
+    assert {
+        "plan.toml: there is none, so it is not known what was promised",
+        "the history was not converted",
+        "the analysis left no findings.json",
+    } <= set(verdict.reasons)
+    assert verdict_json(tmp_path)["run"] == tmp_path.name
+
+
+@pytest.mark.parametrize("name", ["partitions.parquet", "processes.parquet", "conversion.json"])
+def test_a_damaged_conversion_is_unknown(tmp_path: Path, name: str) -> None:
+    found = analysed(run_directory(tmp_path))
+    (tmp_path / "history" / name).write_bytes(b"damaged")
+    assert judge(tmp_path, *found).verdict == UNKNOWN
+
+
+def test_a_malformed_line_is_named_in_the_verdict(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"e":"c","op":999,"st":0,"t":5}\n')
+    history.convert(tmp_path)
+    verdict = judge(tmp_path, *analysed(tmp_path))
+    assert verdict.verdict == UNKNOWN
+    assert len(verdict.reasons) == 1
+    assert verdict.reasons[0].startswith("history.jsonl: line ")
+
+
+def test_a_torn_last_line_is_a_note_and_no_reason(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"e":"c","op":99')
+    history.convert(tmp_path)
+    verdict = judge(tmp_path, *analysed(tmp_path))
+    assert verdict.verdict == VALID
+    assert any("unfinished line of 16 bytes" in note for note in verdict.notes)
+
+
+def test_a_malformed_nemesis_line_is_unknown(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    path = tmp_path / "nemesis.jsonl"
+    path.write_bytes(path.read_bytes() + b"nonsense\n")
+    history.convert(tmp_path)
+    verdict = judge(tmp_path, *analysed(tmp_path))
+    assert (verdict.verdict, len(verdict.reasons)) == (UNKNOWN, 1)
+
+
+def test_replicas_that_differ_are_invalid(tmp_path: Path) -> None:
+    found = analysed(run_directory(tmp_path))
+    replica_findings.write(tmp_path, [finding("replica-divergence", "content", proc=-1)], {})
+    verdict = judge(tmp_path, *found)
+    assert [each.name for each in verdict.anomalies] == ["replica-divergence"]
+    assert verdict.verdict == INVALID
+
+
+def test_replicas_that_were_not_compared_are_told_of(tmp_path: Path) -> None:
+    verdict = judge(run_directory(tmp_path), *analysed(tmp_path))
+    assert "the replicas' logs were not compared" in verdict.notes
+    assert not any("replica-divergence" in note for note in verdict.notes)
+
+
+def test_what_cannot_be_expected_is_the_callers_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        judge(tmp_path, [], {}, expect="nonsense")
+
+
+def test_verdicts_are_replaced_whole(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    first: Verdict = judge(tmp_path, None, None)
+    second: Verdict = judge(tmp_path, *analysed(tmp_path))
+    assert (first.verdict, second.verdict, verdict_json(tmp_path)["verdict"]) == (UNKNOWN, VALID, VALID)
+    assert [path.name for path in tmp_path.glob("verdict*")] == ["verdict.json"]
+
+
+# ---------------------------------------------------------------------------------------------------------------- plan
+
+
+def test_a_topics_own_settings_go_before_the_brokers() -> None:
+    plan = facts_of(
+        {
+            "cluster": {"settings": {"unclean.leader.election.enable": "true", "log.flush.interval.messages": "9"}},
+            "workload": {
+                "min_isr": 2,
+                "replication_factor": 3,
+                "topic_settings": {
+                    "unclean.leader.election.enable": "false",
+                    "flush.messages": "1",
+                    "min.insync.replicas": "1",
+                },
+            },
+        }
+    ).configuration
+    assert (plan.unclean, plan.flush_messages, plan.min_isr) == (False, 1, 1)
+
+
+def test_the_brokers_settings_hold_where_a_topic_has_none() -> None:
+    settings = {"unclean.leader.election.enable": "true", "log.flush.interval.messages": "1"}
+    plan = facts_of({"cluster": {"settings": settings}, "workload": {}}).configuration
+    assert (plan.unclean, plan.flush_messages) == (True, 1)
+
+
+def test_acks_all_may_be_written_in_words() -> None:
+    assert facts_of({"workload": {"acks": "all"}}).configuration.acks == -1
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {},
+        {"workload": 3},
+        {"workload": {"acks": "some"}},
+        {"workload": {}, "expect": "gain"},
+        {"workload": {}, "faults": [{}]},
+    ],
+)
+def test_a_plan_that_says_too_little_is_bad(plan: dict[str, Any]) -> None:
+    with pytest.raises(BadPlan, match="plan.toml"):
+        facts_of(plan)
+
+
+def test_a_plan_that_is_no_toml_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_bytes(b"\xff = ")
+    with pytest.raises(BadPlan):
+        read_plan(tmp_path)
+
+
+def test_limits_come_from_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN_TOML)
+    assert read_plan(tmp_path).limits.stuck_producer_s == 15
