@@ -105,6 +105,14 @@ class Nemesis:
         p.began = monotonic_ns()
         self._record(p)
 
+    def _begin_on_running_nodes(self, p: Played) -> None:
+        """Unresolved where a node is down or paused already: hitting it again would prove nothing."""
+        for node in p.resolved:
+            state = self._runtime.state(node)
+            if state is not NodeState.RUNNING:
+                raise Unresolved(f"node {node} is {state.value} already")
+        self._begun(p)
+
     def _record(self, p: Played) -> None:
         self._file.write(json.dumps(p.line(), separators=(",", ":")) + "\n")
         self._file.flush()
@@ -117,10 +125,7 @@ class Nemesis:
 
     async def _down_and_up(self, p: Played, *, kill: bool) -> None:
         runtime = self._runtime
-        for node in p.resolved:
-            if runtime.state(node) is not NodeState.RUNNING:
-                raise Unresolved(f"node {node} is {runtime.state(node).value} already")
-        self._begun(p)
+        self._begin_on_running_nodes(p)
         down = [await (runtime.kill(node) if kill else runtime.stop_node(node)) for node in p.resolved]
         await self._rest(p)
         up = [await runtime.start_node(node) for node in p.resolved]
@@ -138,10 +143,7 @@ class Nemesis:
 
     async def _pause(self, p: Played) -> None:
         runtime = self._runtime
-        for node in p.resolved:
-            if runtime.state(node) is not NodeState.RUNNING:
-                raise Unresolved(f"node {node} is {runtime.state(node).value} already")
-        self._begun(p)
+        self._begin_on_running_nodes(p)
         held: list[Any] = []
         resumed: list[Any] = []
         try:
