@@ -48,6 +48,8 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
         if told is None or group.split(HarnessError)[1] is not None:
             record_traceback(directory, group)
         say.print(f"[bold]trouble:[/] {run.info['trouble']}")
+    if say.is_terminal:
+        say.print("judging what was recorded ...")
     with progress.phase("judge"):
         judge(directory, say)
     return directory
