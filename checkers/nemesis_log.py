@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.tables import Fault, Problem
+from checkers.tables import Fault, Problem, whole
 
 FILE = "nemesis.jsonl"
 FOREVER = (1 << 63) - 1
@@ -33,7 +33,7 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[Fault], Problem | None]:
 def _fault(line: dict[str, Any]) -> Fault:
     target = line.get("target") or {}
     return Fault(
-        id=int(line["id"]),
+        id=whole(line["id"]),
         action=str(line["action"]),
         fault_class=str(line.get("fault_class") or ""),
         target=str(target.get("asked", "")),
@@ -48,7 +48,7 @@ def _fault(line: dict[str, Any]) -> Fault:
 
 
 def _time(value: Any) -> int:
-    return -1 if value is None else int(value)
+    return -1 if value is None else whole(value)
 
 
 def windows(faults: Iterable[Fault]) -> list[tuple[int, int]]:

@@ -29,6 +29,7 @@ from checkers.tables import (
     Partition,
     Problem,
     Process,
+    whole,
 )
 
 FILE = "history.jsonl"
@@ -125,10 +126,10 @@ class Parser:
         if line["schema"] != SCHEMA:
             raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
-        self.history.wall_ms, self.history.mono_ns = int(line["wall_ms"]), int(line["mono_ns"])
+        self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
 
     def _process(self, line: dict[str, Any]) -> None:
-        proc = int(line["p"])
+        proc = whole(line["p"])
         if proc in self._processes or not 0 <= proc < LIMIT:
             raise Malformed(f"process {proc} is declared twice, or is no process")
         role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
@@ -136,22 +137,24 @@ class Parser:
         self._processes[proc] = Process(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
-        part, cleanup = int(line["part"]), str(line.get("cleanup", "delete"))
+        part, cleanup = whole(line["part"]), str(line.get("cleanup", "delete"))
         if part in self._partitions or not 0 <= part < LIMIT:
             raise Malformed(f"partition {part} is declared twice, or is no partition")
-        retention_ms = int(line.get("retention_ms", -1))
-        bounded = retention_ms >= 0 or int(line.get("retention_bytes", -1)) >= 0
+        retention_ms = whole(line.get("retention_ms", -1))
+        bounded = retention_ms >= 0 or whole(line.get("retention_bytes", -1)) >= 0
         deletable = "delete" in cleanup and bounded
         self._partitions[part] = Partition(
-            part, str(line["topic"]), int(line["index"]), cleanup, retention_ms, deletable
+            part, str(line["topic"]), whole(line["index"]), cleanup, retention_ms, deletable
         )  # fmt: skip
 
     # -------------------------------------------------------------------------------------------- operations
 
     def _invoked(self, line: dict[str, Any]) -> None:
-        op, proc, f, t0, part = line["op"], line["p"], line["f"], line["t"], line.get("part", -1)
-        if type(t0) is not int or type(op) is not int:
-            raise Malformed(f"operation {op!r} begins at {t0!r}: whole numbers are wanted")
+        # What is never completed is written only at the end: so it must be sound by then.
+        op, proc, t0, part = whole(line["op"]), whole(line["p"]), whole(line["t"]), whole(line.get("part", -1))
+        f = line["f"]
+        if not isinstance(f, str) or not isinstance(line.get("k"), str | None):
+            raise Malformed("a name or a key that is no text")
         if op <= self._last_op:
             raise Malformed(f"operation {op} after operation {self._last_op}")
         if proc not in self._processes:
@@ -159,9 +162,14 @@ class Parser:
         if part != -1 and part not in self._partitions:
             raise Malformed(f"partition {part} was never declared")
         if f == "send":
-            self._new_value(proc, line["v"])
+            if part == -1:
+                raise Malformed("a send to no partition")
+            self._new_value(proc, whole(line["v"]))
         elif f in ("poll", "final_read"):
-            self._positions.assigned(proc, _offsets(line["at"]))
+            at = _offsets(line["at"])
+            if not at.keys() <= self._partitions.keys():
+                raise Malformed(f"a partition of {sorted(at)} was never declared")
+            self._positions.assigned(proc, at)
         else:
             self._moved(f, proc, t0, part, line)
         self._last_op = op
@@ -182,7 +190,7 @@ class Parser:
         if f == "send":
             self._sent(op, st, line.get("off", -1), t0, t1, invoked)
         else:
-            self._active(proc, t1)
+            self._active(proc, whole(t1))
         if f in ("poll", "final_read"):
             self._polled(op, line, invoked, t0)
         elif f == "list_offsets":
@@ -204,7 +212,7 @@ class Parser:
     def _polled(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
         proc, f, st, t1 = invoked["p"], invoked["f"], line["st"], line["t"]
         process = self._processes[proc]
-        final = int(process.settings.get("round", 1)) if f == "final_read" else 0
+        final = process.round if f == "final_read" else 0
         isolation, idx = process.isolation, 0
         if final:
             self._finals.began(proc, isolation, final, t0, _offsets(invoked["at"]))
@@ -216,7 +224,7 @@ class Parser:
             highest = -1
             if pairs:
                 highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
-                partition.seen = max(partition.seen, highest)
+                partition.seen = max(partition.seen, whole(highest))
             else:
                 self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, -1, 0, -1))
             idx += len(pairs) or 1
@@ -237,7 +245,7 @@ class Parser:
                 log_start,
             )
             self.history.told.append((*told, position, len(pairs), highest, *before, t0, t1))
-            self._positions.moved(proc, part, position, (pairs[-1][0], op) if pairs else None)
+            self._positions.moved(proc, part, whole(position), (pairs[-1][0], op) if pairs else None)
             if final:
                 self._finals.reached(proc, part, position, log_start, t1)
         if final:
@@ -248,7 +256,7 @@ class Parser:
     def _answered(self, proc: int, partition: Partition, log_start: int) -> int:
         """A partition's answer has come: which `seg` its records belong to."""
         if log_start > partition.log_start:
-            partition.log_start = log_start
+            partition.log_start = whole(log_start)
         if partition.deletable:
             self._positions.log_starts_at(proc, partition.part, log_start)
         return self._positions.seg(proc, partition.part)
@@ -264,6 +272,8 @@ class Parser:
             idx += 1
             if off != before + 1 and before >= 0:
                 self.history.holes += 1
+            if off < 0:
+                raise Malformed(f"a record at offset {off}")
             before, inside = off, 1
             if off > highest:
                 highest = off
@@ -299,12 +309,12 @@ class Parser:
             self.history.assignments.append(Assignment(t0, proc, f, each, position))
 
     def _event(self, line: dict[str, Any]) -> None:
-        kind, proc = str(line["kind"]), line.get("p", -1)
+        kind, proc = str(line["kind"]), whole(line.get("p", -1))
         if proc != -1:
-            self._active(proc, line["t"])
+            self._active(proc, whole(line["t"]))
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
-            self.history.assignments.append(Assignment(line["t"], proc, kind))
+            self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
 
     def _active(self, proc: int, t: int) -> None:
         if t > self._processes[proc].last_t:
@@ -324,7 +334,7 @@ class Parser:
 
 def _offsets(by_part: Any) -> dict[int, int]:
     """{"3": 17} of JSON into {3: 17}."""
-    return {int(part): int(offset) for part, offset in by_part.items()}
+    return {int(part): whole(offset) for part, offset in by_part.items()}
 
 
 def parse(lines: Iterable[bytes]) -> History:

@@ -177,6 +177,12 @@ class Process:
         """0 read_uncommitted, 1 read_committed."""
         return 1 if self.settings.get("isolation") in (1, "read_committed") else 0
 
+    @property
+    def round(self) -> int:
+        """Of a final read, from 1."""
+        round_ = self.settings.get("round")
+        return round_ if isinstance(round_, int) and 0 < round_ < 128 else 1
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -266,6 +272,13 @@ class History:
     def process(self, proc: int) -> Process | None:
         """The process of that id."""
         return next((process for process in self.processes if process.proc == proc), None)
+
+
+def whole(value: Any) -> int:
+    """The same, if it is an integer of 64 bits. ValueError else."""
+    if type(value) is not int or value.bit_length() > 63:
+        raise ValueError(f"{value!r} is no whole number of 64 bits")
+    return value
 
 
 def producer_of(value: int) -> int:

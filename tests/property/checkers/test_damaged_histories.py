@@ -1,0 +1,118 @@
+"""Whatever is wrong with a history, the converter says so or takes it, and everything behind it goes on working."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers import history
+from checkers.findings import findings_of
+from checkers.metrics import shape
+from checkers.parser import parse
+from checkers.reference import find_all
+from checkers.reference.measures import measure
+from checkers.verdict import UNKNOWN, VALID, judge
+from tests.support.histories import HistoryBuilder, generate
+from tests.support.nemesis_lines import NEMESIS
+
+ODD: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from(
+        [-1, 0, 1, 7, 1 << 31, 1 << 63, -(1 << 63), 1 << 70, 0.5, 1e300, "", "x", "3", [], {}, [[]], [None]]
+    ),
+)
+
+
+def _lines() -> list[bytes]:
+    h = HistoryBuilder(2, cleanup="compact")
+    producer, reader = h.producer(), h.reader()
+    value = h.sent(producer, 0, key="k")
+    h.info(h.send(producer))
+    h.operation(reader, "assign", at={"0": 0, "1": 0})
+    h.poll(reader, [(0, value)])
+    h.poll(reader, [(1, -1)]).bad = [(0, 1, "checksum")]
+    h.list_offsets(reader, 1)
+    h.operation(reader, "seek", at={"0": 0})
+    h.operation(reader, "admin", what="delete_records", part=0)
+    h.event("rebalance", p=reader)
+    h.event("note", text="hello")
+    h.final([(0, value)])
+    h.final([], part=1)
+    return h.lines()
+
+
+LINES = _lines()
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place inside a JSON value."""
+    found = [path] if path else []
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        found += _places(inner, (*path, key))
+    return found
+
+
+PLACES = [(number, place) for number, line in enumerate(LINES) for place in _places(json.loads(line))]
+
+
+def _replace(line: bytes, place: tuple[Any, ...], odd: Any) -> bytes:
+    value = json.loads(line)
+    inner = value
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = odd
+    return json.dumps(value).encode() + b"\n"
+
+
+def _judged(lines: list[bytes], nemesis: bytes) -> str:
+    with TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        (run_dir / "history.jsonl").write_bytes(b"".join(lines))
+        (run_dir / "nemesis.jsonl").write_bytes(nemesis)
+        history.convert(run_dir)
+        kept, faults = history.load(run_dir)
+        context = history.context_of(kept, faults)
+        metrics = shape(measure(kept, context), context)
+        return judge(run_dir, findings_of(find_all(kept)), metrics, expect="safe").verdict
+
+
+@given(st.sampled_from(PLACES), ODD)
+def test_one_odd_value_anywhere_stops_nothing(where: tuple[int, tuple[Any, ...]], odd: Any) -> None:
+    number, place = where
+    lines = list(LINES)
+    lines[number] = _replace(lines[number], place, odd)
+    assert _judged(lines, NEMESIS)
+
+
+@given(st.data())
+def test_one_odd_value_in_the_nemesis_log_stops_nothing(data: st.DataObject) -> None:
+    lines = NEMESIS.splitlines(keepends=True)
+    number = data.draw(st.integers(0, len(lines) - 1))
+    place = data.draw(st.sampled_from(_places(json.loads(lines[number]))))
+    lines[number] = _replace(lines[number], place, data.draw(ODD))
+    assert _judged(LINES, b"".join(lines))
+
+
+@given(st.data())
+def test_noise_anywhere_stops_nothing_and_is_never_valid(data: st.DataObject) -> None:
+    text = b"".join(generate(1, sends=10).lines())
+    at = data.draw(st.integers(0, len(text) - 1))
+    noise = data.draw(st.binary(min_size=1, max_size=8))
+    kept = parse((text[:at] + noise + text[at:]).splitlines(keepends=True))
+    find_all(kept)
+
+
+@given(st.integers(0, 10_000))
+def test_a_clean_history_is_silent(seed: int) -> None:
+    assert find_all(generate(seed).history()) == []
+
+
+def test_the_history_that_is_damaged_here_is_judged_at_all() -> None:
+    assert _judged(LINES, b"") in (UNKNOWN, VALID, "invalid")
