@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
     Bandwidth,
     Cut,
+    Frames,
     Latency,
     LimitData,
     Link,
     LinkFault,
+    Loss,
     Manner,
     ResetPeer,
     Slicer,
@@ -44,6 +46,8 @@ def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
             return "reset_peer", {"timeout": fault.after_ms}
         case SlowClose():
             return "slow_close", {"delay": fault.delay_ms}
+        case Loss() | Frames():
+            raise Refused(f"Toxiproxy has no {fault}: use the simulator")
         case _:
             raise AssertionError(f"no toxic for {fault}")
 

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+
+from broker.env import Env
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
@@ -26,8 +28,16 @@ class Act(StrEnum):
     STOP = "stop"
     PAUSE = "pause"
     LINK = "link"
+    """Every LinkFault but Loss and Frames, and `reset_links`."""
     CLOCK = "clock"
     POWER_LOSS = "power_loss"
+    CRASH = "crash"
+    """`crash_at`."""
+    DISK = "disk"
+    """`fault_disk`, `heal_disk`."""
+    ROT = "rot"
+    LOSS = "loss"
+    FRAMES = "frames"
 
 
 class Stream(StrEnum):
@@ -133,7 +143,76 @@ class SlowClose:
     stream: Stream = Stream.BOTH
 
 
-LinkFault = Cut | Latency | Bandwidth | Slicer | LimitData | ResetPeer | SlowClose
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Packets are lost with this probability and sent again, as TCP does: their bytes, and those behind them, arrive
+    `rto_ms` late, twice that if lost again, and so on. Never out of order.
+    """
+
+    probability: float
+    rto_ms: int = 200
+    stream: Stream = Stream.BOTH
+
+
+class FrameAct(StrEnum):
+    """What is done to one request or response."""
+
+    DROP = "drop"
+    """It never arrives; the connection lives on. Of a request the broker knows nothing; a response's work is done."""
+    DELAY = "delay"
+    """It arrives late, and so does all that is behind it on its connection."""
+    DUPLICATE = "duplicate"
+    """The target gets the request twice. The second answer is swallowed: its asker knows of one only."""
+    ERROR = "error"
+    """The link answers in the target's stead, which never sees the request: every error code is `error`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The `nth` frame (from 1, since the fault began) of API `api` over a link, and `count` - 1 after it."""
+
+    api: int
+    """API key."""
+    act: FrameAct
+    nth: int = 1
+    count: int = 1
+    """0: every one from the `nth` on."""
+    delay_ms: int = 0
+    """For DELAY."""
+    error: int = 0
+    """Kafka's error code, for ERROR."""
+    stream: Stream = Stream.THERE
+    """THERE hits requests, BACK their responses. BOTH is not allowed; DUPLICATE and ERROR are THERE."""
+
+
+LinkFault = Cut | Latency | Bandwidth | Slicer | LimitData | ResetPeer | SlowClose | Loss | Frames
+
+CrashOp = Literal["fsync", "write", "send"]
+"""Where `crash_at` may strike: a file's fsync, a write to a file (append, pwrite, truncate), a send to a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailWrites:
+    """The `nth` matching call (from 1, since the fault began) and all later ones fail with `errno` until it is removed.
+
+    After a failed fsync the pages count as clean: a later fsync succeeds without them, as Linux does.
+    """
+
+    errno: Literal["EIO", "ENOSPC"] = "EIO"
+    nth: int = 1
+    op: Literal["write", "fsync"] = "write"
+    path_glob: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    """Each call takes `delay_ms` longer."""
+
+    delay_ms: int
+    op: Literal["write", "fsync"] = "fsync"
+
+
+DiskFault = FailWrites | SlowDisk
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +262,11 @@ class Runtime(Protocol):
     async def stop(self) -> None:
         """End the cluster: controlled shutdown where that works, by force where not. Leaves no process. Idempotent."""
 
+    def env(self, name: str) -> Env:
+        """An Env of this world for harness and client code: its clock is the run's one clock. Each name has a random
+        stream of its own where the world has a seed.
+        """
+
     def bootstrap(self, zone: str) -> str:
         """Bootstrap servers of a zone, as "host:port,host:port"."""
 
@@ -225,22 +309,58 @@ class Runtime(Protocol):
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate`. 0 and 1.0 heal it."""
 
+    async def power_loss(self, nodes: Sequence[int]) -> Evidence:
+        """Running or paused nodes lose power at one moment: they end, and what each had not synced may be lost or torn.
+
+        Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn}}.
+        """
+
+    async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
+        """Kill a running node just before its `nth` `op` from now on (from 1). Waits until that has happened, at most
+        `within_s`; then it is not going to happen any more.
+
+        Evidence: op, nth, gone (it happened), incarnation, asked_ns, ended_ns, at (the path or peer that it was for).
+        """
+
+    async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
+        """Put a fault on a node's disk under a name unused on it; it outlives restarts. Evidence: fault, began_ns."""
+
+    async def heal_disk(self, name: str, node: int) -> Evidence:
+        """Take the fault of this name off; one that is not there is no error.
+
+        Evidence: hits (how many calls it failed, or slowed), ended_ns.
+        """
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+        """Flip bits in a closed segment of a node, where they stand on the disk. It cannot be healed.
+
+        Evidence: path (None: there is no closed segment), offset, before, after (digests of the file), t_ns.
+        """
+
+    async def reset_links(self, links: Sequence[Link]) -> Evidence:
+        """Reset (RST) every connection that is open over these links now. Evidence: reset (how many), t_ns."""
+
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """Put a fault on a link under a name unused on this link. Evidence: link, fault, asked_ns, began_ns."""
 
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """Take the fault of this name off a link; one that is not there is no error.
 
-        Evidence: link, asked_ns, ended_ns.
+        Evidence: link, asked_ns, ended_ns; of Loss and Frames also hits (packets lost, frames hit).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
         """A new connection and one round trip over a link, through whatever is wrong with it. Never raises."""
 
     async def heal(self) -> Evidence:
-        """Take every fault off every link, resume what is paused, true the clocks, start what is down; then check.
+        """Take every fault off links and disks, resume what is paused, true the clocks, start what is down; then check.
 
         Evidence: resumed, started (node ids), links (how many were probed), failed (those without an answer; none).
+        """
+
+    def files(self) -> Mapping[str, bytes]:
+        """What is to be kept of the nodes, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once
+        they have stopped. Empty where the world's files are in the run directory already.
         """
 
     def trace_path(self, node: int) -> Path:

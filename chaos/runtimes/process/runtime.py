@@ -16,10 +16,13 @@ from pathlib import Path
 import trio
 
 from broker.config import BrokerConfig, ConfigError
+from broker.env import Env
 from broker.protocol.errors import MalformedFrame
+from broker.real_env import RealEnv
 from chaos.asking import probe, visible_brokers
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, NodeState, Probe
+from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, NodeState, Probe, ResetPeer
+from chaos.runtimes.process.beyond import Beyond
 from chaos.runtimes.process.layout import (
     INTERNAL,
     Layout,
@@ -42,7 +45,7 @@ HEAL_S = 15.0
 ASK_S = 1.0
 
 
-class ProcessRuntime:
+class ProcessRuntime(Beyond):
     """`chaos.runtimes.contract.Runtime` over processes of this machine. Linux only.
 
     Files are below `folder`: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log. Started again
@@ -113,6 +116,10 @@ class ProcessRuntime:
             finally:
                 await self._end_everything()
 
+    def env(self, name: str) -> Env:
+        """As `Runtime.env`: this machine's clock, files and network."""
+        return RealEnv(name)
+
     def bootstrap(self, zone: str) -> str:
         """As `Runtime.bootstrap`."""
         if zone not in self.zones:
@@ -175,6 +182,14 @@ class ProcessRuntime:
         await self._hurtable().remove(name, link)
         return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
+    async def reset_links(self, links: Sequence[Link]) -> Evidence:
+        """As `Runtime.reset_links`. How many connections there were is Toxiproxy's to know: `reset` is None."""
+        for link in links:
+            await self._hurtable().add("reset", link, ResetPeer())
+        for link in links:
+            await self._hurtable().remove("reset", link)
+        return {"reset": None, "t_ns": time.monotonic_ns()}
+
     async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
         """As `Runtime.probe`."""
         return await probe(LOOPBACK, self._placed().address(link), timeout_s=timeout_s)
@@ -198,6 +213,10 @@ class ProcessRuntime:
             "links": len(self.links()),
             "failed": [str(link) for link in failed],
         }
+
+    def files(self) -> Mapping[str, bytes]:
+        """As `Runtime.files`: they are where they belong already."""
+        return {}
 
     def trace_path(self, node: int) -> Path:
         """As `Runtime.trace_path`."""
