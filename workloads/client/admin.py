@@ -9,6 +9,10 @@ from typing import NamedTuple
 import trio
 
 from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema import alter_partition_reassignments as moves_wire
+from broker.protocol.schema import describe_quorum as quorum_wire
+from broker.protocol.schema import elect_leaders as elections_wire
+from broker.protocol.schema import list_partition_reassignments as moving_wire
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -24,6 +28,7 @@ from broker.protocol.schema.list_offsets import (
     ListOffsetsTopic,
 )
 from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from broker.protocol.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
@@ -36,6 +41,9 @@ EARLIEST = -2
 DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
+PREFERRED_ELECTION, UNCLEAN_ELECTION = 0, 1
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+CLUSTER_METADATA = "__cluster_metadata"
 
 
 class Listed(NamedTuple):
@@ -94,6 +102,136 @@ async def metadata(client: Client, topics: Iterable[str] | None = None) -> Metad
     """Metadata of these topics (None: of all), as one broker sees it. Raises RequestFailed."""
     wanted = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     return await client.ask_once(MetadataRequest(wanted, allow_auto_topic_creation=False), MetadataResponse)
+
+
+class Moving(NamedTuple):
+    """A partition on its way to other brokers."""
+
+    replicas: tuple[int, ...]
+    """All of them, those that come and those that go included."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class QuorumView(NamedTuple):
+    """The metadata quorum, as its leader told of it."""
+
+    leader_id: int
+    epoch: int
+    high_watermark: int
+    voters: dict[int, int]
+    """Voter to its log's end, as far as the leader knows; -1 where it has not fetched in this epoch."""
+    observers: dict[int, int]
+
+
+async def elect_leaders(
+    client: Client, places: Sequence[Place] | None, *, unclean: bool = False, timeout_ms: int = 10_000
+) -> dict[Place, str]:
+    """Have preferred leaders (`unclean`: any live replica, where there is no leader) elected; None: wherever needed.
+
+    Partition -> empty, or the error's name (ELECTION_NOT_NEEDED where all was well). Of None, only those that were
+    elected or could not be. Raises RequestFailed: then nothing is known.
+    """
+    asked = None
+    if places is not None:
+        asked = [elections_wire.TopicPartitions(topic, parts) for topic, parts in _by_topic(places).items()]
+    kind = UNCLEAN_ELECTION if unclean else PREFERRED_ELECTION
+    request = elections_wire.ElectLeadersRequest(kind, asked, timeout_ms)
+    answer = await client.ask_once(request, elections_wire.ElectLeadersResponse)
+    found = {
+        (topic.topic, part.partition_id): _name(part.error_code)
+        for topic in answer.replica_election_results
+        for part in topic.partition_result
+    }
+    _refuse(answer.error_code, found or places is not None)
+    return {**dict.fromkeys(places or (), _name(answer.error_code)), **found}
+
+
+async def alter_partition_reassignments(
+    client: Client, moves: Mapping[Place, Sequence[int] | None], *, timeout_ms: int = 10_000
+) -> dict[Place, str]:
+    """Have partitions move to other brokers, the preferred leader first; None calls a move off.
+
+    Partition -> empty, or the error's name. It has begun then, and goes on until the new replicas have caught up: see
+    `list_partition_reassignments`. Raises RequestFailed: then nothing is known.
+    """
+    topics: dict[str, list[moves_wire.ReassignablePartition]] = {}
+    for (topic, index), replicas in moves.items():
+        target = None if replicas is None else list(replicas)
+        topics.setdefault(topic, []).append(moves_wire.ReassignablePartition(index, target))
+    request = moves_wire.AlterPartitionReassignmentsRequest(
+        timeout_ms, topics=[moves_wire.ReassignableTopic(topic, parts) for topic, parts in topics.items()]
+    )
+    answer = await client.ask_once(request, moves_wire.AlterPartitionReassignmentsResponse)
+    found = {
+        (topic.name, part.partition_index): _name(part.error_code)
+        for topic in answer.responses
+        for part in topic.partitions
+    }
+    return {**dict.fromkeys(moves, _name(answer.error_code)), **found}
+
+
+async def list_partition_reassignments(
+    client: Client, places: Sequence[Place] | None = None, *, timeout_ms: int = 10_000
+) -> dict[Place, Moving]:
+    """Which of these partitions (None: of all) are on their way to other brokers. Raises RequestFailed."""
+    asked = None
+    if places is not None:
+        kind = moving_wire.ListPartitionReassignmentsTopics
+        asked = [kind(topic, parts) for topic, parts in _by_topic(places).items()]
+    request = moving_wire.ListPartitionReassignmentsRequest(timeout_ms, asked)
+    answer = await client.ask_once(request, moving_wire.ListPartitionReassignmentsResponse)
+    _refuse(answer.error_code)
+    return {
+        (topic.name, part.partition_index): Moving(
+            tuple(part.replicas), tuple(part.adding_replicas), tuple(part.removing_replicas)
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
+async def describe_quorum(client: Client) -> QuorumView:
+    """The metadata quorum as its leader, which is the active controller, sees it. Raises RequestFailed."""
+    part = quorum_wire.DescribeQuorumRequestPartitionData(0)
+    request = quorum_wire.DescribeQuorumRequest([quorum_wire.DescribeQuorumRequestTopicData(CLUSTER_METADATA, [part])])
+    answer = await client.ask_once(request, quorum_wire.DescribeQuorumResponse)
+    _refuse(answer.error_code)
+    told = answer.topics[0].partitions[0]
+    _refuse(told.error_code)
+    return QuorumView(
+        told.leader_id,
+        told.leader_epoch,
+        told.high_watermark,
+        {replica.replica_id: replica.log_end_offset for replica in told.current_voters},
+        {replica.replica_id: replica.log_end_offset for replica in told.observers},
+    )
+
+
+async def update_features(client: Client, levels: Mapping[str, int], *, timeout_ms: int = 10_000) -> str:
+    """Finalize features at other levels, all or none; 0 switches one off. Empty, or the error's name.
+
+    Raises RequestFailed: then nothing is known.
+    """
+    updates = [
+        FeatureUpdateKey(name, level, upgrade_type=UPGRADE if level > 0 else SAFE_DOWNGRADE)
+        for name, level in levels.items()
+    ]
+    answer = await client.ask_once(UpdateFeaturesRequest(timeout_ms, updates), UpdateFeaturesResponse)
+    return next(filter(None, map(_name, (answer.error_code, *(result.error_code for result in answer.results)))), "")
+
+
+def _by_topic(places: Sequence[Place]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in places:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _refuse(code: int, tolerated: object = False) -> None:
+    """An error of the whole answer, where there is nothing to hang it on."""
+    if code and not tolerated:
+        raise RequestFailed(name_of(code), sent=True, detail="refused as a whole")
 
 
 async def list_offsets(
