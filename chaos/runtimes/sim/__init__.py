@@ -1,0 +1,1 @@
+"""Many nodes in one process under virtual time, every draw from a seed."""

@@ -1,0 +1,112 @@
+"""One simulated node's disk, which outlives the node's incarnations.
+
+Writes go to a page cache; `fsync` makes a file's bytes durable, `fsync_dir` a directory's names. `kill` ends the
+process and loses nothing. `power_loss` takes the cache away: each unsynced write and each unsynced change of a name
+survives or not for itself.
+
+The model is stricter than ext4, on purpose: what holds here holds there, and on file systems that promise less.
+
+- ext4 makes a new file's name durable with the file's fsync. Here only `fsync_dir` does, as POSIX has it; a synced file
+  whose name was not is gone, and so is everything in a directory whose own name was not.
+- ext4 commits changes of names in order. Here a later one may survive an earlier one: a renaming without the creation
+  before it (the file is found under its new name), a removal without the renaming before it.
+- ext4 writes a file's data before a rename over another file is committed (auto_da_alloc). Here the new name may be
+  found with none of the bytes.
+- ext4's ordered mode writes data before the size that covers it. Here a write may vanish below a later one, and the
+  size may outlast the bytes: both read as zeros.
+- Any write may tear at any byte, not at sectors only. Bytes that were durable and not written again are never harmed.
+
+It is kinder in two things. After a failed fsync the cache still shows what was written until the power is lost, while a
+kernel may drop the pages earlier. And what `fsync` covers is settled at one instant.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from broker.env import Fs
+from chaos.runtimes.contract import Evidence
+from chaos.runtimes.sim.disk_content import Loss
+from chaos.runtimes.sim.disk_fs import Gate, Mount
+from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, parts
+
+
+class Disk:
+    """Files of one node. All chance comes from `rng`, drawn in an order that follows from the calls alone."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.names = Names()
+        self._rng = rng
+        self._mount: Mount | None = None
+
+    # --------------------------------------------------------------------------------------------------------- life
+
+    def mount(self, gate: Gate) -> Fs:
+        """The file system for one incarnation; that of an earlier one is revoked.
+
+        `gate(op, path)` is called before each effect and may raise: then nothing has happened. op is "open",
+        "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (once a directory made),
+        "fsync_dir" or "list". The path is the one that the handle was opened by.
+        """
+        self.kill()
+        self._mount = Mount(self, gate)
+        return self._mount
+
+    def kill(self) -> None:
+        """The process is gone: every call on its file system and handles raises NodeDead. Nothing is lost."""
+        if self._mount is not None:
+            self._mount.revoke()
+            self._mount = None
+
+    def power_loss(self) -> Evidence:
+        """The machine is gone, and the page cache with it. What is left is durable.
+
+        Evidence: bytes_pending (written, not synced), bytes_lost (of these), torn (writes that survived in part),
+        names_pending (creations, renamings and removals not synced), names_lost (of these).
+        """
+        self.kill()
+        seen = dict(self.names.files())
+        names_pending, names_lost = self.names.lose_power(self._rng)
+        found = dict(self.names.files())
+        left = dict.fromkeys(found.values())
+        loss = Loss()
+        for node in found.values():
+            loss.add(node.content.lose_power(self._rng))
+        for node in seen.values():
+            if node not in left:
+                loss.add(node.content.lost())
+        return {
+            "bytes_pending": loss.bytes_pending,
+            "bytes_lost": loss.bytes_lost,
+            "torn": loss.torn,
+            "names_pending": names_pending,
+            "names_lost": names_lost,
+        }
+
+    # ----------------------------------------------------------------------------------------------------- god's eye
+
+    def files(self) -> dict[str, bytes]:
+        """Every file as a process would read it now, by path without a leading "/", sorted."""
+        return {path: bytes(node.content.cached) for path, node in self.names.files()}
+
+    def durable_files(self) -> dict[str, bytes]:
+        """What is sure to survive a power loss now: synced names, each with its synced bytes."""
+        return {path: node.content.durable() for path, node in self.names.durable_files()}
+
+    def restore(self, files: Mapping[str, bytes]) -> None:
+        """Hold these files and nothing else, all durable. Handles are revoked."""
+        self.kill()
+        self.names = Names()
+        for path in sorted(files):
+            folder = self.names.root
+            *folders, name = parts(path)
+            for step in folders:
+                if step not in folder.entries:
+                    self.names.create((folder, step), Folder())
+                    self.names.sync(folder)
+                inner = folder.entries[step]
+                assert isinstance(inner, Folder), f"{path}: {step} is a file"
+                folder = inner
+            self.names.create((folder, name), FileNode(files[path]))
+            self.names.sync(folder)

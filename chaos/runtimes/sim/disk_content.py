@@ -1,0 +1,178 @@
+"""One file's bytes on a simulated disk: what the page cache shows, and what of it a power loss could take back.
+
+Only the cached bytes are kept whole. Every write and truncation since the last fsync is remembered as what it replaced,
+so that an append costs a tuple and no copy; the durable content is found by undoing these from the last to the first,
+which is done at a power loss only.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+SECTOR = 512
+"""Bytes that a disk writes or does not write as one."""
+
+SURVIVES = 0.4
+TEARS = 0.25
+"""Odds of a write that nothing made durable; the rest of them vanishes."""
+
+Op = tuple[int, int, bytes, int]
+"""An unsynced change: offset, length written (CUT for a truncation to that offset), bytes it replaced or cut off, size
+of the file before it."""
+CUT = -1
+
+
+@dataclass(slots=True)
+class Loss:
+    """What became of unsynced changes; adds up over files."""
+
+    bytes_pending: int = 0
+    bytes_lost: int = 0
+    torn: int = 0
+
+    def add(self, other: Loss) -> None:
+        """Count the other's too."""
+        self.bytes_pending += other.bytes_pending
+        self.bytes_lost += other.bytes_lost
+        self.torn += other.torn
+
+
+class Content:
+    """A file's bytes, whatever its names are. The cached ones may be read straight; changes go through methods."""
+
+    __slots__ = ("_after_failure", "cached", "pending")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.cached = bytearray(content)
+        self.pending: list[Op] = []
+        """Changes since the last fsync that covered them, in order."""
+        self._after_failure: list[bool] = []
+        """For the first of `pending`, once an fsync failed: is it sure (a later fsync took it), or never to be?"""
+
+    # ----------------------------------------------------------------------------------------------------- changes
+
+    def append(self, data: bytes | bytearray | memoryview) -> int:
+        """Add at the end. Returns the offset where the data begins."""
+        cached = self.cached
+        start = len(cached)
+        cached += data
+        self.pending.append((start, len(cached) - start, b"", start))
+        return start
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write at `offset`; a gap before it reads as zeros."""
+        if not data:
+            return
+        end = offset + len(data)
+        self.pending.append((offset, len(data), bytes(self.cached[offset:end]), len(self.cached)))
+        if offset > len(self.cached):
+            self.cached.extend(bytes(offset - len(self.cached)))
+        self.cached[offset:end] = data
+
+    def truncate(self, size: int) -> None:
+        """Cut or zero-extend to `size` bytes."""
+        if size == len(self.cached):
+            return
+        self.pending.append((size, CUT, bytes(self.cached[size:]), len(self.cached)))
+        if size < len(self.cached):
+            del self.cached[size:]
+        else:
+            self.cached.extend(bytes(size - len(self.cached)))
+
+    def synced(self) -> None:
+        """An fsync succeeded. What an earlier one failed on stays doubtful: its pages count as clean since then."""
+        if self._after_failure:
+            self._after_failure.extend([True] * (len(self.pending) - len(self._after_failure)))
+        else:
+            self.pending.clear()
+
+    def sync_failed(self) -> None:
+        """An fsync failed: the pages count as clean, and no later fsync will write them."""
+        self._after_failure.extend([False] * (len(self.pending) - len(self._after_failure)))
+
+    # -------------------------------------------------------------------------------------------------- power loss
+
+    def durable(self) -> bytes:
+        """What is sure to survive, if every doubtful change vanished."""
+        content, written = self._undone()
+        for sure, (op, data) in zip(self._sure(), written, strict=True):
+            if sure:
+                _redo(content, op, data)
+        return bytes(content)
+
+    def lose_power(self, rng: random.Random) -> Loss:
+        """Keep what the disk has: each unsynced change survives, tears or vanishes for itself. What is left is durable.
+
+        Half of the time the kernel had just written back everything up to some change. Draws nothing where nothing is
+        pending.
+        """
+        loss = Loss()
+        if not self.pending:
+            return loss
+        sure = self._sure()
+        content, written = self._undone()
+        written_back = rng.randrange(len(written) + 1) if rng.random() < 0.5 else 0
+        for at, (op, data) in enumerate(written):
+            if sure[at]:
+                _redo(content, op, data)
+                continue
+            loss.bytes_pending += len(data)
+            fate = 0.0 if at < written_back else rng.random()
+            if fate < SURVIVES:
+                _redo(content, op, data)
+            elif fate < SURVIVES + TEARS and data:
+                loss.torn += 1
+                loss.bytes_lost += len(data) - _tear(content, op[0], data, rng)
+            else:
+                loss.bytes_lost += len(data)
+        self.cached = content
+        self.pending = []
+        self._after_failure = []
+        return loss
+
+    def lost(self) -> Loss:
+        """The loss where the file itself goes."""
+        sure = self._sure()
+        pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
+        return Loss(bytes_pending=pending, bytes_lost=pending)
+
+    def _sure(self) -> list[bool]:
+        return self._after_failure + [False] * (len(self.pending) - len(self._after_failure))
+
+    def _undone(self) -> tuple[bytearray, list[tuple[Op, bytes]]]:
+        """The content before the first pending change, and the changes in order, each with the bytes it wrote."""
+        content = bytearray(self.cached)
+        written: list[tuple[Op, bytes]] = []
+        for op in reversed(self.pending):
+            offset, length, replaced, size = op
+            written.append((op, b"" if length == CUT else bytes(content[offset : offset + length])))
+            content[offset : offset + len(replaced)] = replaced
+            del content[size:]
+        written.reverse()
+        return content, written
+
+
+def _redo(content: bytearray, op: Op, data: bytes) -> None:
+    offset = op[0]
+    if len(content) < offset:
+        content.extend(bytes(offset - len(content)))
+    if op[1] == CUT:
+        del content[offset:]
+    else:
+        content[offset : offset + len(data)] = data
+
+
+def _tear(content: bytearray, offset: int, data: bytes, rng: random.Random) -> int:
+    """Write a beginning of `data`: up to a sector's boundary, or any byte. Returns its length.
+
+    A quarter of the time the file grows as if all had been written, and the rest reads as zeros.
+    """
+    kept = rng.randrange(len(data))
+    if rng.random() < 0.5:
+        kept = max(0, (offset + kept) // SECTOR * SECTOR - offset)
+    grown = rng.random() < 0.25
+    _redo(content, (offset, kept, b"", 0), data[:kept])
+    if grown and len(content) < offset + len(data):
+        content.extend(bytes(offset + len(data) - len(content)))
+    return kept

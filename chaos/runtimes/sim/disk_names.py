@@ -1,0 +1,234 @@
+"""The names on a simulated disk: a tree of folders as processes see it, and another as a power loss would leave it.
+
+Each creation, renaming and removal of a name is one `Change`, pending until its folder is synced. Which files and
+folders there are is kept apart from where they are durably: a node (file or folder) has one durable place at most, so
+however few of its changes survive, it is never found twice, and a renaming is done in full or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from chaos.runtimes.sim.disk_content import Content
+
+Place = tuple["Folder", str]
+
+
+class Node:
+    """What a name stands for."""
+
+    __slots__ = ("durable_at", "settled")
+
+    def __init__(self) -> None:
+        self.durable_at: Place | None = None
+        self.settled = 0
+        """Number of the last change that decided on the durable place: older ones have no say any more."""
+
+
+class FileNode(Node):
+    """A file: its content lives on while a handle is open, whatever becomes of its name."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__()
+        self.content = Content(content)
+
+
+class Folder(Node):
+    """A directory."""
+
+    __slots__ = ("durable", "entries", "pending")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        self.pending: list[Change] = []
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """A node's name changed from `source` (None: it was created) to `target` (None: it was removed)."""
+
+    number: int
+    node: Node
+    source: Place | None
+    target: Place | None
+    done: bool = field(default=False)
+
+    def settle(self) -> None:
+        """Make it durable: both its halves."""
+        self.done = True
+        node = self.node
+        if node.settled > self.number:
+            return
+        node.settled = self.number
+        _unplace(node)
+        if self.source is not None:
+            self._clear(self.source)
+        if self.target is not None and self._clear(self.target):
+            self.target[0].durable[self.target[1]] = node
+            node.durable_at = self.target
+
+    def _clear(self, place: Place) -> bool:
+        """Whoever older is durably there goes. False where it is taken by a later change."""
+        holder = place[0].durable.get(place[1])
+        if holder is None:
+            return True
+        if holder.settled > self.number:
+            return False
+        holder.settled = self.number
+        _unplace(holder)
+        return True
+
+
+def _unplace(node: Node) -> None:
+    if node.durable_at is not None:
+        folder, name = node.durable_at
+        del folder.durable[name]
+        node.durable_at = None
+
+
+class Names:
+    """The tree. Paths are str with "/" separators; a leading one and "." change nothing. Errors are those of Linux."""
+
+    def __init__(self) -> None:
+        self.root = Folder()
+        self._changes = 0
+        self._unsynced: dict[Folder, None] = {}
+        """Folders with pending changes, in the order in which they came to have them."""
+
+    # ------------------------------------------------------------------------------------------------------- looking
+
+    def find(self, path: str) -> Node | None:
+        """What is there."""
+        node: Node | None = self.root
+        for name in parts(path):
+            if not isinstance(node, Folder):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def folder(self, path: str) -> Folder:
+        """The directory there."""
+        node = self.find(path)
+        if node is None:
+            raise failure(errno.ENOENT, path)
+        if not isinstance(node, Folder):
+            raise failure(errno.ENOTDIR, path)
+        return node
+
+    def place(self, path: str) -> Place:
+        """The folder that the path's last name is in, which must be there, and that name."""
+        *folders, name = parts(path) or [""]
+        if not name:
+            raise failure(errno.EBUSY, path)
+        return self.folder("/".join(folders)), name
+
+    def files(self) -> Iterator[tuple[str, FileNode]]:
+        """Every file by path, sorted by the names on the way."""
+        return _walk(self.root, "", durable=False)
+
+    def durable_files(self) -> Iterator[tuple[str, FileNode]]:
+        """Those that a power loss would leave if every pending change of a name vanished."""
+        return _walk(self.root, "", durable=True)
+
+    # ------------------------------------------------------------------------------------------------------ changing
+
+    def create(self, place: Place, node: Node) -> None:
+        """Give a new node a free name."""
+        self._change(node, None, place)
+
+    def move(self, source: Place, target: Place) -> None:
+        """Rename, over whatever the target's name stands for."""
+        self._change(source[0].entries[source[1]], source, target)
+
+    def remove(self, place: Place) -> None:
+        """Take a name away."""
+        self._change(place[0].entries[place[1]], place, None)
+
+    def sync(self, folder: Folder) -> None:
+        """Make the changes of names in the folder durable, in order."""
+        for change in folder.pending:
+            if not change.done:
+                change.settle()
+                if change.target is None:
+                    self._forget(change.node)
+        folder.pending.clear()
+        self._unsynced.pop(folder, None)
+
+    def _forget(self, node: Node) -> None:
+        """A directory that is durably gone: what is pending in it no longer matters."""
+        if isinstance(node, Folder) and node in self._unsynced:
+            del self._unsynced[node]
+            for change in node.pending:
+                self._forget(change.node)
+
+    def _change(self, node: Node, source: Place | None, target: Place | None) -> None:
+        self._changes += 1
+        change = Change(self._changes, node, source, target)
+        if source is not None:
+            del source[0].entries[source[1]]
+            self._pend(source[0], change)
+        if target is not None:
+            target[0].entries[target[1]] = node
+            if source is None or source[0] is not target[0]:
+                self._pend(target[0], change)
+
+    def _pend(self, folder: Folder, change: Change) -> None:
+        if not folder.pending:
+            self._unsynced[folder] = None
+        folder.pending.append(change)
+
+    # ---------------------------------------------------------------------------------------------------- power loss
+
+    def lose_power(self, rng: random.Random) -> tuple[int, int]:
+        """Keep the names that the disk has. Returns how many changes were pending and how many of them were lost.
+
+        Each survives or not for itself; half of the time all up to some change had been written back.
+        """
+        pending = {c.number: c for folder in self._unsynced for c in folder.pending if not c.done}
+        lost = 0
+        if pending:
+            written_back = rng.randrange(len(pending) + 1) if rng.random() < 0.5 else 0
+            for at, number in enumerate(sorted(pending)):
+                if at < written_back or rng.random() < 0.5:
+                    pending[number].settle()
+                else:
+                    lost += 1
+        _restart(self.root)
+        self._unsynced.clear()
+        return len(pending), lost
+
+
+def parts(path: str) -> list[str]:
+    """The names on the way."""
+    return [name for name in path.split("/") if name and name != "."]
+
+
+def failure(code: int, path: str) -> OSError:
+    """The error as the operating system words it, of the fitting subclass of OSError."""
+    return OSError(code, os.strerror(code), path)
+
+
+def _walk(folder: Folder, path: str, *, durable: bool) -> Iterator[tuple[str, FileNode]]:
+    entries = folder.durable if durable else folder.entries
+    for name in sorted(entries):
+        node = entries[name]
+        if isinstance(node, FileNode):
+            yield path + name, node
+        elif isinstance(node, Folder):
+            yield from _walk(node, f"{path}{name}/", durable=durable)
+
+
+def _restart(folder: Folder) -> None:
+    folder.pending = []
+    folder.entries = {name: folder.durable[name] for name in sorted(folder.durable)}
+    for node in folder.entries.values():
+        if isinstance(node, Folder):
+            _restart(node)
