@@ -94,9 +94,9 @@ class LogManager:
         """
         marker = f"{self.log_dir}/{CLEAN_SHUTDOWN}"
         epoch = checkpoints.read_clean_shutdown(self._fs, marker)
-        self.clean = epoch is not None
+        self.clean = self._ended_cleanly(epoch)
         self.previous_broker_epoch = -1 if epoch is None else epoch
-        if self.clean:
+        if epoch is not None:
             self._fs.remove(marker)
         # Also for the checkpoints: what is read now must not turn into older ones at the next power loss.
         self._fs.fsync_dir(self.log_dir)
@@ -119,6 +119,10 @@ class LogManager:
         ):
             self.checkpoint_recovery_points()
         return list(self.logs.values())
+
+    def _ended_cleanly(self, marker_epoch: int | None) -> bool:
+        """Whether the logs may be taken as their files say: only where the mark of a clean shutdown was there."""
+        return marker_epoch is not None
 
     def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:
         topic, partition = place

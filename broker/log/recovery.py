@@ -81,6 +81,11 @@ def load(
     return log
 
 
+def has_epoch(header: BatchHeader) -> bool:
+    """Whether a batch says which leader epoch wrote it. The first epoch is 0, and counts like any (KAFKA-10432)."""
+    return header.leader_epoch >= 0
+
+
 def _tidy(fs: Fs, directory: str) -> list[int]:
     """Remove what interrupted work has left. The base offsets of the segments, ascending."""
     names = fs.list(directory)
@@ -225,7 +230,7 @@ class _Loading:
         if base > expected or header.record_count <= header.last_offset_delta:
             self._sparse = True  # Compaction has been here: between segments, too, offsets may be missing.
         epoch = header.leader_epoch
-        if epoch >= 0 and epoch != self.epochs.latest:
+        if epoch != self.epochs.latest and has_epoch(header):
             self.epochs.assign(epoch, base)
         segment.note(last + 1, len(data), header.max_timestamp)
         if aborted is not None:
@@ -246,7 +251,7 @@ class _Loading:
         for _, header, _, _ in reads.headers(self.segments, self.segments[0].base_offset, LONG_MAX):
             if header.base_offset >= end:
                 return
-            if header.leader_epoch >= 0:
+            if has_epoch(header):
                 self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def _complete_epochs(self) -> None:
