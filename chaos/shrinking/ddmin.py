@@ -1,0 +1,56 @@
+"""Which of many things are needed: Zeller's and Hildebrandt's ddmin ("Simplifying and Isolating Failure-Inducing
+Input", 2002), with the complement step first, because most of what a failing plan holds has nothing to do with it.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A 1-minimal part of `items` for which `fails` holds: without any one of them it does not. Order is kept.
+
+    `items` as a whole must fail, which is not tried again. `fails` may be asked the same thing twice: the caller
+    remembers.
+    """
+    kept = list(items)
+    if kept and fails([]):
+        return []
+    parts = 2
+    while len(kept) >= 2:
+        chunks = split(kept, parts)
+        smaller = _first_failing(chunks, fails)
+        if smaller is not None:
+            parts = max(parts - 1, 2) if len(smaller) > len(chunks[0]) else 2
+            kept = smaller
+        elif parts < len(kept):
+            parts = min(len(kept), 2 * parts)
+        else:
+            break
+        parts = min(parts, max(len(kept), 2))
+    return kept
+
+
+def _first_failing(chunks: Sequence[Sequence[T]], fails: Callable[[Sequence[T]], bool]) -> list[T] | None:
+    """The first chunk that fails by itself while there are few, else the first complement that does; None: neither."""
+    if len(chunks) == 2:
+        for chunk in chunks:
+            if fails(chunk):
+                return list(chunk)
+        return None
+    for left_out in range(len(chunks) - 1, -1, -1):
+        rest = [item for number, chunk in enumerate(chunks) if number != left_out for item in chunk]
+        if fails(rest):
+            return rest
+    return None
+
+
+def split(items: Sequence[T], parts: int) -> list[list[T]]:
+    """`parts` chunks of `items`, in order, their lengths differing by at most one; none of them empty."""
+    parts = min(parts, len(items))
+    edges = [len(items) * number // parts for number in range(parts + 1)]
+    return [list(items[a:b]) for a, b in zip(edges, edges[1:], strict=False)]

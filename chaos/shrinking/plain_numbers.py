@@ -1,0 +1,159 @@
+"""Passes that make a plan read like an explanation: plain targets, no idle time, round times and sizes.
+
+A number is only ever exchanged for a plainer one (fewer digits, then smaller), so the passes come to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from chaos.shrinking.search import Search, Values
+from chaos.shrinking.structure import AT, BYTES, PRODUCER, operations_of
+
+_GRIDS = (10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+_GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_PLAIN_BYTES = 100
+
+
+def plainness(value: float) -> tuple[int, float]:
+    """What is smaller by this is plainer: digits that count, then the value."""
+    digits = f"{abs(value):.6f}".rstrip("0").rstrip(".").replace(".", "").strip("0")
+    return len(digits), abs(value)
+
+
+def plainer(value: float) -> list[float]:
+    """Plainer numbers near `value` or below it, the plainest first."""
+    found = {0.0, 1.0} if value > 1 else {0.0}
+    for grid in _GRIDS:
+        for times in (round(value / grid), int(value / grid), int(value / grid) + 1):
+            found.add(round(times * grid, 6))
+    return sorted((each for each in found if each >= 0 and plainness(each) < plainness(value)), key=plainness)
+
+
+# ------------------------------------------------------------------------------------------------------------- times
+
+
+def less_idle_time(search: Search[Any]) -> None:
+    """What lies between two moments at which something begins or ends is shortened, the latest first."""
+    for index in range(len(_moments(search.values())) - 1, -1, -1):
+        values = search.values()
+        moments = _moments(values)
+        if index >= len(moments):
+            continue
+        before, after = (moments[index - 1] if index else 0.0), moments[index]
+        for gap in _GAPS_S:
+            if gap < round(after - before, 6) and search.attempt(_warped(values, before, after - before - gap)):
+                break
+
+
+def _moments(values: Values) -> list[float]:
+    begins = [f["at_s"] for f in values["faults"]]
+    ends = [round(f["at_s"] + f["duration_s"], 6) for f in values["faults"]]
+    return sorted({*begins, *ends, *(float(op[AT]) for op in operations_of(values))})
+
+
+def _warped(values: Values, after: float, cut: float) -> Values:
+    """All that is later than `after` comes `cut` seconds earlier; what spans that moment is shorter."""
+
+    def moved(at: float) -> float:
+        return round(at - cut, 6) if at > after else at
+
+    copy = dict(values)
+    copy["faults"] = [
+        {
+            **f,
+            "at_s": moved(f["at_s"]),
+            "duration_s": round(moved(round(f["at_s"] + f["duration_s"], 6)) - moved(f["at_s"]), 6),
+        }
+        for f in values["faults"]
+    ]
+    if values.get("operations") is not None:
+        copy["operations"] = [[moved(op[AT]), *op[PRODUCER:]] for op in operations_of(values)]
+    return copy
+
+
+def round_numbers(search: Search[Any]) -> None:
+    """Times, durations and the parameters of faults, each by itself, as round as they may be."""
+    for index in range(len(search.values()["faults"])):
+        for name in ("at_s", "duration_s"):
+            _each(search, "faults", index, name)
+        params = search.values()["faults"][index]["params"]
+        for name in [name for name, value in params.items() if isinstance(value, (int, float))]:
+            _each(search, "faults", index, "params", name)
+    for index in range(len(operations_of(search.values()))):
+        _each(search, "operations", index, AT)
+    _each(search, "time_s")
+
+
+def _each(search: Search[Any], *path: str | int) -> None:
+    """The plainest value of one number for which the plan still fails."""
+    place, key = _place(_listed(search.values()), path)
+    for wanted in plainer(float(place[key])):
+        values = _listed(search.values())
+        place, key = _place(values, path)
+        place[key] = wanted
+        if search.attempt(values):
+            return
+
+
+def _place(values: Values, path: Sequence[str | int]) -> tuple[Any, Any]:
+    """What holds the thing at `path`, and its key there."""
+    found: Any = values
+    for name in path[:-1]:
+        found = found[name]
+    return found, path[-1]
+
+
+def _listed(values: Values) -> Values:
+    if values.get("operations") is not None:
+        values["operations"] = operations_of(values)
+    return values
+
+
+# ------------------------------------------------------------------------------------------------------------ targets
+
+
+def plain_targets(search: Search[Any]) -> None:
+    """Whom a fault hits, by name, and each parameter as it is by default."""
+    for index, fault in enumerate(search.values()["faults"]):
+        for name in fault["params"]:
+            values = search.values()
+            values["faults"][index]["params"].pop(name, None)
+            search.attempt(values)
+        if not fault["target"].startswith("node:"):
+            _first(search, index, (f"node:{n}" for n in range(1, search.values()["cluster"]["nodes"] + 1)))
+
+
+def _first(search: Search[Any], index: int, targets: Iterable[str]) -> None:
+    for target in targets:
+        values = search.values()
+        values["faults"][index]["target"] = target
+        if search.attempt(values):
+            return
+
+
+# -------------------------------------------------------------------------------------------------------- operations
+
+
+def plain_operations(search: Search[Any]) -> None:
+    """Every operation of the same plain size and by the first producer: all at once, else one by one."""
+    listed = operations_of(search.values())
+    for place, wanted in ((BYTES, _PLAIN_BYTES), (PRODUCER, 0)):
+        if all(op[place] == wanted for op in listed):
+            continue
+        values = _listed(search.values())
+        values["operations"] = [[*op[:place], wanted, *op[place + 1 :]] for op in values["operations"]]
+        if search.attempt(values):
+            continue
+        for index in range(len(listed)):
+            values = _listed(search.values())
+            values["operations"][index][place] = wanted
+            search.attempt(values)
+
+
+def plain_seed(search: Search[Any]) -> None:
+    """The smallest of a few seeds."""
+    for seed in range(min(3, search.values()["seed"])):
+        if search.attempt({**search.values(), "seed": seed}):
+            return

@@ -1,0 +1,86 @@
+"""The search for a smaller plan: the best one so far, what was tried already, and how long there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from chaos.plan import Plan, PlanError, make_plan
+
+Values = dict[str, Any]
+"""A plan as JSON values, which is what passes change."""
+
+F = TypeVar("F")
+"""What a failure is known by: equal ones are the same failure."""
+
+
+class OutOfBudget(Exception):
+    """The time for shrinking is over. What was found so far stands."""
+
+
+class Search(Generic[F]):
+    """`run` gives how a plan fails, or None; `best` is the smallest plan known that fails as `failure` says.
+
+    Every plan is run once: what was tried is remembered, and what cannot be a plan is not tried at all.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        failure: F,
+        run: Callable[[Plan], F | None],
+        *,
+        budget_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.best = plan
+        self.failure = failure
+        self.tries = 0
+        self._run = run
+        self._clock = clock
+        self._until = clock() + budget_s
+        self._known: dict[str, bool] = {_key(plan): True}
+
+    def values(self) -> Values:
+        """The best plan's values, to be changed by whoever asked."""
+        values: Values = json.loads(_key(self.best))
+        return values
+
+    def attempt(self, values: Values) -> bool:
+        """Whether a plan of `values` fails in the same way; if so it is the best one now. OutOfBudget."""
+        try:
+            plan = make_plan(values)
+        except (PlanError, ValueError):
+            return False
+        key = _key(plan)
+        if key == _key(self.best):
+            return False
+        if key not in self._known:
+            if self._clock() >= self._until:
+                raise OutOfBudget
+            self.tries += 1
+            self._known[key] = self._run(plan) == self.failure
+        if self._known[key]:
+            self.best = plan
+        return self._known[key]
+
+    def still_fails(self, values: Values) -> bool:
+        """As `attempt`, and true for the best plan itself."""
+        return self.attempt(values) or self._is_best(values)
+
+    def _is_best(self, values: Values) -> bool:
+        try:
+            return _key(make_plan(values)) == _key(self.best)
+        except (PlanError, ValueError):
+            return False
+
+
+def _key(plan: Plan) -> str:
+    return json.dumps(plan.model_dump(mode="json"), sort_keys=True)
+
+
+def steps_of(plan: Plan) -> int:
+    """Operations and faults of a plan: what a person has to follow. A load by rate counts as one step."""
+    operations = getattr(plan, "operations", None)
+    return len(plan.faults) + (1 if operations is None else len(operations))

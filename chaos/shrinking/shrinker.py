@@ -1,0 +1,110 @@
+"""From a plan that fails to the smallest one that fails in the same way: the passes, in an order that pays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from chaos.plan import Plan
+from chaos.shrinking.plain_numbers import less_idle_time, plain_operations, plain_seed, plain_targets, round_numbers
+from chaos.shrinking.search import OutOfBudget, Search, steps_of
+from chaos.shrinking.structure import (
+    defaults_again,
+    fewer_faults,
+    fewer_nodes,
+    fewer_of_each,
+    fewer_operations,
+    shorter_load,
+)
+
+F = TypeVar("F")
+Pass = Callable[[Search[Any]], None]
+
+# A shorter load makes every later try cheaper. Then faults: there are few, and without them most operations turn out to
+# be needless.
+STRUCTURE: tuple[tuple[str, Pass], ...] = (
+    ("shorter load", shorter_load),
+    ("fewer faults", fewer_faults),
+    ("fewer operations", fewer_operations),
+    ("fewer faults", fewer_faults),
+)
+SETTINGS: tuple[tuple[str, Pass], ...] = (
+    ("settings as they are by default", defaults_again),
+    ("fewer nodes and replicas", fewer_nodes),
+    ("fewer topics, partitions and clients", fewer_of_each),
+    ("shorter load", shorter_load),
+)
+NUMBERS: tuple[tuple[str, Pass], ...] = (
+    ("plain targets", plain_targets),
+    ("less idle time", less_idle_time),
+    ("plain operations", plain_operations),
+    ("round numbers", round_numbers),
+    ("shorter load", shorter_load),
+    ("plain seed", plain_seed),
+)
+ROUNDS = 6
+"""The passes are repeated until nothing changes, so many times at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """What shrinking came to. `finished`: no pass could do any more; False where the time was over before."""
+
+    plan: Plan
+    tries: int
+    steps: int
+    """Operations and faults that are left."""
+    seconds: float
+    finished: bool
+
+
+def shrink(
+    plan: Plan,
+    failure: F,
+    run: Callable[[Plan], F | None],
+    *,
+    budget_s: float,
+    say: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Shrunk:
+    """The smallest plan found within `budget_s` for which `run` gives `failure`, as it must for `plan` itself.
+
+    `run` is called once for each plan that is tried. `say` hears of each pass that achieved something.
+    """
+    began = clock()
+    search = Search(plan, failure, run, budget_s=budget_s, clock=clock)
+    finished = True
+    try:
+        _to_the_end(search, say)
+    except OutOfBudget:
+        finished = False
+    return Shrunk(search.best, search.tries, steps_of(search.best), clock() - began, finished)
+
+
+def _to_the_end(search: Search[Any], say: Callable[[str], None]) -> None:
+    _repeat(search, STRUCTURE, say)
+    for _ in range(ROUNDS):
+        before = search.best
+        _repeat(search, SETTINGS, say)
+        _repeat(search, STRUCTURE, say)
+        _repeat(search, NUMBERS, say)
+        _repeat(search, STRUCTURE, say)
+        if search.best == before:
+            return
+
+
+def _repeat(search: Search[Any], passes: tuple[tuple[str, Pass], ...], say: Callable[[str], None]) -> None:
+    for name, each in passes:
+        before = search.best
+        each(search)
+        if search.best != before:
+            say(f"{name}: {describe(search.best)}, {search.tries} tries")
+
+
+def describe(plan: Plan) -> str:
+    """A plan's size in a few words."""
+    operations = getattr(plan, "operations", None)
+    load = f"{plan.workload.rate} records/s" if operations is None else f"{len(operations)} operations"
+    return f"{load}, {len(plan.faults)} faults, {plan.cluster.nodes} nodes, {plan.time_s:g} s"

@@ -1,0 +1,199 @@
+"""Passes that leave out: faults, operations, time, settings, nodes, topics, partitions, clients.
+
+Each pass keeps this: the search's best plan fails as it did before, and is never larger than it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from chaos.plan import make_plan
+from chaos.shrinking.ddmin import ddmin
+from chaos.shrinking.search import Search, Values
+
+Operation = list[Any]
+"""[at_s, producer, topic, partition, bytes]"""
+AT, PRODUCER, TOPIC, PARTITION, BYTES = range(5)
+TOPIC_NAME = "appends-{}"
+_SIZES = ("topics", "partitions", "producers", "readers")
+_PARTS_OF_TIME = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
+
+
+def operations_of(values: Values) -> list[Operation]:
+    """The operations of a plan's values as lists, whatever form they have there; empty for a load by rate."""
+    listed = values.get("operations") or ()
+    return [list(each.values()) if isinstance(each, dict) else list(each) for each in listed]
+
+
+def fewer_faults(search: Search[Any]) -> None:
+    """Only the faults that are needed."""
+    values = search.values()
+    faults = values["faults"]
+    ddmin(faults, lambda kept: search.still_fails({**values, "faults": list(kept)}))
+
+
+def fewer_operations(search: Search[Any]) -> None:
+    """Only the operations that are needed. A load by rate is thinned out instead."""
+    values = search.values()
+    if values.get("operations") is not None:
+        listed = operations_of(values)
+        ddmin(listed, lambda kept: search.still_fails({**values, "operations": list(kept)}))
+        return
+    _smallest(search, ("workload", "rate"), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
+
+
+def shorter_load(search: Search[Any]) -> None:
+    """A load that ends sooner; faults and operations that would come later are left out."""
+    for part in _PARTS_OF_TIME:
+        values = search.values()
+        if search.attempt(_cut(values, _plain_up(part * values["time_s"]))):
+            break
+    values = search.values()
+    last = max([0.0, *(f["at_s"] for f in values["faults"]), *(op[AT] for op in operations_of(values))])
+    ends = max([last, *(f["at_s"] + f["duration_s"] for f in values["faults"])])
+    for wanted in sorted({_plain_up(last + 0.1), math.ceil(last + 0.1), _plain_up(ends), math.ceil(ends), 1.0}):
+        if last < wanted < values["time_s"] and search.attempt({**values, "time_s": float(wanted)}):
+            return
+
+
+def _plain_up(seconds: float) -> float:
+    """The next tenth of a second."""
+    return math.ceil(round(seconds * 10, 6)) / 10
+
+
+def _cut(values: Values, end_s: float) -> Values:
+    kept = {**values, "time_s": end_s, "faults": [f for f in values["faults"] if f["at_s"] < end_s]}
+    if values.get("operations") is not None:
+        kept["operations"] = [op for op in operations_of(values) if op[AT] < end_s]
+    return kept
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+
+def defaults_again(search: Search[Any]) -> None:
+    """Every setting as it is by default, but for those that the failure needs."""
+    values = search.values()
+    plain = make_plan({}).model_dump(mode="json")
+    plain["warmup_s"] = 0.0
+    strange = [path for path in _paths(values, plain) if _at(values, path) != _at(plain, path)]
+
+    def with_only(kept: Sequence[tuple[str, ...]]) -> bool:
+        return search.still_fails(_reset(values, plain, [path for path in strange if path not in kept]))
+
+    ddmin(strange, with_only)
+
+
+_NO_SETTINGS = ("seed", "runtime", "schema_version", "faults", "operations", "time_s", "draws")
+_OWN_PASS = {("cluster", "nodes"), *(("workload", name) for name in (*_SIZES, "replication_factor", "min_isr"))}
+
+
+def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
+    """Every setting's path in either of two plans, tables of settings by their entries."""
+    for name in dict.fromkeys([*values, *plain]):
+        if name in _NO_SETTINGS:
+            continue
+        mine, theirs = values.get(name), plain.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            yield from ((name, *rest) for rest in _paths(mine, theirs) if (name, *rest) not in _OWN_PASS)
+        else:
+            yield (name,)
+
+
+def _at(values: Values, path: Sequence[str]) -> Any:
+    found: Any = values
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _reset(values: Values, plain: Values, paths: Iterable[tuple[str, ...]]) -> Values:
+    for path in paths:
+        values = _with(values, path, _at(plain, path))
+    return values
+
+
+def _with(values: Values, path: Sequence[str], value: Any) -> Values:
+    """A copy in which one setting is `value`; None takes an entry out."""
+    name, rest = path[0], path[1:]
+    copy = dict(values)
+    if rest:
+        copy[name] = _with(copy.get(name) or {}, rest, value)
+    elif value is None and name in copy:
+        del copy[name]
+    else:
+        copy[name] = value
+    return copy
+
+
+# ------------------------------------------------------------------------------------------------------------- sizes
+
+
+def fewer_nodes(search: Search[Any]) -> None:
+    """The smallest cluster; replicas and min ISR with it, and by themselves."""
+    values = search.values()
+    for nodes in range(1, values["cluster"]["nodes"]):
+        workload = values["workload"]
+        factor = min(workload["replication_factor"], nodes)
+        smaller = _with(values, ("cluster", "nodes"), nodes)
+        smaller["workload"] = {
+            **workload,
+            "replication_factor": factor,
+            "min_isr": min(workload["min_isr"], factor),
+        }
+        if search.attempt(smaller):
+            break
+    for path in (("workload", "replication_factor"), ("workload", "min_isr")):
+        _smallest(search, path, range(1, 9))
+
+
+def fewer_of_each(search: Search[Any]) -> None:
+    """The fewest topics, partitions, producers and readers that do; what is used is numbered from 0 first."""
+    values = search.values()
+    for renumbered in (_on_one_topic(values), _by_one_producer(values)):
+        if renumbered is not None:
+            search.attempt({**search.values(), **renumbered})
+    for name in _SIZES:
+        _smallest(search, ("workload", name), (0, 1, 2, 3, 4, 6, 8, 12))
+
+
+def _smallest(search: Search[Any], path: tuple[str, ...], candidates: Iterable[int]) -> None:
+    values = search.values()
+    now = _at(values, path)
+    for wanted in candidates:
+        if wanted >= now:
+            return
+        if search.attempt(_with(values, path, wanted)):
+            return
+
+
+def _on_one_topic(values: Values) -> Values | None:
+    """The partitions that are used become the first ones of the first topic. None for a load by rate."""
+    listed = operations_of(values)
+    if not listed:
+        return None
+    used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in listed})
+    names = {pair: number for number, pair in enumerate(used)}
+    first = TOPIC_NAME.format(0)
+    moved = [[op[AT], op[PRODUCER], first, names[str(op[TOPIC]), int(op[PARTITION])], op[BYTES]] for op in listed]
+    faults = [{**f, "target": _renamed(f["target"], names, first)} for f in values["faults"]]
+    workload = {**values["workload"], "topics": 1, "partitions": len(used)}
+    return {"operations": moved, "faults": faults, "workload": workload}
+
+
+def _renamed(target: str, names: dict[tuple[str, int], int], topic: str) -> str:
+    kind, _, argument = target.partition(":")
+    name, _, index = argument.rpartition("-")
+    number = names.get((name, int(index))) if index.isdigit() else None
+    return target if number is None or kind == "node" else f"{kind}:{topic}-{number}"
+
+
+def _by_one_producer(values: Values) -> Values | None:
+    """Everything sent by the first producer, else by as many as are used."""
+    listed = operations_of(values)
+    if not listed:
+        return None
+    moved = [[op[AT], 0, *op[TOPIC:]] for op in listed]
+    return {"operations": moved, "workload": {**values["workload"], "producers": 1}}

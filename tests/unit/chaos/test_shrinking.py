@@ -1,0 +1,143 @@
+"""Shrinking with a run that is made up: what the failure needs stays, everything else becomes plain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chaos.plan import Plan, make_plan
+from chaos.shrinking.plain_numbers import plainer, plainness
+from chaos.shrinking.search import OutOfBudget, Search
+from chaos.shrinking.shrinker import shrink
+
+FAULTS = [
+    {"at_s": 1.234, "duration_s": 2.345, "action": "kill", "target": "random", "params": {}},
+    {"at_s": 4.1, "duration_s": 1.0, "action": "pause", "target": "controller", "params": {}},
+    {"at_s": 7.77, "duration_s": 3.21, "action": "partition", "target": "leader", "params": {"manner": "hold"}},
+    {"at_s": 15.0, "duration_s": 2.0, "action": "latency", "target": "node:2", "params": {"latency_ms": 77.0}},
+]
+LARGE = {
+    "seed": 77,
+    "time_s": 25.0,
+    "cluster": {"nodes": 5, "settings": {"log.segment.bytes": "65536", "num.io.threads": "3"}},
+    "workload": {"topics": 4, "partitions": 6, "replication_factor": 4, "acks": 1, "idempotence": False, "rate": 700},
+    "faults": FAULTS,
+}
+
+
+class Clock:
+    """A clock that a run moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shrunk(values: dict[str, Any], fails: Any, budget_s: float = 1e9) -> tuple[Plan, list[Plan]]:
+    """The result, and every plan that was run."""
+    clock, ran = Clock(), []
+
+    def run(plan: Plan) -> str | None:
+        clock.now += 1
+        ran.append(plan)
+        return "lost" if fails(plan) else None
+
+    plan = make_plan(values)
+    result = shrink(plan, "lost", run, budget_s=budget_s, clock=clock)
+    assert result.tries == len(ran) == len({str(each) for each in ran}), "nothing is run twice"
+    return result.plan, ran
+
+
+def test_only_what_the_failure_needs_is_left_and_its_numbers_are_plain() -> None:
+    def fails(plan: Plan) -> bool:
+        cut = [f for f in plan.faults if f.action == "partition"]
+        return plan.workload.acks == 1 and plan.cluster.nodes >= 2 and any(f.duration_s >= 1.5 for f in cut)
+
+    plan, _ = shrunk(LARGE, fails)
+    (fault,) = plan.faults
+    assert (fault.action, fault.at_s, fault.duration_s, fault.target) == ("partition", 0.0, 2.0, "node:1")
+    assert fault.params == {}
+    assert (plan.seed, plan.warmup_s, plan.cluster.nodes, plan.workload.replication_factor) == (0, 0, 2, 1)
+    assert plan.cluster.settings == make_plan({}).cluster.settings
+    assert (plan.workload.acks, plan.workload.topics, plan.workload.partitions, plan.workload.rate) == (1, 1, 1, 1)
+    assert plan.time_s <= 1
+
+
+def test_faults_that_need_each_other_both_stay_in_their_order() -> None:
+    def fails(plan: Plan) -> bool:
+        actions = [f.action for f in plan.timeline()]
+        return "kill" in actions and "latency" in actions and actions.index("kill") < actions.index("latency")
+
+    plan, ran = shrunk(LARGE, fails)
+    assert [f.action for f in plan.timeline()] == ["kill", "latency"]
+    assert plan.faults[1].at_s < 1
+    assert len(ran) < 200
+
+
+def test_another_failure_does_not_count() -> None:
+    plan = make_plan(LARGE)
+    result = shrink(plan, "lost", lambda each: "corrupt", budget_s=1e9)
+    assert result.plan == plan
+    assert result.finished
+
+
+def test_when_the_time_is_over_the_best_so_far_stands() -> None:
+    clock = Clock()
+
+    def run(plan: Plan) -> str | None:
+        clock.now += 1
+        return "lost"
+
+    result = shrink(make_plan(LARGE), "lost", run, budget_s=3, clock=clock)
+    assert not result.finished
+    assert result.tries == 3
+    assert len(result.plan.faults) < len(FAULTS)
+
+
+def test_what_cannot_be_a_plan_is_not_run() -> None:
+    def run(plan: Plan) -> str | None:
+        raise AssertionError("it was run")
+
+    search = Search(make_plan(LARGE), "lost", run, budget_s=10, clock=Clock())
+    assert not search.attempt({**search.values(), "cluster": {"nodes": 1}})
+    assert not search.attempt(search.values()), "the best plan is no step forward"
+
+
+def test_no_budget_no_run() -> None:
+    search = Search(make_plan(LARGE), "lost", lambda plan: "lost", budget_s=0, clock=Clock())
+    with pytest.raises(OutOfBudget):
+        search.attempt({**search.values(), "seed": 1})
+
+
+OPERATIONS = [[round(0.01 * n + 0.003, 3), n % 4, f"appends-{n % 3}", n % 5, 100 + n] for n in range(400)]
+
+
+@pytest.mark.skipif("operations" not in Plan.model_fields, reason="plans have no operations yet")
+def test_of_many_operations_those_that_are_needed_stay_renumbered_and_plain() -> None:
+    def fails(plan: Plan) -> bool:
+        listed = plan.operations or ()
+        by_place: dict[tuple[str, int], list[float]] = {}
+        for op in listed:
+            by_place.setdefault((op.topic, op.partition), []).append(op.at_s)
+        return any(
+            f.action == "kill" and sum(at < f.at_s for at in times) >= 1 and sum(at > f.at_s for at in times) >= 2
+            for f in plan.faults
+            for times in by_place.values()
+        )
+
+    plan, ran = shrunk({**LARGE, "operations": OPERATIONS}, fails)
+    assert plan.operations is not None
+    assert len(plan.operations) == 3 and len(plan.faults) == 1
+    assert {(op.producer, op.topic, op.partition, op.bytes) for op in plan.operations} == {(0, "appends-0", 0, 100)}
+    assert (plan.workload.topics, plan.workload.partitions, plan.workload.producers) == (1, 1, 1)
+    assert plan.faults[0].at_s <= 0.5
+    assert len(ran) < 400
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.013, 3.2, 17.77, 100.0])
+def test_a_plainer_number_is_plainer_so_that_the_search_ends(value: float) -> None:
+    assert all(plainness(each) < plainness(value) for each in plainer(value))
+    assert 0.0 in plainer(value) or value == 0.0
