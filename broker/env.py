@@ -114,6 +114,9 @@ class Link(Protocol):
     def close(self) -> None:
         """End the connection; wakes both waits with LinkClosed. Idempotent."""
 
+    def abort(self) -> None:
+        """As `close`, but by a reset: what was taken and not delivered yet is dropped (TCP's RST). Idempotent."""
+
 
 class Listener(Protocol):
     """A listening endpoint."""

@@ -32,6 +32,7 @@ CLOCK_LOOK_INTERVAL_S = 0.05
 ACCEPT_BACK_OFF_S = 0.1
 OUT_OF_HANDLES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 COPY_CHUNK = 256 * 1024
+RESET_ON_CLOSE = b"\x01\0\0\0\0\0\0\0"  # struct linger: on, 0 seconds
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
@@ -56,8 +57,7 @@ class RealFile:
         """As `File.pread`; loops over short reads, which only the end of the file may cause."""
         data = os.pread(self._fd, length, offset)
         while data and len(data) < length:
-            rest = os.pread(self._fd, length - len(data), offset + len(data))
-            if not rest:
+            if not (rest := os.pread(self._fd, length - len(data), offset + len(data))):
                 break
             data += rest
         return data
@@ -121,11 +121,7 @@ class RealFs:
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:
         """As `Fs.open`."""
-        flags = os.O_RDWR | os.O_CLOEXEC
-        if create:
-            flags |= os.O_CREAT
-        if truncate:
-            flags |= os.O_TRUNC
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
         return RealFile(os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
@@ -240,6 +236,12 @@ class RealLink:
         if self._fd >= 0:
             _close(self._sock)
             self._fd = -1
+
+    def abort(self) -> None:
+        """As `Link.abort`."""
+        if self._fd >= 0:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            self.close()
 
     def _ended(self, error: OSError) -> LinkClosed:
         self.close()
@@ -366,8 +368,7 @@ class RealClock:
                 self._stamp = None
                 self._set(now, 0.0, 1.0)
             return
-        stamp = (stat.st_mtime_ns, stat.st_ino)
-        if stamp != self._stamp:
+        if (stamp := (stat.st_mtime_ns, stat.st_ino)) != self._stamp:
             self._read(now, stamp)
 
     def _read(self, now: float, stamp: tuple[int, int]) -> None:
@@ -403,8 +404,7 @@ class Trace:
             line["lost_lines"] = self._lost
         data = (self._encode(line) + "\n").encode()
         try:
-            written = os.write(self._fd, data)
-            if written < len(data):
+            if (written := os.write(self._fd, data)) < len(data):
                 os.write(self._fd, data[written:])
             self._lost = 0
         except OSError:

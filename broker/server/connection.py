@@ -158,6 +158,12 @@ class Connection:
             self._relaxed.set()
             self._relaxed = None
 
+    def abort(self) -> None:
+        """As `close`, by a reset: what the system still holds of the replies is not to arrive. Idempotent."""
+        if not self.closed:
+            self.link.abort()
+            self.close()
+
     def close(self) -> None:
         """End the connection and forget its replies. Idempotent."""
         if self.closed:

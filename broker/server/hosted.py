@@ -37,6 +37,6 @@ class Hosted:
         connection.on_close.append(lambda: readers.pop(connection, None))
 
     def cut_readers(self) -> None:
-        """Close connections that may still be sending bytes which a truncation is about to change under them."""
+        """Reset connections that may still be sending bytes which a truncation is about to change under them."""
         for connection in list(self.readers):
-            connection.close()
+            connection.abort()

@@ -89,6 +89,12 @@ class MemoryLink:
             pipe.ended = True
             pipe.change()
 
+    def abort(self) -> None:
+        if not self._closed:
+            self._out.data.clear()
+            self._out.reset = True
+            self.close()
+
     def _check(self) -> None:
         if self._closed or self._in.reset:
             raise LinkClosed(f"connection with {self.peer} is closed")

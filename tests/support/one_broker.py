@@ -54,7 +54,7 @@ class TakingLink:
         self.taken = bytearray()
         self.room = 1 << 40
         self.sends = 0
-        self.closed = False
+        self.closed = self.aborted = False
         self._writable = trio.Event()
 
     def send(self, pieces: Any, *, more: bool = False) -> int:
@@ -82,6 +82,9 @@ class TakingLink:
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
 
 
 class Orders:

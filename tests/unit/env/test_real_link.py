@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from broker.env import Env, Link, LinkClosed, Listener
 from broker.real_env import MAX_PIECES, RealEnv
@@ -157,6 +158,37 @@ async def test_a_reset_by_the_peer_is_link_closed(env: Env) -> None:
     with pytest.raises(LinkClosed):
         link.recv_into(memoryview(bytearray(1)))
     listener.close()
+
+
+async def test_abort_resets_the_connection_and_what_was_not_delivered_is_gone(pair: Pair) -> None:
+    while pair.near.send([bytes(1 << 16)]):
+        pass  # until neither end's buffers take any more
+    pair.near.abort()
+    pair.near.abort()
+    with pytest.raises(LinkClosed, match="reset"), trio.fail_after(5):
+        while True:
+            await pair.far.wait_readable()
+            assert pair.far.recv_into(memoryview(bytearray(1 << 20))) != 0, "an orderly end"
+    with pytest.raises(LinkClosed):
+        pair.near.send([b"x"])
+
+
+async def test_abort_wakes_a_waiting_reader_with_link_closed(pair: Pair) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            with pytest.raises(LinkClosed):
+                await pair.near.wait_readable()
+
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        pair.near.abort()
+
+
+async def test_aborting_a_closed_link_does_nothing(pair: Pair) -> None:
+    pair.near.close()
+    pair.near.abort()
+    assert await receive(pair.far, 1) == b""
 
 
 async def test_peers_are_named_by_host_and_port(pair: Pair) -> None:

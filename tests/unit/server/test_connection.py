@@ -161,3 +161,14 @@ def test_a_broken_link_closes_the_connection_once_and_calls_back() -> None:
     peer.conn.close()
     assert called == [True]
     assert second.chunks is None
+
+
+def test_a_connection_that_is_cut_is_reset_and_forgets_its_replies() -> None:
+    peer = Peer()
+    called = []
+    peer.conn.on_close.append(lambda: called.append(True))
+    peer.slots(2)
+    peer.conn.abort()
+    peer.conn.abort()
+    assert (peer.link.aborted, peer.conn.closed, called) == (True, True, [True])
+    assert not peer.conn.slots
