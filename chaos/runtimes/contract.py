@@ -212,7 +212,17 @@ class SlowDisk:
     op: Literal["write", "fsync"] = "fsync"
 
 
-DiskFault = FailWrites | SlowDisk
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Files may grow by `free_bytes` in all, counted from now; what would take more fails with ENOSPC.
+
+    Removing and truncating gives space back.
+    """
+
+    free_bytes: int
+
+
+DiskFault = FailWrites | SlowDisk | Quota
 
 
 @dataclass(frozen=True, slots=True)

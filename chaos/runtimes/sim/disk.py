@@ -16,20 +16,26 @@ The model is stricter than ext4, on purpose: what holds here holds there, and on
   size may outlast the bytes: both read as zeros.
 - Any write may tear at any byte, not at sectors only. Bytes that were durable and not written again are never harmed.
 
-It is kinder in two things. After a failed fsync the cache still shows what was written until the power is lost, while a
-kernel may drop the pages earlier. And what `fsync` covers is settled at one instant.
+- A failed fsync gives up what it should have written for good: a later one succeeds without it, for files (as Linux
+  does since pages count as clean) and for names (where ext4 would stop the file system).
+
+It is kinder in some things. After a failed fsync the cache still shows what was written until the power is lost, while
+a kernel may drop the pages earlier. What an fsync covers is settled at one instant. A removed file gives its space back
+at once, and names take none.
 """
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Mapping
 
 from broker.env import Fs
-from chaos.runtimes.contract import Evidence
+from chaos.runtimes.contract import DiskFault, Evidence
 from chaos.runtimes.sim.disk_content import Loss
+from chaos.runtimes.sim.disk_faults import Faults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
-from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, parts
+from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
 
 
 class Disk:
@@ -37,6 +43,7 @@ class Disk:
 
     def __init__(self, rng: random.Random) -> None:
         self.names = Names()
+        self.faults = Faults(rng)
         self._rng = rng
         self._mount: Mount | None = None
 
@@ -46,8 +53,8 @@ class Disk:
         """The file system for one incarnation; that of an earlier one is revoked.
 
         `gate(op, path)` is called before each effect and may raise: then nothing has happened. op is "open",
-        "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (once a directory made),
-        "fsync_dir" or "list". The path is the one that the handle was opened by.
+        "append", "pwrite", "truncate", "fsync", "pread", "rename", "remove", "mkdirs" (for each directory made),
+        "fsync_dir" or "list". The path is as in `files`; of a handle, the one that it was opened by.
         """
         self.kill()
         self._mount = Mount(self, gate)
@@ -84,7 +91,41 @@ class Disk:
             "names_lost": names_lost,
         }
 
+    # -------------------------------------------------------------------------------------------------------- faults
+
+    def add_fault(self, name: str, fault: DiskFault) -> None:
+        """Begin a fault under a name unused on this disk, else HarnessError. It outlives kills and power losses."""
+        self.faults.add(name, fault, used(self.names))
+
+    def remove_fault(self, name: str) -> int:
+        """End a fault; one that is not there is no error. Returns how many calls it failed or slowed."""
+        return self.faults.remove(name)
+
+    def hits(self, name: str) -> int:
+        """How many calls a fault failed or slowed so far."""
+        return self.faults.hits(name)
+
+    def delay_s(self, op: str) -> float:
+        """How much longer a "write" or an "fsync" takes at present. Nothing here waits: that is up to the Env."""
+        return self.faults.delay_s(op)
+
+    def rot(self, path_glob: str, rng: random.Random, bits: int = 1) -> Evidence:
+        """Flip `bits` different bits of one file, in the cache too: it is read as it stands on the disk.
+
+        Drawn from the durable files with nothing unsynced; of files named by an offset (segments, indexes) the last in
+        its directory is still written to, and spared. Evidence: path (None: there is none), offset (of the first bit's
+        byte), offsets, bits, before, after (SHA-256 of the file).
+        """
+        return rot(self.names, path_glob, rng, bits)
+
     # ----------------------------------------------------------------------------------------------------- god's eye
+
+    def read(self, path: str) -> bytes:
+        """One file as a process would read it now. FileNotFoundError where there is none."""
+        node = self.names.find(path)
+        if not isinstance(node, FileNode):
+            raise failure(errno.ENOENT, path)
+        return bytes(node.content.cached)
 
     def files(self) -> dict[str, bytes]:
         """Every file as a process would read it now, by path without a leading "/", sorted."""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.env import Buffer, NodeDead
-from chaos.runtimes.sim.disk_names import FileNode, Folder, Place, failure, parts
+from chaos.runtimes.sim.disk_faults import used
+from chaos.runtimes.sim.disk_names import FileNode, Folder, Place, clean, failure, parts
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.disk import Disk
@@ -39,24 +40,48 @@ class Handle:
         return bytes(memoryview((self._node or self._closed()).content.cached)[offset : offset + length])
 
     def append(self, data: Buffer) -> int:
-        """As `File.append`."""
-        self._mount.gate("append", self._path)
-        return (self._node or self._closed()).content.append(data)
+        """As `File.append`. On an error nothing is appended."""
+        mount = self._mount
+        mount.gate("append", self._path)
+        content = (self._node or self._closed()).content
+        if mount.faults.active and (failed := mount.failed_write(self._path, len(data))):
+            raise failure(failed[0], self._path)
+        return content.append(data)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """As `File.pwrite`."""
-        self._mount.gate("pwrite", self._path)
-        (self._node or self._closed()).content.pwrite(data, offset)
+        """As `File.pwrite`. Where there is no space for all of it, a beginning may have been written."""
+        mount = self._mount
+        mount.gate("pwrite", self._path)
+        content = (self._node or self._closed()).content
+        if mount.faults.active:
+            growth = max(0, offset + len(data) - len(content.cached))
+            if failed := mount.failed_write(self._path, growth):
+                fits = len(data) - growth + failed[1] if failed[1] else 0
+                content.pwrite(memoryview(data)[: max(0, fits)], offset)
+                raise failure(failed[0], self._path)
+        content.pwrite(data, offset)
 
     def truncate(self, size: int) -> None:
         """As `File.truncate`."""
         self._mount.gate("truncate", self._path)
-        (self._node or self._closed()).content.truncate(size)
+        content = (self._node or self._closed()).content
+        if self._mount.faults.active:
+            growth = min(0, size - len(content.cached))  # A longer file is a sparse one.
+            if failed := self._mount.failed_write(self._path, growth):
+                raise failure(failed[0], self._path)
+        content.truncate(size)
 
     def fsync(self) -> None:
         """As `File.fsync`: covers what was written before it, at once. Makes no name durable."""
         self._mount.gate("fsync", self._path)
-        (self._node or self._closed()).content.synced()
+        content = (self._node or self._closed()).content
+        if self._mount.faults.active:
+            try:
+                self._mount.faults.synced(self._path)
+            except OSError:
+                content.sync_failed()
+                raise
+        content.synced()
 
     def size(self) -> int:
         """As `File.size`."""
@@ -81,7 +106,7 @@ class Mount:
         self.gate = gate
         """Asked before every effect; always raises NodeDead once revoked."""
         self.revoked = False
-        self._disk = disk
+        self.faults = disk.faults
         self._names = disk.names
 
     def revoke(self) -> None:
@@ -89,8 +114,13 @@ class Mount:
         self.revoked = True
         self.gate = _gone
 
+    def failed_write(self, path: str, growth: int) -> tuple[int, int] | None:
+        """As Faults.written."""
+        return self.faults.written(path, growth, lambda: used(self._names))
+
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> Handle:
         """As `Fs.open`."""
+        path = clean(path)
         self.gate("open", path)
         place = self._names.place(path)
         node = place[0].entries.get(place[1])
@@ -113,6 +143,7 @@ class Mount:
 
     def list(self, path: str) -> list[str]:
         """As `Fs.list`."""
+        path = clean(path)
         self.gate("list", path)
         return sorted(self._names.folder(path).entries)
 
@@ -134,6 +165,7 @@ class Mount:
 
     def rename(self, old: str, new: str) -> None:
         """As `Fs.rename`: one effect, also where it replaces a file."""
+        old, new = clean(old), clean(new)
         self.gate("rename", old)
         source, target = self._names.place(old), self._names.place(new)
         node = source[0].entries.get(source[1])
@@ -155,6 +187,7 @@ class Mount:
 
     def remove(self, path: str) -> None:
         """As `Fs.remove`."""
+        path = clean(path)
         self.gate("remove", path)
         place = self._names.place(path)
         node = place[0].entries.get(place[1])
@@ -168,6 +201,7 @@ class Mount:
         """As `Fs.remove_dir`. Each name below it is an effect of its own, the innermost first."""
         if self.revoked:
             raise NodeDead
+        path = clean(path)
         folder = self._names.folder(path)
         self._empty(folder, path)
         place = self._names.place(path)
@@ -185,8 +219,16 @@ class Mount:
 
     def fsync_dir(self, path: str) -> None:
         """As `Fs.fsync_dir`."""
+        path = clean(path)
         self.gate("fsync_dir", path)
-        self._names.sync(self._names.folder(path))
+        folder = self._names.folder(path)
+        if self.faults.active:
+            try:
+                self.faults.synced(path)
+            except OSError:
+                self._names.sync_failed(folder)
+                raise
+        self._names.sync(folder)
 
 
 def _within(outer: list[str], inner: list[str]) -> bool:

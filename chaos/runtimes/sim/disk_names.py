@@ -11,7 +11,7 @@ import errno
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from chaos.runtimes.sim.disk_content import Content
 
@@ -59,7 +59,8 @@ class Change:
     node: Node
     source: Place | None
     target: Place | None
-    done: bool = field(default=False)
+    done: bool = False
+    given_up: bool = False
 
     def settle(self) -> None:
         """Make it durable: both its halves."""
@@ -155,12 +156,18 @@ class Names:
     def sync(self, folder: Folder) -> None:
         """Make the changes of names in the folder durable, in order."""
         for change in folder.pending:
-            if not change.done:
+            if not change.done and not change.given_up:
                 change.settle()
                 if change.target is None:
                     self._forget(change.node)
-        folder.pending.clear()
-        self._unsynced.pop(folder, None)
+        folder.pending = [change for change in folder.pending if not change.done]
+        if not folder.pending:
+            self._unsynced.pop(folder, None)
+
+    def sync_failed(self, folder: Folder) -> None:
+        """No later sync will make these changes durable."""
+        for change in folder.pending:
+            change.given_up = True
 
     def _forget(self, node: Node) -> None:
         """A directory that is durably gone: what is pending in it no longer matters."""
@@ -209,6 +216,11 @@ class Names:
 def parts(path: str) -> list[str]:
     """The names on the way."""
     return [name for name in path.split("/") if name and name != "."]
+
+
+def clean(path: str) -> str:
+    """The path as `Names.files` has it."""
+    return "/".join(parts(path))
 
 
 def failure(code: int, path: str) -> OSError:

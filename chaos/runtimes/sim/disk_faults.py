@@ -1,0 +1,153 @@
+"""What is wrong with a simulated disk for a while: calls that fail, calls that take long, no space; and rotten bits."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
+from chaos.runtimes.sim.disk_names import FileNode, Names, failure
+
+
+@dataclass(slots=True)
+class _Active:
+    fault: DiskFault
+    calls: int = 0
+    hits: int = 0
+    limit: int = 0
+    """Of a quota: bytes that all files may have together."""
+
+
+class Faults:
+    """The faults on one disk, by name. `active` is empty where nothing is wrong: ask nothing then.
+
+    Where several match a call, the first one added that wants it to fail decides; all of them count it.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.active: dict[str, _Active] = {}
+        self._rng = rng
+
+    def add(self, name: str, fault: DiskFault, used: int) -> None:
+        """Begin one; the disk holds `used` bytes now. HarnessError where the name is taken."""
+        if name in self.active:
+            raise HarnessError(f"there is a fault {name!r} on this disk already")
+        limit = used + fault.free_bytes if isinstance(fault, Quota) else 0
+        self.active[name] = _Active(fault, limit=limit)
+
+    def remove(self, name: str) -> int:
+        """End one. Returns its hits; 0 where there is none of that name."""
+        active = self.active.pop(name, None)
+        return 0 if active is None else active.hits
+
+    def hits(self, name: str) -> int:
+        """Calls that a fault failed or slowed so far; 0 where there is none of that name."""
+        return self.active[name].hits if name in self.active else 0
+
+    def delay_s(self, op: str) -> float:
+        """How much longer a call takes."""
+        slow = (active.fault for active in self.active.values())
+        return sum(fault.delay_ms for fault in slow if isinstance(fault, SlowDisk) and fault.op == op) / 1000
+
+    def synced(self, path: str) -> None:
+        """An fsync, of a file or a directory, begins. Returns where it succeeds, else raises OSError."""
+        code = 0
+        for active in self.active.values():
+            code = code or _strike(active, "fsync", path)
+        if code:
+            raise failure(code, path)
+
+    def written(self, path: str, growth: int, used: Callable[[], int]) -> tuple[int, int] | None:
+        """A write begins that makes its file `growth` bytes longer. None where it succeeds.
+
+        Otherwise an errno, and how many bytes of the growth there would have been space for. What makes its file
+        shorter needs no space.
+        """
+        failed: tuple[int, int] | None = None
+        for active in self.active.values():
+            if isinstance(active.fault, Quota):
+                space = active.limit - used()
+                if growth > max(0, space):
+                    active.hits += 1
+                    failed = failed or (errno.ENOSPC, max(0, space))
+                continue
+            if growth < 0 and isinstance(active.fault, FailWrites) and active.fault.errno == "ENOSPC":
+                continue
+            code = _strike(active, "write", path)
+            if code and failed is None:
+                space = self._rng.randrange(growth + 1) if code == errno.ENOSPC and growth else 0
+                failed = (code, min(space, max(0, growth - 1)))
+        return failed
+
+
+def _strike(active: _Active, op: str, path: str) -> int:
+    """The errno of a fault that fails this call, else 0. Counts the call."""
+    fault = active.fault
+    if isinstance(fault, Quota) or fault.op != op:
+        return 0
+    if isinstance(fault, SlowDisk):
+        active.hits += 1
+        return 0
+    if not fnmatchcase(path, fault.path_glob):
+        return 0
+    active.calls += 1
+    if active.calls < fault.nth:
+        return 0
+    active.hits += 1
+    return int(getattr(errno, fault.errno))
+
+
+def used(names: Names) -> int:
+    """Bytes in all files that have names. Those of removed files that are still open do not count."""
+    return sum(len(node.content.cached) for _, node in names.files())
+
+
+def rot(names: Names, path_glob: str, rng: random.Random, bits: int) -> Evidence:
+    """As Disk.rot."""
+    closed = [(path, node) for path, node in _closed(names) if fnmatchcase(path, path_glob)]
+    if not closed:
+        return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}
+    path, node = closed[rng.randrange(len(closed))]
+    cached = node.content.cached
+    before = hashlib.sha256(cached).hexdigest()
+    flipped = sorted(rng.sample(range(len(cached) * 8), min(bits, len(cached) * 8)))
+    for bit in flipped:
+        cached[bit // 8] ^= 1 << bit % 8
+    return {
+        "path": path,
+        "offset": flipped[0] // 8,
+        "offsets": [bit // 8 for bit in flipped],
+        "bits": len(flipped),
+        "before": before,
+        "after": hashlib.sha256(cached).hexdigest(),
+    }
+
+
+def _closed(names: Names) -> list[tuple[str, FileNode]]:
+    """Durable files that nothing is being written to. Of those named by an offset, the last in a directory is open."""
+    durable = {node: path for path, node in names.durable_files()}
+    files = list(names.files())
+    last = {_series(path): path for path, _ in files}
+    return [
+        (path, node)
+        for path, node in files
+        if durable.get(node) == path
+        and node.content.cached
+        and not node.content.pending
+        and (not _is_segment(path) or last[_series(path)] != path)
+    ]
+
+
+def _series(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name.partition(".")[2] if _is_segment(path) else name
+
+
+def _is_segment(path: str) -> bool:
+    stem, dot, _ = path.rpartition("/")[2].partition(".")
+    return stem.isdigit() and bool(dot)
