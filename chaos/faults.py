@@ -20,6 +20,24 @@ SHAPES = ("isolate", "halves", "one-way")
 peers only.
 """
 
+SIDES = ("peers", "clients", "both")
+"""Whose connections to the target are hit: those between brokers (of either direction), of clients, or both."""
+
+APIS = (
+    *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
+    *("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),
+    *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot"),
+)
+"""Whose requests and responses a protocol fault may hit."""
+
+ERRORS = (
+    *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    *("UNKNOWN_SERVER_ERROR", "NOT_CONTROLLER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
+)
+"""What a link may answer in a broker's stead."""
+
+EVERYWHERE, SIMULATED = frozenset({"process", "sim"}), frozenset({"sim"})
+
 NODE_TARGETS = ("leader", "follower", "controller", "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `leader:TOPIC-N` and `follower:TOPIC-N` name a partition, `node:N` a broker id."""
 
@@ -66,13 +84,16 @@ class Action:
     name: str
     title: str
     fault_class: str
-    """P process, N network (the classes of `checkers.guarantees`)."""
+    """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `checkers.guarantees`)."""
     duration_s: Number
     params: Mapping[str, Number | Choice]
     evidence: str
     """What proves that it landed."""
-    default_target: str = "random"
+    runtimes: frozenset[str] = EVERYWHERE
+    """Where it can be done."""
 
+
+_DOWN_S = Number(0.2, 600, 3)
 
 ACTIONS: dict[str, Action] = {
     action.name: action
@@ -81,7 +102,7 @@ ACTIONS: dict[str, Action] = {
             "kill",
             "SIGKILL, restart at the end",
             "P",
-            Number(0.2, 600, 3),
+            _DOWN_S,
             {},
             "the process is gone; a new incarnation registers after the restart",
         ),
@@ -89,7 +110,7 @@ ACTIONS: dict[str, Action] = {
             "stop",
             "SIGTERM (controlled shutdown), restart at the end",
             "P",
-            Number(0.2, 600, 3),
+            _DOWN_S,
             {},
             "the broker says that it stopped cleanly; a new incarnation registers after the restart",
         ),
@@ -100,6 +121,32 @@ ACTIONS: dict[str, Action] = {
             Number(0.1, 60, 3),
             {},
             "the process is stopped and answers nothing while on; it answers afterwards",
+        ),
+        Action(
+            "crash_at",
+            "killed just before its n-th fsync, write or send, restart at the end",
+            "P",
+            _DOWN_S,
+            {"op": Choice(("fsync", "write", "send"), "fsync"), "nth": Number(1, 1_000_000, 1)},
+            "it came to that point and is gone; a new incarnation registers after the restart",
+            SIMULATED,
+        ),
+        Action(
+            "power_loss",
+            "power goes: what was not synced may be lost or torn; restart at the end",
+            "W1",
+            _DOWN_S,
+            {},
+            "what was pending on the disk and what was lost of it; a new incarnation registers after the restart",
+            SIMULATED,
+        ),
+        Action(
+            "clock",
+            "the wall clock jumps, and runs faster or slower",
+            "C",
+            Number(0.2, 600, 4),
+            {"offset_ms": Number(-86_400_000, 86_400_000, 1000), "rate": Number(0.5, 2, 1)},
+            "the world says that the clock is bent",
         ),
         Action(
             "partition",
@@ -116,6 +163,76 @@ ACTIONS: dict[str, Action] = {
             Number(0.2, 600, 4),
             {"latency_ms": Number(1, 30_000, 50), "jitter_ms": Number(0, 30_000, 10)},
             "the round trip measured over the links grows while on",
+        ),
+        Action(
+            "packet_loss",
+            "packets are lost and sent again: their bytes come late",
+            "N",
+            Number(0.2, 600, 4),
+            {
+                "probability": Number(0.001, 0.9, 0.05),
+                "rto_ms": Number(1, 10_000, 200),
+                "side": Choice(SIDES, "peers"),
+            },
+            "how many packets were lost",
+            SIMULATED,
+        ),
+        Action(
+            "reset",
+            "reset open connections, at the beginning and every so often",
+            "N",
+            Number(0.1, 600, 1),
+            {"every_ms": Number(0, 60_000, 0), "side": Choice(SIDES, "both")},
+            "how many connections were reset",
+        ),
+        Action(
+            "protocol",
+            "drop, delay, duplicate or answer with an error the n-th request of an API to the target",
+            "N",
+            Number(0.2, 600, 3),
+            {
+                "api": Choice(APIS, "Fetch"),
+                "act": Choice(("drop", "delay", "duplicate", "error"), "drop"),
+                "nth": Number(1, 1_000_000, 1),
+                "count": Number(0, 1_000_000, 1),
+                "delay_ms": Number(0, 30_000, 500),
+                "error": Choice(ERRORS, "REQUEST_TIMED_OUT"),
+                "stream": Choice(("there", "back"), "there"),
+                "side": Choice(SIDES, "both"),
+            },
+            "how many frames were hit",
+            SIMULATED,
+        ),
+        Action(
+            "disk",
+            "writes or fsyncs fail from the n-th on, or are slow; a node that ended of it restarts at the end",
+            "P",
+            _DOWN_S,
+            {
+                "how": Choice(("EIO", "ENOSPC", "slow"), "EIO"),
+                "op": Choice(("write", "fsync"), "write"),
+                "nth": Number(1, 1_000_000, 1),
+                "delay_ms": Number(1, 60_000, 100),
+            },
+            "how many calls failed, or took longer",
+            SIMULATED,
+        ),
+        Action(
+            "bit_rot",
+            "bits flip in a closed segment of a partition",
+            "D",
+            Number(0.1, 600, 1),
+            {"bits": Number(1, 1000, 1)},
+            "the file's digest before and after",
+            SIMULATED,
+        ),
+        Action(
+            "leadership",
+            "an election of preferred or unclean leaders, or the move of a partition, by request",
+            "P",
+            Number(0.2, 600, 2),
+            {"how": Choice(("preferred", "unclean", "move"), "preferred")},
+            "what the controller answered; leaders and replicas before and after",
         ),
     )
 }
@@ -135,7 +252,7 @@ class Fault:
 
     @property
     def fault_class(self) -> str:
-        """P or N: which column of the guarantees it belongs to."""
+        """Which column of the guarantees it belongs to."""
         return ACTIONS[self.action].fault_class
 
 
@@ -155,7 +272,14 @@ def make_fault(
             raise FaultError(f"{here}: unknown parameter {name!r}: {', '.join(known.params) or 'it takes none'}")
     checked = {n: p.check(f"{here}: {n}", params.get(n, p.default)) for n, p in known.params.items()}
     check_target(here, target)
+    _check_relations(here, action, checked)
     return Fault(fault_id, float(at_s), float(duration_s), action, target, checked)
+
+
+def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
+    """What one parameter forbids another."""
+    if action == "protocol" and params["stream"] == "back" and params["act"] in ("duplicate", "error"):
+        raise FaultError(f"{here}: act = {params['act']!r} is of requests: stream = 'there'")
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from chaos.faults import Fault, FaultError, make_fault
+from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.schedule import DEFAULT_KINDS, make_schedule
 from chaos.targets import check_feasible
 
 SCHEMA = 1
+TOPIC_PREFIX = "appends"
+MIN_BYTES, MAX_BYTES = 64, 1 << 20
+"""Of a record's value."""
 
 FAST_FAILOVER: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -31,6 +34,11 @@ FAST_FAILOVER: Mapping[str, str] = {
     "controller.quorum.request.timeout.ms": "1000",
 }
 """Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute."""
+
+
+def topic_names(topics: int) -> list[str]:
+    """The workload's topics."""
+    return [f"{TOPIC_PREFIX}-{number}" for number in range(topics)]
 
 
 class PlanError(ValueError):
@@ -63,8 +71,8 @@ class WorkloadPlan(_Part):
     producers: int = Field(4, ge=1, le=1000)
     readers: int = Field(3, ge=1, le=1000)
     rate: int = Field(2000, ge=1, le=1_000_000)
-    min_bytes: int = Field(100, ge=64, le=1 << 20)
-    max_bytes: int = Field(2048, ge=64, le=1 << 20)
+    min_bytes: int = Field(100, ge=MIN_BYTES, le=MAX_BYTES)
+    max_bytes: int = Field(2048, ge=MIN_BYTES, le=MAX_BYTES)
     linger_ms: int = Field(5, ge=0, le=60_000)
     batch_bytes: int = Field(65_536, ge=1024, le=16 << 20)
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
@@ -105,12 +113,24 @@ class FaultPlan(_Part):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
+class Operation(NamedTuple):
+    """One record that a producer hands over. In a file: [at_s, producer, topic, partition, bytes]."""
+
+    at_s: float
+    """Counted as faults are, from the beginning of the load: negative in the warm-up."""
+    producer: int
+    topic: str
+    partition: int
+    bytes: int
+    """Of the record's value."""
+
+
 class Plan(_Part):
     """A whole run."""
 
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
-    runtime: Literal["process"] = "process"
+    runtime: Literal["process", "sim"] = "process"
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
@@ -119,6 +139,8 @@ class Plan(_Part):
     workload: WorkloadPlan = Field(default_factory=lambda: WorkloadPlan.model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
     faults: tuple[FaultPlan, ...] = ()
+    operations: tuple[Operation, ...] | None = None
+    """Where they are given they are the load, instead of the workload's rate."""
 
     @model_validator(mode="after")
     def _relations(self) -> Self:
@@ -131,7 +153,23 @@ class Plan(_Part):
             if fault.at_s >= self.time_s:
                 raise ValueError(f"fault {number} begins at {fault.at_s:g} s, after the load of {self.time_s:g} s")
         self.timeline()
+        self._check_operations()
         return self
+
+    def _check_operations(self) -> None:
+        """Every operation is one that the workload could do."""
+        w = self.workload
+        topics = set(topic_names(w.topics))
+        for number, op in enumerate(self.operations or ()):
+            here = f"operation {number}"
+            if not -self.warmup_s <= op.at_s < self.time_s:
+                raise ValueError(f"{here}: at {op.at_s:g} s, outside {-self.warmup_s:g} s to {self.time_s:g} s")
+            if not 0 <= op.producer < w.producers:
+                raise ValueError(f"{here}: there is no producer {op.producer}: workload.producers is {w.producers}")
+            if op.topic not in topics or not 0 <= op.partition < w.partitions:
+                raise ValueError(f"{here}: there is no partition {op.topic}-{op.partition}")
+            if not MIN_BYTES <= op.bytes <= MAX_BYTES:
+                raise ValueError(f"{here}: {op.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed")
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -144,13 +182,16 @@ class Plan(_Part):
         for number, f in enumerate(self.faults):
             fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
             check_feasible(f.target, self.nodes, f"fault {number} ({f.action})")
+            if self.runtime not in ACTIONS[f.action].runtimes:
+                where = " or ".join(sorted(ACTIONS[f.action].runtimes))
+                raise FaultError(f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}: use {where}")
             if f.action in ("partition", "latency") and self.cluster.nodes < 2:
                 raise FaultError(f"fault {number} ({f.action}): a cluster of one has no links between brokers")
             made.append(fault)
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 
     def fault_classes(self) -> frozenset[str]:
-        """Classes (P, N) of the planned faults."""
+        """Classes (P, N, ...) of the planned faults."""
         return frozenset(f.fault_class for f in self.timeline())
 
 
@@ -209,7 +250,10 @@ def read_plan(path: Path) -> Plan:
 def write_plan(plan: Plan) -> str:
     """A plan as TOML; `read_plan` of it gives an equal plan."""
     data = plan.model_dump(mode="json")
+    operations = data.pop("operations")
     lines = [f"{key} = {_toml(value)}" for key, value in data.items() if not isinstance(value, (dict, list))]
+    if operations is not None:
+        lines += ["operations = [", *(f"    {_toml(list(each))}," for each in operations), "]"]
     for key, value in data.items():
         if isinstance(value, dict):
             lines += _table(key, value)
@@ -234,5 +278,7 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 import trio
 from rich.console import Console
@@ -19,6 +19,30 @@ from rich.text import Text
 
 LINE_EVERY_S = 5.0
 REFRESH_S = 0.25
+
+
+class Watching(Protocol):
+    """Whoever watches a run."""
+
+    counts: Callable[[], dict[str, int]]
+    """The workload's counters, once there are any."""
+    faults: Callable[[], list[str]]
+    """What is under way."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """`name` is going on until the block ends."""
+
+
+class Nobody:
+    """Nobody watches: a simulation is over before anybody could."""
+
+    def __init__(self) -> None:
+        self.counts: Callable[[], dict[str, int]] = dict
+        self.faults: Callable[[], list[str]] = list
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """As `Watching.phase`."""
+        return nullcontext()
 
 
 class Progress:

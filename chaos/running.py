@@ -12,6 +12,7 @@ from rich.console import Console
 from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
 from chaos.judging import judge
+from chaos.papers import DirectoryPapers
 from chaos.plan import Plan
 from chaos.progress import Progress
 from chaos.runs import ZONE, Run
@@ -32,7 +33,7 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     progress = Progress(directory.run_id, say)
     settings = dict(plan.cluster.settings)
     runtime = ProcessRuntime(directory.path, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say.print)
-    run = Run(plan, directory, runtime, progress, command)
+    run = Run(plan, DirectoryPapers(directory), runtime, progress, command)
     try:
         trio.run(_shown, run, progress)
     except KeyboardInterrupt:

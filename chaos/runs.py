@@ -8,23 +8,24 @@ own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown` wi
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import trio
 
-from broker.real_env import RealEnv
+from broker.env import Env
 from chaos import __version__
-from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
-from chaos.nemesis import Nemesis, Played
+from chaos.nemesis import Nemesis
 from chaos.observer import Observer
-from chaos.plan import Plan, write_plan
-from chaos.progress import Progress
+from chaos.papers import Papers
+from chaos.plan import TOPIC_PREFIX, Plan, write_plan
+from chaos.progress import Watching
 from chaos.runtimes.contract import Runtime
+from chaos.stage import Played, now_ns
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
 from workloads.counters import NAMES, Counters
@@ -33,7 +34,6 @@ from workloads.recorder import Recorder
 
 ZONE = "CLIENT"
 TOPICS_READY_S = 30.0
-TOPIC_PREFIX = "appends"
 
 
 def topic_names(plan: Plan) -> list[str]:
@@ -78,38 +78,44 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 class Run:
-    """One run in one runtime."""
+    """One run in one runtime. Its clock is that of `runtime.env("harness")`, in every world."""
 
-    def __init__(self, plan: Plan, directory: RunDirectory, runtime: Runtime, progress: Progress, command: str) -> None:
-        self.plan, self.directory, self.runtime, self.progress = plan, directory, runtime, progress
+    def __init__(self, plan: Plan, papers: Papers, runtime: Runtime, progress: Watching, command: str) -> None:
+        self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
+        self._env = self.env("harness")
         self.info: dict[str, Any] = {
             "schema": 1,
-            "run": directory.run_id,
+            "run": papers.run_id,
             "command": command,
             "squall": __version__,
             "versions": {"python": platform.python_version(), "trio": version("trio")},
-            "began_wall_ms": time.time_ns() // 1_000_000,
-            "began_ns": time.monotonic_ns(),
+            "began_wall_ms": self._env.wall_ms(),
+            "began_ns": now_ns(self._env),
             "phases": [],
             "trouble": None,
         }
-        directory.plan.write_text(write_plan(plan))
-        directory.nemesis.touch()
+        papers.plan(write_plan(plan))
         self._save()
 
+    def env(self, name: str) -> Env:
+        """An Env for one of the harness's parts. Each draws from a stream of its own, made of the plan's seed."""
+        env = self.runtime.env(name)
+        env.rng.seed(repr((self.plan.seed, name)))
+        return env
+
     def _save(self) -> None:
-        self.directory.write_info(self.info)
+        self.papers.info(self.info)
 
     @asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[None]:
-        entry = {"name": name, "began": time.monotonic_ns(), "ended": None}
+        entry = {"name": name, "began": now_ns(self._env), "ended": None}
         self.info["phases"].append(entry)
         self._save()
         with self.progress.phase(name):
             try:
                 yield
             finally:
-                entry["ended"] = time.monotonic_ns()
+                entry["ended"] = now_ns(self._env)
                 self._save()
 
     async def go(self) -> None:
@@ -130,7 +136,7 @@ class Run:
             self.info["trouble"] = "interrupted" if _is_interrupt(error) else f"{type(error).__name__}: {error}"
             raise
         finally:
-            self.info["ended_ns"] = time.monotonic_ns()
+            self.info["ended_ns"] = now_ns(self._env)
             self.info["node_exits"] = [
                 {"node": e.node, "incarnation": e.incarnation, "code": e.code, "t": e.t_ns, "last_words": e.last_words}
                 for e in self.runtime.exits()
@@ -138,17 +144,17 @@ class Run:
             self._save()
 
     async def _with_cluster(self) -> None:
-        env = RealEnv("harness", seed=self.plan.seed)
+        env, seed = self._env, self.plan.seed
         servers = addresses(self.runtime.bootstrap(ZONE))
-        recorder = Recorder(env, str(self.directory.history), run=self.directory.run_id)
-        observer = Observer(env, servers, self.plan.nodes)
-        nemesis = Nemesis(self.runtime, self.plan.timeline(), self.plan.seed, self.directory.nemesis, observer.view)
+        recorder = Recorder(env, self.papers.history, run=self.papers.run_id)
+        observer = Observer(self.env("observer"), servers, self.plan.nodes)
+        nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=self.papers.fault)
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(observer.client.run)
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
-                await self._load(env, servers, recorder, nemesis)
+                await self._load(servers, recorder, nemesis)
                 async with self._phase("heal"):
                     self.info["heal"] = await self.runtime.heal()
                 self._say_landed(nemesis)
@@ -161,7 +167,7 @@ class Run:
                 nursery.cancel_scope.cancel()
         finally:
             recorder.close()
-            nemesis.close()
+            self.papers.close()
 
     async def _create_topics(self, observer: Observer) -> None:
         w = self.plan.workload
@@ -169,13 +175,16 @@ class Run:
         topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in topic_names(self.plan)]
         await observer.create_topics(topics, TOPICS_READY_S)
 
-    async def _load(self, env: RealEnv, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis) -> None:
+    async def _load(self, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis) -> None:
         """Warm-up without faults, then the load with them; the workload ends once all of it is settled."""
         counters, stop = Counters(), trio.Event()
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_appends, env, servers, appends_settings(self.plan), recorder, stop, counters)
+            nursery.start_soon(
+                partial(run_appends, envs=self.env),
+                *(self.env("workload"), servers, appends_settings(self.plan), recorder, stop, counters),
+            )
             async with self._phase("warm-up"):
                 await trio.sleep(self.plan.warmup_s)
             async with self._phase("load with faults" if nemesis.played else "load"):
@@ -193,7 +202,7 @@ class Run:
         self.info["faults"] = {"planned": len(nemesis.played), "landed": sum(p.landed for p in nemesis.played)}
         self._save()
 
-    async def _final_reads(self, env: RealEnv, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
+    async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
         self.progress.counts = lambda: {"final reads": counters.read}
         places = appends_settings(self.plan).places()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.faults import ACTIONS, MANNERS, SHAPES, Fault, FaultError, make_fault
+from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
 
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
 FIRST_AT_S = 2.0
@@ -69,9 +69,40 @@ def _duration(kind: str, rng: Random) -> float:
 
 def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random) -> Fault:
     target = rng.choice(("leader", "leader", "controller", "random"))
-    params: dict[str, Any] = {}
-    if kind == "partition":
-        params = {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)}
-    if kind == "latency":
-        params = {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))}
+    params = _PARAMS[kind](rng) if kind in _PARAMS else {}
     return make_fault(fault_id, at_s, duration_s, kind, target, params)
+
+
+def _protocol(rng: Random) -> dict[str, Any]:
+    act = rng.choice(("drop", "delay", "duplicate", "error"))
+    stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
+    api = rng.choice(("Produce", "Fetch", "Metadata", "AlterPartition", "BrokerHeartbeat"))
+    count = rng.choice((1, 1, 3, 10))
+    error = rng.choice(ERRORS)
+    return {"api": api, "act": act, "stream": stream, "nth": rng.randint(1, 10), "count": count, "error": error}
+
+
+_PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
+    "partition": lambda rng: {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)},
+    "latency": lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
+    "crash_at": lambda rng: {"op": rng.choice(("fsync", "write", "write", "send")), "nth": rng.randint(1, 20)},
+    "clock": lambda rng: {
+        "offset_ms": rng.choice((-3_600_000, -10_000, -500, 500, 10_000, 3_600_000)),
+        "rate": rng.choice((1.0, 1.0, 0.9, 1.1)),
+    },
+    "packet_loss": lambda rng: {
+        "probability": rng.choice((0.02, 0.1, 0.3)),
+        "rto_ms": rng.choice((50, 200)),
+        "side": rng.choice(SIDES),
+    },
+    "reset": lambda rng: {"every_ms": rng.choice((0, 200, 1000)), "side": rng.choice(SIDES)},
+    "protocol": _protocol,
+    "disk": lambda rng: {
+        "how": rng.choice(("EIO", "ENOSPC", "slow", "slow")),
+        "op": rng.choice(("write", "fsync")),
+        "nth": rng.randint(1, 5),
+        "delay_ms": rng.choice((20, 200, 1000)),
+    },
+    "bit_rot": lambda rng: {"bits": rng.choice((1, 8))},
+    "leadership": lambda rng: {"how": rng.choice(("preferred", "unclean", "move", "move"))},
+}

@@ -23,7 +23,11 @@ ACTIONS: Mapping[str, FaultClass] = {
     "protocol": FaultClass.N,
     "clock": FaultClass.C,
     "power_loss": FaultClass.W1,
-    "disk": FaultClass.D,
+    "disk": FaultClass.P,
+    "crash_at": FaultClass.P,
+    "packet_loss": FaultClass.N,
+    "reset": FaultClass.N,
+    "bit_rot": FaultClass.D,
 }
 """Of faults whose record does not say their class itself."""
 

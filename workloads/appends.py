@@ -7,7 +7,7 @@ again; a successor with a new process id, a new client and a new producer id tak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -138,19 +138,24 @@ async def run_appends(
     recorder: Recorder,
     stop: trio.Event,
     counters: Counters,
+    *,
+    envs: Callable[[str], Env] | None = None,
 ) -> None:
     """Create the topics, drive the load until `stop`, then wait until every record has its outcome.
 
-    Raises WorkloadFailed where the topics cannot be made, OSError where the history cannot be written.
+    `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
+    another draws. Raises WorkloadFailed where the topics cannot be made, OSError where the history cannot be written.
     """
     await make_topics(env, bootstrap, settings, recorder)
+    own: Callable[[str], Env] = envs if envs is not None else lambda name: env
     sent_all = trio.Event()
     async with trio.open_nursery() as nursery:
         for number in range(settings.readers):
-            nursery.start_soon(partial(_read, env, bootstrap, settings, recorder, counters, number, sent_all))
+            reading = own(f"reader-{number}")
+            nursery.start_soon(partial(_read, reading, bootstrap, settings, recorder, counters, number, sent_all))
         async with trio.open_nursery() as producing:
             for number in range(settings.producers):
-                sender = _Sender(env, bootstrap, settings, recorder, counters, number)
+                sender = _Sender(own(f"producer-{number}"), bootstrap, settings, recorder, counters, number)
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()

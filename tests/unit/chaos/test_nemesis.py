@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from broker.real_env import RealEnv
+from chaos.acts_on_links import partition_cuts
 from chaos.errors import HarnessError
 from chaos.faults import Fault, make_fault
-from chaos.nemesis import Nemesis, partition_cuts
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Link, Manner, NodeState, Probe, Stream
 from chaos.targets import ClusterView
 
@@ -71,17 +73,28 @@ class World:
         return Probe(True, 200.0 if on else 0.5)
 
 
-async def played(world: World, faults: list[Fault], tmp_path: Path) -> list[dict[str, Any]]:
-    async def view() -> ClusterView:
+class Asked:
+    client: Any = None
+
+    async def view(self) -> ClusterView:
         return VIEW
 
-    nemesis = Nemesis(world, faults, 1, tmp_path / "nemesis.jsonl", view)  # type: ignore[arg-type]
-    try:
-        await nemesis.play()
-    finally:
-        nemesis.close()
+
+class VirtualEnv(RealEnv):
+    """The clock of these tests is trio's."""
+
+    def __init__(self) -> None:
+        super().__init__("harness")
+        self.mono = trio.current_time
+
+
+async def played(world: World, faults: list[Fault]) -> list[dict[str, Any]]:
+    papers = MemoryPapers("a run")
+    runtime: Any = world
+    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=Asked(), record=papers.fault)
+    await nemesis.play()
     last: dict[int, dict[str, Any]] = {}
-    for line in (tmp_path / "nemesis.jsonl").read_text().splitlines():
+    for line in papers.faults:
         entry = json.loads(line)
         last[entry["id"]] = entry
     return [last[fault.id] for fault in faults]
@@ -96,10 +109,8 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.action)
-async def test_a_fault_that_lands_leaves_evidence(
-    fault: Fault, tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
-    (entry,) = await played(World(), [fault], tmp_path)
+async def test_a_fault_that_lands_leaves_evidence(fault: Fault, autojump_clock: trio.testing.MockClock) -> None:
+    (entry,) = await played(World(), [fault])
     assert entry["evidence"]
     assert entry["error"] is None
     assert entry["asked"] <= entry["began"] <= entry["ended"]
@@ -107,26 +118,24 @@ async def test_a_fault_that_lands_leaves_evidence(
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.action)
 async def test_a_fault_switched_off_under_the_nemesis_feet_has_no_evidence(
-    fault: Fault, tmp_path: Path, autojump_clock: trio.testing.MockClock
+    fault: Fault, autojump_clock: trio.testing.MockClock
 ) -> None:
-    (entry,) = await played(World(inert=True), [fault], tmp_path)
+    (entry,) = await played(World(inert=True), [fault])
     assert entry["evidence"] is None
     assert entry["error"]
 
 
-async def test_a_node_that_is_down_already_is_not_hit_twice(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_node_that_is_down_already_is_not_hit_twice(autojump_clock: trio.testing.MockClock) -> None:
     world = World()
     faults = [make_fault(0, 0.1, 3.0, "kill", "node:2", {}), make_fault(1, 0.2, 1.0, "pause", "node:2", {})]
-    first, second = await played(world, faults, tmp_path)
+    first, second = await played(world, faults)
     assert first["evidence"]
     assert second["evidence"] is None
     assert "down already" in second["error"]
 
 
 async def test_what_was_paused_goes_on_and_what_was_cut_is_healed_when_the_run_is_interrupted(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     world = World()
     faults = [
@@ -134,20 +143,20 @@ async def test_what_was_paused_goes_on_and_what_was_cut_is_healed_when_the_run_i
         make_fault(1, 0.1, 9.0, "partition", "node:2", {"shape": "isolate", "manner": "hold"}),
     ]
     with trio.move_on_after(2):
-        await played(world, faults, tmp_path)
+        await played(world, faults)
     assert world.done == ["resume 1"]
     assert not world.faults
 
 
 async def test_trouble_of_the_runtime_is_recorded_and_ends_no_other_fault(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     class Broken(World):
         async def kill(self, node: int) -> dict[str, Any]:
             raise HarnessError("the process cannot be signalled")
 
     faults = [make_fault(0, 0.1, 1.0, "kill", "node:2", {}), make_fault(1, 0.2, 1.0, "pause", "node:3", {})]
-    first, second = await played(Broken(), faults, tmp_path)
+    first, second = await played(Broken(), faults)
     assert "cannot be signalled" in first["error"]
     assert second["evidence"]
 

@@ -1,0 +1,129 @@
+"""Faults of whole nodes: kill, stop, pause, power loss, a crash at a chosen point, a bent clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import CrashOp, NodeState
+from chaos.stage import POLL_S, Play, Played, Stage
+
+CAUGHT_UP_WITHIN_S = 60.0
+
+
+async def kill(stage: Stage, p: Played) -> None:
+    """SIGKILL, restart at the end."""
+    await _down_and_up(stage, p, kill=True)
+
+
+async def stop(stage: Stage, p: Played) -> None:
+    """Controlled shutdown, restart at the end."""
+    await _down_and_up(stage, p, kill=False)
+
+
+async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
+    runtime = stage.runtime
+    stage.begin_on_running_nodes(p)
+    down = [await (runtime.kill(node) if kill else runtime.stop_node(node)) for node in p.resolved]
+    await stage.rest(p)
+    up = [await runtime.start_node(node) for node in p.resolved]
+    p.evidence = {"down": down, "up": up}
+    proof = "gone" if kill else "controlled"
+    p.landed = all(d.get(proof) for d in down) and all(u.get("ready_ns") for u in up)
+    if not p.landed:
+        p.error = f"no evidence that every node was {proof}"
+
+
+async def pause(stage: Stage, p: Played) -> None:
+    """Held where it is, let go at the end."""
+    runtime = stage.runtime
+    stage.begin_on_running_nodes(p)
+    held: list[Any] = []
+    resumed: list[Any] = []
+    try:
+        held = [await runtime.pause(node) for node in p.resolved]
+        await stage.rest(p)
+    finally:
+        with trio.CancelScope(shield=True):
+            for node in p.resolved:
+                if runtime.state(node) is NodeState.PAUSED:
+                    resumed.append(await runtime.resume(node))
+        p.ended = stage.now_ns()
+    p.evidence = {"paused": held, "resumed": resumed}
+    stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
+    p.landed = stopped and len(resumed) == len(p.resolved)
+    if not p.landed:
+        p.error = "a node was not held, or answered while it should have been"
+
+
+async def power_loss(stage: Stage, p: Played) -> None:
+    """Power goes, for all the targets at one moment; what was not synced may be gone. Power comes back at the end.
+
+    What follows decides whether the run had the loss of one node at a time or of several: so the fault's record is
+    kept open until the nodes have again what the others have (`caught_up_ns`; -1: not within the time there was).
+    """
+    stage.begin_on_running_nodes(p)
+    lost = await stage.runtime.power_loss(p.resolved)
+    await stage.rest(p)
+    up = [await stage.runtime.start_node(node) for node in p.resolved]
+    p.ended = stage.now_ns()
+    p.evidence = {"lost": lost, "up": up, "caught_up_ns": -1}
+    p.landed = all(u.get("ready_ns") for u in up)
+    stage.note(p)
+    with trio.move_on_after(CAUGHT_UP_WITHIN_S):
+        while not await _in_sync(stage, p.resolved):
+            await trio.sleep(POLL_S)
+        p.evidence["caught_up_ns"] = stage.now_ns()
+
+
+async def _in_sync(stage: Stage, nodes: tuple[int, ...]) -> bool:
+    view = await stage.cluster.view()
+    held = [name for name, replicas in view.replicas.items() if set(nodes) & set(replicas)]
+    return all(view.leaders[name] >= 0 and set(view.replicas[name]) == set(view.isr[name]) for name in held)
+
+
+async def crash_at(stage: Stage, p: Played) -> None:
+    """Killed just before the n-th fsync, write or send since the fault began; restarted at the end."""
+    if len(p.resolved) != 1:
+        raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
+    (node,) = p.resolved
+    stage.begin_on_running_nodes(p)
+    op, nth = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
+    down = await stage.runtime.crash_at(node, op, nth, within_s=p.fault.duration_s)
+    p.evidence = {"down": down}
+    if not down.get("gone"):
+        p.error = f"node {node} came to no {nth}. {op} within {p.fault.duration_s:g} s"
+        return
+    await trio.sleep(max(0.0, stage.left_s(p)))
+    p.evidence["up"] = await stage.runtime.start_node(node)
+    p.landed = bool(p.evidence["up"].get("ready_ns"))
+
+
+async def clock(stage: Stage, p: Played) -> None:
+    """The wall clock jumps by an offset and runs at a rate; true again at the end."""
+    offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
+    stage.begun(p)
+    bent: list[Any] = []
+    try:
+        bent = [await stage.runtime.set_clock(node, offset_ms, rate=rate) for node in p.resolved]
+        await stage.rest(p)
+    finally:
+        with trio.CancelScope(shield=True):
+            for node in p.resolved:
+                await stage.runtime.set_clock(node, 0)
+        p.ended = stage.now_ns()
+    p.evidence = {"bent": bent}
+    p.landed = len(bent) == len(p.resolved)
+
+
+ACTS: Mapping[str, Play] = {
+    "kill": kill,
+    "stop": stop,
+    "pause": pause,
+    "power_loss": power_loss,
+    "crash_at": crash_at,
+    "clock": clock,
+}

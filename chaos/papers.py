@@ -1,0 +1,120 @@
+"""What a run writes about itself: into a run directory, or, in a simulation, nowhere but memory.
+
+`Papers` is the port. A simulation touches no real file: what it wrote is taken out of memory as bytes when it is over,
+under the names that a run directory has (`docs/run-directory.md`), and may be exported to a real one then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from broker.env import Fs
+from chaos.directory import RunDirectory
+
+PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesis.jsonl"
+
+
+class Papers(Protocol):
+    """Where one run's plan, run.json, nemesis.jsonl and history go."""
+
+    run_id: str
+    history: str
+    """Path of history.jsonl for the run's `Env.fs`."""
+
+    def plan(self, text: str) -> None:
+        """plan.toml, once."""
+
+    def info(self, info: dict[str, Any]) -> None:
+        """run.json, anew at each phase."""
+
+    def fault(self, line: dict[str, Any]) -> None:
+        """One more line of nemesis.jsonl."""
+
+    def close(self) -> None:
+        """Nothing more is written but run.json. Idempotent."""
+
+
+class DirectoryPapers:
+    """Papers in a run directory, written as they come: a killed harness loses at most a line."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.run_id, self.history = directory.run_id, str(directory.history)
+        self._directory = directory
+        self._nemesis = directory.nemesis.open("a", encoding="utf-8")
+
+    def plan(self, text: str) -> None:
+        """As `Papers.plan`."""
+        self._directory.plan.write_text(text)
+
+    def info(self, info: dict[str, Any]) -> None:
+        """As `Papers.info`."""
+        self._directory.write_info(info)
+
+    def fault(self, line: dict[str, Any]) -> None:
+        """As `Papers.fault`."""
+        self._nemesis.write(fault_line(line))
+        self._nemesis.flush()
+
+    def close(self) -> None:
+        """As `Papers.close`."""
+        self._nemesis.close()
+
+
+class MemoryPapers:
+    """Papers in memory. `files` is what would be in the run directory, once the history was taken in."""
+
+    history = "/history.jsonl"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.faults: list[str] = []
+        self._plan = ""
+        self._info: dict[str, Any] = {}
+        self._history = b""
+
+    def plan(self, text: str) -> None:
+        """As `Papers.plan`."""
+        self._plan = text
+
+    def info(self, info: dict[str, Any]) -> None:
+        """As `Papers.info`. Encoded only when the files are asked for."""
+        self._info = info
+
+    def fault(self, line: dict[str, Any]) -> None:
+        """As `Papers.fault`."""
+        self.faults.append(fault_line(line))
+
+    def close(self) -> None:
+        """As `Papers.close`."""
+
+    def take_history(self, fs: Fs) -> None:
+        """Take in what the recorder wrote; none where the run did not come so far."""
+        if fs.exists(self.history):
+            file = fs.open(self.history)
+            self._history = file.pread(file.size(), 0)
+            file.close()
+
+    def files(self) -> dict[str, bytes]:
+        """Path in the run directory -> content."""
+        written = {
+            PLAN: self._plan.encode(),
+            INFO: (json.dumps(self._info, indent=1) + "\n").encode(),
+            NEMESIS: "".join(self.faults).encode(),
+        }
+        return {**written, HISTORY: self._history} if self._history else written
+
+
+def fault_line(line: Mapping[str, Any]) -> str:
+    """As it stands in nemesis.jsonl."""
+    return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def export(files: Mapping[str, bytes], directory: RunDirectory) -> None:
+    """Write a simulation's files into a run directory."""
+    for name, content in files.items():
+        path = directory.path / Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

@@ -1,0 +1,151 @@
+"""What the acts of the nemesis have in common: one fault as it goes, the runtime, the clock, and probing of links."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from broker.env import Env
+from chaos.errors import HarnessError
+from chaos.faults import Fault
+from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
+from chaos.schedule import rng_for
+from chaos.targets import ClusterView, Unresolved
+from workloads.client.client import Client
+
+PROBE_TIMEOUT_S = 0.7
+HEALED_WITHIN_S = 10.0
+POLL_S = 0.1
+
+
+@dataclass
+class Played:
+    """One fault as it went. Times in ns of the run's monotonic clock; None while it has not come to that."""
+
+    fault: Fault
+    resolved: tuple[int, ...] = ()
+    asked: int | None = None
+    began: int | None = None
+    ended: int | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    landed: bool = False
+    error: str | None = None
+
+    def line(self) -> dict[str, Any]:
+        """For nemesis.jsonl."""
+        f = self.fault
+        return {
+            "id": f.id,
+            "action": f.action,
+            "fault_class": f.fault_class,
+            "target": {"asked": f.target, "resolved": list(self.resolved)},
+            "params": dict(f.params),
+            "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
+            "asked": self.asked,
+            "began": self.began,
+            "ended": self.ended,
+            "evidence": self.evidence if self.landed else None,
+            "seen": None if self.landed else self.evidence,
+            "error": self.error,
+        }
+
+
+class Cluster(Protocol):
+    """What the cluster says of itself (`chaos.observer.Observer`)."""
+
+    client: Client
+
+    async def view(self) -> ClusterView:
+        """Leaders, ISRs, controller."""
+
+
+class Stage:
+    """Where faults are played. `record` takes a line of nemesis.jsonl."""
+
+    def __init__(
+        self, runtime: Runtime, env: Env, seed: int, record: Callable[[dict[str, Any]], None], cluster: Cluster
+    ) -> None:
+        self.runtime, self.cluster = runtime, cluster
+        self._env, self._seed, self._record = env, seed, record
+
+    def now_ns(self) -> int:
+        """The run's monotonic clock."""
+        return now_ns(self._env)
+
+    def rng(self, p: Played, purpose: str) -> Random:
+        """A fault's own draws, each purpose by itself."""
+        return rng_for(self._seed, purpose, p.fault.id)
+
+    def note(self, p: Played) -> None:
+        """Record the fault as it stands."""
+        self._record(p.line())
+
+    def begun(self, p: Played) -> None:
+        """The fault begins now."""
+        p.began = self.now_ns()
+        self.note(p)
+
+    def begin_on_running_nodes(self, p: Played) -> None:
+        """Unresolved where a node is down or paused already: hitting it again would prove nothing."""
+        for node in p.resolved:
+            state = self.runtime.state(node)
+            if state is not NodeState.RUNNING:
+                raise Unresolved(f"node {node} is {state.value} already")
+        self.begun(p)
+
+    def left_s(self, p: Played) -> float:
+        """Of the fault's duration; negative where it is over."""
+        assert p.began is not None
+        return p.fault.duration_s - (self.now_ns() - p.began) / 1e9
+
+    async def rest(self, p: Played) -> None:
+        """Keep the fault on until its duration is over. One that took longer to land is evidence of nothing."""
+        left_s = self.left_s(p)
+        if left_s < 0:
+            spent_s = p.fault.duration_s - left_s
+            raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
+        await trio.sleep(left_s)
+
+    def peer_links(self, nodes: Sequence[int] | None = None) -> list[Link]:
+        """Links between brokers; of these nodes only, in either direction."""
+        links = [link for link in self.runtime.links() if isinstance(link.source, int)]
+        return links if nodes is None else [k for k in links if k.source in nodes or k.target in nodes]
+
+    def client_links(self, nodes: Sequence[int]) -> list[Link]:
+        """Links of client zones to these nodes."""
+        return [k for k in self.runtime.links() if not isinstance(k.source, int) and k.target in nodes]
+
+    async def probes(self, links: Sequence[Link], timeout_s: float = PROBE_TIMEOUT_S) -> list[Probe]:
+        """One probe over each link, all at once."""
+        found: dict[Link, Probe] = {}
+
+        async def one(link: Link) -> None:
+            found[link] = await self.runtime.probe(link, timeout_s=timeout_s)
+
+        async with trio.open_nursery() as nursery:
+            for link in links:
+                nursery.start_soon(one, link)
+        return [found[link] for link in links]
+
+    async def probes_until_ok(self, links: Sequence[Link]) -> list[Probe]:
+        """Probes after healing; a link may need a moment. The last answers, good or bad."""
+        probes = await self.probes(links)
+        with trio.move_on_after(HEALED_WITHIN_S):
+            while not all(probe.ok for probe in probes):
+                await trio.sleep(POLL_S)
+                probes = await self.probes(links)
+        return probes
+
+
+Play = Callable[[Stage, Played], Awaitable[None]]
+"""An act: does the fault, waits it out, undoes it, and fills in evidence, `landed` and `error`. Unresolved and
+HarnessError mean that it did not land."""
+
+
+def now_ns(env: Env) -> int:
+    """An Env's monotonic clock in ns."""
+    return int(env.mono() * 1e9)
