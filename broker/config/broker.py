@@ -22,6 +22,7 @@ from broker.config.settings import (
     nearest,
     ratio,
     read_endpoint,
+    read_feature,
     read_node_address,
     short,
     text,
@@ -225,8 +226,14 @@ class BrokerConfig:
     # ISR (4000 in its day, gone since KAFKA-1546, because any burst threw all of them out).
     replica_lag_max_messages: int = long(-1, low=-1)
 
+    # Another one: how followers' logs are made to agree with their leader's. To the high watermark is how it was before
+    # KIP-101: it loses acknowledged records, and lets replicas differ for ever.
+    squall_replication_truncation: str = text("epoch", "epoch", "high-watermark")
+
     # Squall's own.
     squall_cluster_id: str | None = text(None)
+    squall_bootstrap_features: tuple[tuple[str, int], ...] = listing((), item=read_feature)
+    """Levels that a fresh cluster begins with, where they are not this version's: `kafka-storage format --feature`."""
     squall_peers: tuple[NodeAddress, ...] = listing((), item=read_node_address)
     """Where this node dials each peer, whatever the metadata says: each directed link can have its own proxy."""
     squall_incarnation: int = integer(1, low=1)

@@ -161,6 +161,29 @@ def read_node_address(text: str) -> NodeAddress:
     return NodeAddress(int(node_id), *_host_port(address))
 
 
+FEATURE_LEVELS = {"eligible.leader.replicas.version": 1}
+"""Features whose level a fresh cluster may be told, and the highest one."""
+
+
+class FeatureLevel(NamedTuple):
+    """A feature and the level that it is to have."""
+
+    name: str
+    level: int
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.level}"
+
+
+def read_feature(text: str) -> FeatureLevel:
+    """`name=level`. ValueError where it is not, or names what there is not."""
+    name, _, level = text.partition("=")
+    if name not in FEATURE_LEVELS or not level.isdigit() or int(level) > FEATURE_LEVELS[name]:
+        allowed = ", ".join(f"{known}=0..{most}" for known, most in FEATURE_LEVELS.items())
+        raise ValueError(f"{text!r} should be one of {allowed}")
+    return FeatureLevel(name, int(level))
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The known name that an unknown one was most likely meant to be."""
     import difflib  # only ever needed on the way to an error

@@ -16,12 +16,14 @@ from broker.config import (
     validate_topic_configs,
 )
 from broker.controller.decision import Decision, Refused, Write, duplicates
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.elections import elr_enabled
+from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
+from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from broker.controller.settings import DYNAMIC_BROKER_SETTINGS
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
-from broker.protocol.schema.metadata_records import ConfigRecord
+from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,13 +91,13 @@ def _incremental(command: Command, resource: tuple[int, str], changes: Sequence[
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
     _check_resource(command.image, resource)
     before = command.image.configs.get(resource, {})
-    return _records(resource, before, _altered(command, resource, before, changes))
+    return _records(command, resource, before, _altered(command, resource, before, changes))
 
 
 def _replacing(command: Command, resource: tuple[int, str], changes: Sequence[Change]) -> list[Write]:
     _check_resource(command.image, resource)
     after = _altered(command, resource, {}, changes)
-    return _records(resource, command.image.configs.get(resource, {}), after)
+    return _records(command, resource, command.image.configs.get(resource, {}), after)
 
 
 def _check_resource(image: ClusterImage, resource: tuple[int, str]) -> None:
@@ -152,13 +154,31 @@ def _listed(current: str, name: str, operation: int, value: str) -> str:
     return ",".join(item for item in items if item not in given)
 
 
-def _records(resource: tuple[int, str], before: Mapping[str, str], after: Mapping[str, str]) -> list[Write]:
+def _records(
+    command: Command, resource: tuple[int, str], before: Mapping[str, str], after: Mapping[str, str]
+) -> list[Write]:
     kind, resource_name = resource
-    return [
+    changed = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    writes = [
         Write(
             ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=after.get(name)),
             0,
         )
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
+        for name in changed
     ]
+    if MIN_INSYNC_REPLICAS in changed and elr_enabled(command.image):
+        _check_min_isr(resource, after)
+        topic = resource_name if kind == TOPIC_RESOURCE else EVERY_TOPIC
+        writes.append(Write(ClearElrRecord(topic_name=topic), 0))
+    return writes
+
+
+def _check_min_isr(resource: tuple[int, str], after: Mapping[str, str]) -> None:
+    """With eligible leader replicas all nodes must know the same min ISR: the topic's or the cluster's (KIP-966)."""
+    if resource == CLUSTER_DEFAULT:
+        if MIN_INSYNC_REPLICAS not in after:
+            message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            raise Refused(ErrorCode.INVALID_CONFIG, message)
+    elif resource[0] == BROKER_RESOURCE:
+        message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        raise Refused(ErrorCode.INVALID_CONFIG, message)

@@ -35,6 +35,7 @@ COMMANDS: dict[int, tuple[str, str]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("reassignments", "alter_reassignments"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("reassignments", "list_reassignments"),
     ApiKey.ALLOCATE_PRODUCER_IDS: ("producer_ids", "allocate_producer_ids"),
+    ApiKey.UPDATE_FEATURES: ("features", "update_features"),
 }
 """Every request that the active controller decides: module of this room, and the function in it.
 

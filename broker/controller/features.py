@@ -1,14 +1,20 @@
-"""Features and their levels: what every node supports, and what a fresh cluster begins with (KIP-584, KIP-778)."""
+"""Features and their levels: what every node supports, what a fresh cluster begins with, and UpdateFeatures.
+
+(KIP-584, KIP-778; eligible leader replicas: KIP-966.)
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.decision import Decision, Write
-from broker.protocol.schema.metadata_records import FeatureLevelRecord
+from broker.controller.decision import Decision, Refused, Write
+from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
 if TYPE_CHECKING:
     from broker.controller.decision import Command
+    from broker.protocol.schema import update_features as wire
 
 
 class Feature(NamedTuple):
@@ -21,17 +27,108 @@ class Feature(NamedTuple):
 
 
 METADATA_VERSION = "metadata.version"
-FEATURES = (Feature(METADATA_VERSION, 7, 29, 29),)
+FEATURES = (Feature(METADATA_VERSION, 7, 29, 29), Feature(ELR_FEATURE, 0, 1, 0))
 """Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3."""
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+EVERY_TOPIC = ""
+"""In `ClearElrRecord.topic_name`: of all topics."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""`FeatureUpdateKey.upgrade_type`."""
 
 
 def bootstrap(command: Command) -> Decision[None]:
     """What the first controller of a fresh cluster writes; nothing where it has been written."""
     if METADATA_VERSION in command.image.features:
         return Decision(None)
-    writes = [
-        Write(FeatureLevelRecord(name=feature.name, feature_level=feature.initial), 0)
-        for feature in FEATURES
-        if feature.initial > 0
-    ]
+    chosen = dict(command.settings.config.squall_bootstrap_features)
+    writes = []
+    for feature in FEATURES:
+        level = chosen.get(feature.name, feature.initial)
+        if level > 0:
+            writes += _level_records(command, feature.name, level)
     return Decision(None, tuple(writes))
+
+
+def update_features(command: Command, request: wire.UpdateFeaturesRequest) -> Decision[wire.UpdateFeaturesResponse]:
+    """Finalize features at other levels: all of them or, with an error on top, none.
+
+    Errors: INVALID_REQUEST for a feature named twice; INVALID_UPDATE_VERSION for one that is unknown, a level that
+    this node or a registered broker does not support, a lower level without the word that it is meant.
+    """
+    from broker.protocol.schema import update_features as wire  # nearly never asked for
+
+    writes: list[Write] = []
+    code, message = ErrorCode.NONE, None
+    try:
+        names = [update.feature for update in request.feature_updates]
+        if len(set(names)) < len(names):
+            raise Refused(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
+        for update in request.feature_updates:
+            writes += _update(command, update)
+    except Refused as refused:
+        writes, code, message = [], refused.code, refused.message
+    results = [wire.UpdatableFeatureResult(update.feature, code, message) for update in request.feature_updates]
+    reply = wire.UpdateFeaturesResponse(error_code=code, error_message=message, results=results)
+    return Decision(reply, () if request.validate_only else tuple(writes))
+
+
+def _update(command: Command, update: wire.FeatureUpdateKey) -> list[Write]:
+    name, level = update.feature, update.max_version_level
+    now = command.image.features.get(name, 0)
+    kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refuse(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _refuse(name, level, "A feature version cannot be less than 0.")
+    _check_supported(command, name, level)
+    if level < now and kind == UPGRADE:
+        raise _refuse(name, level, "Can't downgrade the version of this feature without saying that it is meant.")
+    if level > now and kind != UPGRADE:
+        raise _refuse(name, level, "Can't downgrade to a newer version.")
+    if level < now and name == METADATA_VERSION:
+        raise _refuse(name, level, "Refusing a downgrade that might delete metadata information.")
+    if level < now and any(not partition.isr for _, _, partition in command.image.partitions()):
+        # Only the eligible replicas know what is committed there: without them nobody could ever lead again.
+        raise _refuse(name, level, "A partition has nobody left but its eligible leader replicas.")
+    return [] if level == now else _level_records(command, name, level)
+
+
+def _check_supported(command: Command, name: str, level: int) -> None:
+    own = next((feature for feature in FEATURES if feature.name == name), None)
+    if own is None or not (own.low <= level <= own.high):
+        raise _refuse(name, level, f"Local controller {command.settings.config.node_id} does not support this.")
+    for broker in command.image.brokers.values():
+        supported = {feature: (low, high) for feature, low, high in broker.features}
+        low, high = supported.get(name, (0, 0))
+        if not low <= level <= high:
+            raise _refuse(name, level, f"Broker {broker.id} does not support this feature at this level.")
+
+
+def _refuse(name: str, level: int, why: str) -> Refused:
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
+
+
+def _level_records(command: Command, name: str, level: int) -> list[Write]:
+    """The record of the level, and what has to be said with it."""
+    writes = [Write(FeatureLevelRecord(name=name, feature_level=level), 0)]
+    if name == ELR_FEATURE:
+        # Who is eligible depends on one min ISR that all nodes agree on: the cluster's, not what each node's file says.
+        return writes + (_one_min_isr(command) if level else [Write(ClearElrRecord(topic_name=EVERY_TOPIC), 0)])
+    return writes
+
+
+def _one_min_isr(command: Command) -> list[Write]:
+    configs = command.image.configs
+    writes = []
+    if MIN_INSYNC_REPLICAS not in configs.get(CLUSTER_DEFAULT, {}):
+        value = str(command.settings.config.min_insync_replicas)
+        writes.append(_min_isr_record(CLUSTER_DEFAULT[1], value))
+    for kind, resource in configs:
+        if kind == BROKER_RESOURCE and resource and MIN_INSYNC_REPLICAS in configs[kind, resource]:
+            writes.append(_min_isr_record(resource, None))
+    return writes
+
+
+def _min_isr_record(resource: str, value: str | None) -> Write:
+    record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=resource, name=MIN_INSYNC_REPLICAS, value=value)
+    return Write(record, 0)

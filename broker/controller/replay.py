@@ -196,6 +196,20 @@ def _feature_level(image: ClusterImage, record: records.FeatureLevelRecord) -> N
     image.delta.features = True
 
 
+def _clear_elr(image: ClusterImage, record: records.ClearElrRecord) -> None:
+    """Min ISR has changed: what was eligible by the old one need not hold what is committed by the new one.
+
+    Where the ISR is empty nothing has been committed since, and nobody else knows what has: there it stays (Kafka
+    clears it too, and has nobody left who may lead).
+    """
+    names = [record.topic_name] if record.topic_name else list(image.topic_ids)
+    for topic_id in [image.topic_ids[name] for name in names if name in image.topic_ids]:
+        for index, partition in list(image.topics_by_id[topic_id].partitions.items()):
+            if partition.isr and (partition.elr or partition.last_known_elr):
+                cleared = records.PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                _set_partition(image, topic_id, index, changed(partition, cleared))
+
+
 def _producer_ids(image: ClusterImage, record: records.ProducerIdsRecord) -> None:
     assert record.next_producer_id >= image.next_producer_id, "producer ids never go back"
     image.next_producer_id = record.next_producer_id
@@ -214,5 +228,6 @@ APPLY: dict[type[Any], Callable[[ClusterImage, Any], None]] = {
     records.ConfigRecord: _config,
     records.FeatureLevelRecord: _feature_level,
     records.ProducerIdsRecord: _producer_ids,
+    records.ClearElrRecord: _clear_elr,
 }
 """How each kind of record changes an image."""

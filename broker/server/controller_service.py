@@ -14,6 +14,7 @@ import trio
 
 from broker.controller.controller import COMMANDS, Controller
 from broker.controller.settings import ControllerSettings
+from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.server.control_trace import trace_changes
 from broker.server.refusals import refusal
@@ -55,6 +56,9 @@ class Quorum(Protocol):
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
         """Until `offset` is committed. Raises where the leadership of `epoch` ends first."""
+
+    async def describe_quorum(self, request: Any) -> Any:
+        """The answer to DescribeQuorum."""
 
 
 class ControllerService:
@@ -120,10 +124,12 @@ class ControllerService:
 
     async def decide(self, api_key: int, request: Any) -> Any:
         """As `handle`, but raises NotController. KeyError for an API that is not the controller's."""
-        assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
         controller = self._controller
         if controller is None:
             raise NotController
+        if api_key == ApiKey.DESCRIBE_QUORUM:
+            return await self._quorum.describe_quorum(request)
+        assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
         decision = controller.decide(api_key, request, self._now_ms())
         self._write(decision)
         if self._controller is not controller:

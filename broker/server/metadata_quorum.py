@@ -79,6 +79,7 @@ class MetadataQuorum:
         self._env, self._peers, self._cluster_id = env, peers, cluster_id
         self._on_committed, self._on_leadership = on_committed, on_leadership
         self._settings = quorum_settings(config)
+        self._voters = config.voters
         self._storage = QuorumStorage(env, log, self._settings, cluster_id)
         self._raft = Raft(self._settings, env.rng, self._storage.load_state(), self._storage.shape(), self._now_ms())
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
@@ -196,7 +197,7 @@ class MetadataQuorum:
 
     async def describe_quorum(self, request: Any) -> Any:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
-        return wire.write_description(self._raft, self._env.wall_ms() - self._now_ms())
+        return wire.write_description(request, self._raft, self._voters, self._env.wall_ms() - self._now_ms())
 
     async def _ask_core(self, found: tuple[int, Request]) -> Any:
         """Put another node's request into the core and wait for its reply."""

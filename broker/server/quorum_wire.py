@@ -32,6 +32,9 @@ from broker.quorum.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config.settings import NodeAddress
     from broker.log.slices import FileSlice
     from broker.quorum.leadership import Replica
     from broker.quorum.messages import Reply, Request
@@ -256,9 +259,20 @@ def write_fetch_error(version: int, error: ErrorCode) -> list[Any]:
     return encode_fetch_response(version, 0, int(error), 0, [], [])
 
 
-def write_description(raft: Raft, since_wall_ms: int) -> describe_quorum.DescribeQuorumResponse:
-    """The response to DescribeQuorum. `since_wall_ms`: what to add to the core's times to get wall-clock times."""
-    part = describe_quorum.DescribeQuorumResponsePartitionData(leader_id=raft.leader_id, leader_epoch=raft.epoch)
+def write_description(
+    request: describe_quorum.DescribeQuorumRequest, raft: Raft, voters: Mapping[int, NodeAddress], since_wall_ms: int
+) -> describe_quorum.DescribeQuorumResponse:
+    """The response to DescribeQuorum. `since_wall_ms`: what to add to the core's times to get wall-clock times.
+
+    INVALID_REQUEST where anything but the metadata log is asked for. Each voter is one listener: all traffic between
+    nodes goes there.
+    """
+    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if asked != [(METADATA_TOPIC, 0)]:
+        return describe_quorum.DescribeQuorumResponse(error_code=int(ErrorCode.INVALID_REQUEST), error_message=None)
+    part = describe_quorum.DescribeQuorumResponsePartitionData(
+        leader_id=raft.leader_id, leader_epoch=raft.epoch, error_message=None
+    )
 
     def state(node_id: int, replica: Replica) -> describe_quorum.ReplicaState:
         return describe_quorum.ReplicaState(
@@ -276,5 +290,10 @@ def write_description(raft: Raft, since_wall_ms: int) -> describe_quorum.Describ
         part.current_voters = [own, *(state(*found) for found in raft.leadership.voters.items())]
         part.observers = [state(*found) for found in raft.leadership.observers.items()]
     return describe_quorum.DescribeQuorumResponse(
-        topics=[describe_quorum.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])]
+        error_message=None,
+        topics=[describe_quorum.DescribeQuorumResponseTopicData(METADATA_TOPIC, [part])],
+        nodes=[
+            describe_quorum.Node(node_id, [describe_quorum.Listener("CONTROLLER", address.host, address.port)])
+            for node_id, address in voters.items()
+        ],
     )

@@ -100,4 +100,6 @@ REFUSALS: dict[int, Callable[[Any, Any, int, str | None], Any]] = {
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.UPDATE_FEATURES: _plain,
+    ApiKey.DESCRIBE_QUORUM: _plain,
 }

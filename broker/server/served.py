@@ -22,6 +22,8 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_CLUSTER,
 )
 """Served on every listener, and listed to clients."""
@@ -30,7 +32,6 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.VOTE,
     ApiKey.BEGIN_QUORUM_EPOCH,
     ApiKey.END_QUORUM_EPOCH,
-    ApiKey.DESCRIBE_QUORUM,
     ApiKey.ALTER_PARTITION,
     ApiKey.ENVELOPE,
     ApiKey.BROKER_REGISTRATION,
@@ -48,5 +49,7 @@ FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.DESCRIBE_QUORUM,
 )
-"""Of `SERVED`, what the active controller decides, whichever broker it is sent to."""
+"""Of `SERVED`, what the active controller decides or alone can tell, whichever broker it is sent to."""

@@ -12,6 +12,11 @@ from broker.config import BrokerConfig
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
+from broker.protocol.schema.describe_quorum import (
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+)
 from broker.server.controller_service import ControllerService, LeadershipLost
 from broker.server.forwarding import Forwarder, open_envelope
 from broker.server.image_feed import ImageFeed
@@ -76,6 +81,10 @@ class PlayedQuorum:
             if not self.is_leader or self.world.epoch != epoch:
                 raise LeadershipLost
             await self.world.moved.wait()
+
+    async def describe_quorum(self, request: Any) -> Any:
+        part = DescribeQuorumResponsePartitionData(leader_id=self.node_id, leader_epoch=self.world.epoch)
+        return DescribeQuorumResponse(topics=[DescribeQuorumResponseTopicData("__cluster_metadata", [part])])
 
 
 class PlayedPeers:

@@ -165,10 +165,15 @@ async def test_leader_describes_the_quorum(tmp_path: Path) -> None:
             return {r.end_offset for r in (*found.voters.values(), *found.observers.values())} == {offset + 1}
 
         await cluster.until(described)
-        answer = await leader.quorum.describe_quorum(describe_quorum.DescribeQuorumRequest())
+        part_asked = describe_quorum.DescribeQuorumRequestPartitionData(0)
+        asked = describe_quorum.DescribeQuorumRequestTopicData("__cluster_metadata", [part_asked])
+        answer = await leader.quorum.describe_quorum(describe_quorum.DescribeQuorumRequest([asked]))
+        assert [node.node_id for node in answer.nodes] == [1, 2, 3]
         part = answer.topics[0].partitions[0]
         assert (part.leader_id, part.high_watermark) == (leader.node_id, offset + 1)
         assert sorted(state.replica_id for state in part.current_voters) == [1, 2, 3]
         assert [state.replica_id for state in part.observers] == [4]
         assert {state.log_end_offset for state in (*part.current_voters, *part.observers)} == {offset + 1}
+        other = await leader.quorum.describe_quorum(describe_quorum.DescribeQuorumRequest())
+        assert other.error_code == ErrorCode.INVALID_REQUEST
         nursery.cancel_scope.cancel()

@@ -91,7 +91,8 @@ def test_features_are_told_with_the_offset_that_finalized_them() -> None:
     for version in (3, 4):
         response = versions(cluster, version)
         assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
-            ("metadata.version", 7, 29)
+            ("metadata.version", 7, 29),
+            *([("eligible.leader.replicas.version", 0, 1)] if version > 3 else []),
         ]
         assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("metadata.version", 29)]
         assert response.finalized_features_epoch == cluster.room.image.features_offset == 0

@@ -1,0 +1,280 @@
+"""Whole nodes, everything between their sockets and their files real, over a network and disks in memory.
+
+Time is trio's: with `autojump_clock` a test of minutes takes as long as its work does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.env import LinkClosed
+from broker.main import Node, broker_main
+from broker.protocol.records import decode_batch
+from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.memory_fs import MemoryFs
+from workloads.client.client import Client
+from workloads.client.connection import RequestFailed
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ProducerSettings
+
+T = TypeVar("T")
+CAPACITY = 1 << 20
+CLIENT_PORT, INTERNAL_PORT = 1000, 2000
+HASTE = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "num.partitions": "1",
+    "leader.imbalance.check.interval.seconds": "100000",
+}
+
+
+class WireLink(MemoryLink):
+    """A link that also sends files."""
+
+    def send_file(self, file: Any, offset: int, length: int) -> int:
+        return self.send((file.pread(length, offset),))
+
+
+class Wire:
+    """Listening ports and the links between them."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[int, _Listener] = {}
+        self.refuse: Callable[[int], bool] = lambda port: False
+
+    def connect(self, host: str, port: int) -> MemoryLink:
+        found = self.listeners.get(port)
+        if found is None or self.refuse(port):
+            raise ConnectionRefusedError(f"nobody listens on {port}")
+        there, back = Pipe(CAPACITY), Pipe(CAPACITY)
+        found.put(WireLink(f"{host}:1", there, back))
+        return WireLink(f"{host}:{port}", back, there)
+
+
+class _Listener:
+    def __init__(self, wire: Wire, port: int) -> None:
+        self.port = port
+        self.links: list[MemoryLink] = []
+        self._wire, self._waiting = wire, list[MemoryLink]()
+        self._came = trio.Event()
+        self._closed = False
+
+    def put(self, link: MemoryLink) -> None:
+        self.links.append(link)
+        self._waiting.append(link)
+        self._came.set()
+
+    async def accept(self) -> MemoryLink:
+        while not self._waiting:
+            if self._closed:
+                raise LinkClosed("closed")
+            await self._came.wait()
+            self._came = trio.Event()
+        return self._waiting.pop(0)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wire.listeners.pop(self.port, None)
+        self._came.set()
+
+
+class WholeEnv(FakeEnv):
+    """One incarnation's Env."""
+
+    def __init__(self, wire: Wire, name: str, incarnation: int, fs: MemoryFs) -> None:
+        super().__init__(wire, seed=incarnation * 100 + sum(name.encode()), fs=fs)
+        self.name, self.incarnation, self._wire = name, incarnation, wire
+        self._opened: list[MemoryLink] = []
+        self._listening: list[_Listener] = []
+
+    async def listen(self, host: str, port: int) -> _Listener:
+        listener = self._wire.listeners[port] = _Listener(self._wire, port)
+        self._listening.append(listener)
+        return listener
+
+    async def connect(self, host: str, port: int) -> MemoryLink:
+        link = await super().connect(host, port)
+        self._opened.append(link)
+        return link
+
+    def hang_up(self) -> None:
+        """The process is gone: so are its sockets."""
+        for listener in self._listening:
+            listener.close()
+            for link in listener.links:
+                link.close()
+        for link in self._opened:
+            link.close()
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What was traced under that name."""
+        return [fields for name, fields in self.traces if name == event]
+
+
+class WholeNode:
+    """One node: its disk for ever, its parts while it runs."""
+
+    def __init__(self, cluster: WholeCluster, node_id: int) -> None:
+        self.id, self._cluster = node_id, cluster
+        self.fs = MemoryFs()
+        self.incarnation = 0
+        self.node: Node | None = None
+        self.env: WholeEnv
+        self.stop_event = trio.Event()
+        self.scope: trio.CancelScope | None = None
+
+    async def life(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self.incarnation += 1
+        self.env = WholeEnv(self._cluster.wire, f"broker-{self.id}", self.incarnation, self.fs)
+        self.stop_event = trio.Event()
+        with trio.CancelScope() as self.scope:
+            task_status.started()
+            env: Any = self.env
+            status: Any = self
+            await broker_main(env, self._cluster.config(self.id), stop=self.stop_event, task_status=status)
+        self.node, self.scope = None, None
+        self.env.hang_up()
+
+    def started(self, node: Node) -> None:
+        """As trio.TaskStatus: the node serves."""
+        self.node = node
+
+
+class WholeCluster:
+    """Nodes 1 to `count`, of which the first `voters` vote."""
+
+    def __init__(self, nursery: trio.Nursery, count: int = 3, *, voters: int | None = None, **settings: str) -> None:
+        self.nursery, self.wire = nursery, Wire()
+        self.settings = {**HASTE, **{name.replace("_", "."): value for name, value in settings.items()}}
+        self._voters = range(1, (count if voters is None else voters) + 1)
+        self.nodes = {node_id: WholeNode(self, node_id) for node_id in range(1, count + 1)}
+
+    def config(self, node_id: int) -> BrokerConfig:
+        quorum = ",".join(f"{voter}@n{voter}:{INTERNAL_PORT + voter}" for voter in self._voters)
+        return BrokerConfig.from_properties(
+            {
+                "node.id": str(node_id),
+                "process.roles": "broker,controller" if node_id in self._voters else "broker",
+                "listeners": f"CLIENT://n{node_id}:{CLIENT_PORT + node_id},"
+                f"INTERNAL://n{node_id}:{INTERNAL_PORT + node_id}",
+                "controller.quorum.voters": quorum,
+                "log.dirs": "data",
+                **self.settings,
+            }
+        )
+
+    async def start(self, *node_ids: int, ready: bool = True) -> None:
+        """Start nodes (all, where none is named) and wait until they serve."""
+        started = node_ids or tuple(self.nodes)
+        for node_id in started:
+            await self.nursery.start(self.nodes[node_id].life)
+        if ready:
+            await self.until(lambda: all(self.nodes[node_id].node is not None for node_id in started))
+
+    async def kill(self, node_id: int, *, lose_power: bool = False) -> None:
+        """As SIGKILL: nothing more is done. With `lose_power` what was not synced may be gone."""
+        node = self.nodes[node_id]
+        assert node.scope is not None
+        node.scope.cancel()
+        await self.until(lambda: node.scope is None)
+        node.fs = node.fs.after_crash(node.env.rng if lose_power else None)
+
+    async def stop(self, node_id: int) -> None:
+        """A controlled shutdown, to its end."""
+        node = self.nodes[node_id]
+        node.stop_event.set()
+        await self.until(lambda: node.scope is None)
+
+    def running(self) -> dict[int, Node]:
+        return {node_id: node.node for node_id, node in self.nodes.items() if node.node is not None}
+
+    async def until(self, holds: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait for something that becomes true by itself."""
+        with trio.fail_after(seconds):
+            while not holds():
+                await trio.sleep(0.005)
+
+    def controller(self) -> Node | None:
+        """The active controller's node."""
+        return next((node for node in self.running().values() if node.service.is_active), None)
+
+    def image(self) -> Any:
+        """The cluster as the active controller's node has it."""
+        controller = self.controller()
+        assert controller is not None
+        return controller.feed.image
+
+    def partition(self, topic: str, index: int = 0) -> Any:
+        """One partition of that image, None where it does not have it."""
+        controller = self.controller()
+        found = controller.feed.image.topic(topic) if controller is not None else None
+        return found.partitions.get(index) if found is not None else None
+
+    def folders(self, node_id: int) -> Sequence[str]:
+        """What lies in a node's data directory."""
+        return self.nodes[node_id].fs.list("data")
+
+    async def client(self) -> Client:
+        """A running client."""
+        env: Any = WholeEnv(self.wire, "client", 1, MemoryFs())
+        client = Client(env, [(f"n{node_id}", CLIENT_PORT + node_id) for node_id in self.nodes])
+        await self.nursery.start(client.run)
+        return client
+
+
+class Load:
+    """Records sent one after another, each with its outcome: what a producer with acks=all was told."""
+
+    def __init__(self, cluster: WholeCluster, topic: str, index: int = 0, every_s: float = 0.01) -> None:
+        self.topic, self.index, self.every_s = topic, index, every_s
+        self.acknowledged: dict[bytes, int] = {}
+        self.failed: list[tuple[bytes, str]] = []
+        self.slowest_s = 0.0
+        self.sent = 0
+        self._cluster = cluster
+
+    async def run(self, client: Client) -> None:
+        """Until cancelled."""
+        producer = Producer(client, ProducerSettings(linger_ms=0, delivery_timeout_ms=60_000))
+        client.track([self.topic])
+        async with trio.open_nursery() as nursery:
+            await nursery.start(producer.run)
+            while True:
+                value = b"%s-%d-%d" % (self.topic.encode(), self.index, self.sent)
+                self.sent += 1
+                done = partial(self._done, value, client.env.mono())
+                producer.send(self.topic, self.index, None, value, [], client.env.wall_ms(), done)
+                await client.env.sleep(self.every_s)
+
+    def _done(self, value: bytes, sent_at: float, outcome: Outcome) -> None:
+        self.slowest_s = max(self.slowest_s, trio.current_time() - sent_at)
+        if outcome.status is Status.OK:
+            self.acknowledged[value] = outcome.offset
+        else:
+            self.failed.append((value, outcome.error))
+
+
+def values_of(log: Any) -> dict[int, bytes]:
+    """Offset to value, of a log as it lies on a disk."""
+    found = {}
+    for header, batch in log.read_batches(log.log_start_offset, log.log_end_offset):
+        for record in decode_batch(header, memoryview(batch)):
+            found[record.offset] = record.value
+    return found
+
+
+async def surely(ask: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
+    """Ask until some broker answers: a client's first choice may be dead."""
+    while True:
+        try:
+            return await ask(*args, **named)
+        except RequestFailed:
+            await trio.sleep(0.1)

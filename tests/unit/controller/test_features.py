@@ -1,0 +1,162 @@
+"""Feature levels: what a fresh cluster begins with, and who may change them to what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig, ConfigError
+from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import incremental_alter_configs as configs_wire
+from broker.protocol.schema import update_features as wire
+from tests.support.control_room import ControlRoom
+
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+ELR_ON = {"squall.bootstrap.features": f"{ELR_FEATURE}=1"}
+MIN_ISR = "min.insync.replicas"
+
+
+def update(room: ControlRoom, *levels: tuple[str, int], kind: int = UPGRADE, **more: Any) -> ErrorCode:
+    updates = [wire.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level in levels]
+    reply = room.do(ApiKey.UPDATE_FEATURES, wire.UpdateFeaturesRequest(feature_updates=updates, **more))
+    assert {result.error_code for result in reply.results} <= {reply.error_code}
+    return ErrorCode(reply.error_code)
+
+
+def alter(room: ControlRoom, kind: int, name: str, value: str | None) -> ErrorCode:
+    change = configs_wire.AlterableConfig(name=MIN_ISR, config_operation=0 if value else 1, value=value)
+    asked = configs_wire.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
+    reply = room.do(ApiKey.INCREMENTAL_ALTER_CONFIGS, configs_wire.IncrementalAlterConfigsRequest(resources=[asked]))
+    return ErrorCode(reply.responses[0].error_code)
+
+
+def with_elr(**properties: str) -> ControlRoom:
+    return ControlRoom(**{**ELR_ON, **properties})
+
+
+def test_a_fresh_cluster_begins_without_eligible_leader_replicas_unless_told() -> None:
+    assert ELR_FEATURE not in ControlRoom().image.features
+    room = with_elr(min_insync_replicas="2")
+    assert room.image.features[ELR_FEATURE] == 1
+    assert room.image.configs[CLUSTER_DEFAULT] == {MIN_ISR: "2"}, "all nodes must agree on min ISR"
+
+
+@pytest.mark.parametrize("text", ["eligible.leader.replicas.version=2", "metadata.version=7", "nonsense"])
+def test_levels_of_a_fresh_cluster_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"eligible.leader.replicas.version=0..1"):
+        BrokerConfig.from_properties({"node.id": "1", "squall.bootstrap.features": text})
+
+
+def test_the_feature_is_switched_on_with_one_min_isr_for_the_whole_cluster() -> None:
+    room = ControlRoom(min_insync_replicas="2")
+    assert alter(room, BROKER_RESOURCE, "2", "3") == ErrorCode.NONE
+    assert update(room, (ELR_FEATURE, 1)) == ErrorCode.NONE
+    assert room.image.features[ELR_FEATURE] == 1
+    assert room.image.configs == {CLUSTER_DEFAULT: {MIN_ISR: "2"}}, "the broker's own is gone"
+    assert update(room, (ELR_FEATURE, 1)) == ErrorCode.NONE
+    assert update(room, (ELR_FEATURE, 0), kind=SAFE) == ErrorCode.NONE
+    assert ELR_FEATURE not in room.image.features
+
+
+def test_a_min_isr_that_was_altered_before_stays() -> None:
+    room = ControlRoom()
+    alter(room, BROKER_RESOURCE, "", "3")
+    update(room, (ELR_FEATURE, 1))
+    assert room.image.configs == {CLUSTER_DEFAULT: {MIN_ISR: "3"}}
+
+
+@pytest.mark.parametrize(
+    ("levels", "kind", "error"),
+    [
+        ([("no.such.feature", 1)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([(ELR_FEATURE, 2)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([(ELR_FEATURE, -1)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([(ELR_FEATURE, 1)], 0, ErrorCode.INVALID_UPDATE_VERSION),
+        ([(ELR_FEATURE, 1)], SAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([("metadata.version", 28)], SAFE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([("metadata.version", 30)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ([(ELR_FEATURE, 1), (ELR_FEATURE, 1)], UPGRADE, ErrorCode.INVALID_REQUEST),
+        ([(ELR_FEATURE, 1), ("no.such.feature", 1)], UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_what_cannot_be_is_refused_as_a_whole(levels: list[tuple[str, int]], kind: int, error: ErrorCode) -> None:
+    room = ControlRoom()
+    assert update(room, *levels, kind=kind) == error
+    assert room.image.features == {"metadata.version": 29}
+
+
+def test_a_lower_level_must_be_meant() -> None:
+    room = with_elr()
+    assert update(room, (ELR_FEATURE, 0)) == ErrorCode.INVALID_UPDATE_VERSION
+    assert update(room, (ELR_FEATURE, 0), kind=UNSAFE) == ErrorCode.NONE
+
+
+def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
+    room = ControlRoom()
+    room.lose(3)
+    room.register(3, incarnation=2, features={"metadata.version": (7, 29)})
+    assert update(room, (ELR_FEATURE, 1)) == ErrorCode.INVALID_UPDATE_VERSION
+    assert ELR_FEATURE not in room.image.features
+
+
+def test_a_broker_that_does_not_support_a_finalized_level_may_not_register() -> None:
+    room = with_elr()
+    error, _ = room.register(4, features={"metadata.version": (7, 29)})
+    assert error == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_asking_whether_it_would_be_possible_changes_nothing() -> None:
+    room = ControlRoom()
+    assert update(room, (ELR_FEATURE, 1), validate_only=True) == ErrorCode.NONE
+    assert ELR_FEATURE not in room.image.features
+
+
+# ------------------------------------------------------------------------------- min ISR while replicas are eligible
+
+
+def below_min_isr() -> ControlRoom:
+    """Topics "t" and "u", ISR {1}, 2 and 3 eligible at least in part."""
+    room = with_elr(min_insync_replicas="2")
+    room.topic("t", [1, 2, 3])
+    room.topic("u", [1, 2, 3])
+    room.lose(3)
+    room.lose(2, 3)
+    assert [room.partition(name).elr for name in "tu"] == [(2,), (2,)]
+    return room
+
+
+def test_another_min_isr_of_a_topic_ends_what_was_eligible_by_the_old_one() -> None:
+    room = below_min_isr()
+    before = room.partition("t")
+    assert alter(room, TOPIC_RESOURCE, "t", "1") == ErrorCode.NONE
+    after = room.partition("t")
+    assert (after.elr, after.isr, after.leader_epoch) == ((), (1,), before.leader_epoch)
+    assert after.partition_epoch == before.partition_epoch + 1
+    assert room.partition("u").elr == (2,)
+
+
+def test_another_min_isr_of_the_cluster_does_so_for_every_topic() -> None:
+    room = below_min_isr()
+    assert alter(room, BROKER_RESOURCE, "", "1") == ErrorCode.NONE
+    assert [room.partition(name).elr for name in "tu"] == [(), ()]
+
+
+def test_min_isr_may_be_neither_removed_from_the_cluster_nor_altered_for_one_broker() -> None:
+    room = below_min_isr()
+    assert alter(room, BROKER_RESOURCE, "", None) == ErrorCode.INVALID_CONFIG
+    assert alter(room, BROKER_RESOURCE, "1", "3") == ErrorCode.INVALID_CONFIG
+    assert room.partition("t").elr == (2,)
+
+
+def test_where_the_isr_is_empty_the_eligible_ones_stay_or_nobody_could_ever_lead() -> None:
+    room = below_min_isr()
+    room.lose(1, 2, 3)
+    assert (room.partition("t").isr, room.partition("t").elr) == ((), (1, 2))
+    alter(room, TOPIC_RESOURCE, "t", "1")
+    assert room.partition("t").elr == (1, 2)
+    assert update(room, (ELR_FEATURE, 0), kind=SAFE) == ErrorCode.INVALID_UPDATE_VERSION
+    room.beat(2)
+    assert (room.partition("t").leader, room.partition("t").isr) == (2, (2,))
