@@ -1,7 +1,16 @@
 """One partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
 
 from broker.replication.partition import Partition
-from broker.replication.truncation import UNDEFINED, Divergence, EpochCachePort, divergence, truncation_target
+from broker.replication.truncation import (
+    BY_EPOCH,
+    TRUNCATION_RULES,
+    UNDEFINED,
+    Divergence,
+    EpochCachePort,
+    TruncationRule,
+    divergence,
+    truncation_target,
+)
 from broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
@@ -26,9 +35,11 @@ from broker.replication.values import (
 )
 
 __all__ = [
+    "BY_EPOCH",
     "NO_EFFECTS",
     "NO_EPOCH",
     "NO_NODE",
+    "TRUNCATION_RULES",
     "UNDEFINED",
     "AdvanceLogStart",
     "AssignEpoch",
@@ -50,6 +61,7 @@ __all__ = [
     "StartFetching",
     "StopFetching",
     "TruncateTo",
+    "TruncationRule",
     "divergence",
     "truncation_target",
 ]

@@ -104,10 +104,13 @@ class Partition(Rules):
         self.log_start_offset = log_start_offset
 
     def truncated(self, to: int) -> None:
-        """The log was truncated to `to`, as `TruncateTo` asked."""
+        """The log was truncated to `to`, as `TruncateTo` asked: or further, where a batch cannot be cut in two. That
+        can be before the log's start, which may lie inside of a batch, too: then it goes back with the end.
+        """
         assert self.is_follower
-        assert self.log_start_offset <= to <= self.log_end_offset
+        assert 0 <= to <= self.log_end_offset
         self.log_end_offset = to
+        self.log_start_offset = min(self.log_start_offset, to)
         self.high_watermark = min(self.high_watermark, to)
 
     def restarted(self, at: int) -> None:
@@ -233,6 +236,15 @@ class Partition(Rules):
             return joining + self._advance(now_ms)
         return joining
 
+    def follower_starts_at(self, replica_id: int, log_start_offset: int) -> None:
+        """The fetch that was counted last named where the follower's log starts. Told while somebody waits for the low
+        watermark only.
+        """
+        assert self.is_leader
+        replica = self.followers.get(replica_id)
+        if replica is not None:
+            replica.log_start_offset = log_start_offset
+
     def tick(self, now_ms: int) -> Effects:
         """Remove members of the ISR that lag. Due every `settings.isr_check_interval_ms`."""
         if not self.is_leader:
@@ -255,7 +267,7 @@ class Partition(Rules):
     def _let_join(self, replica: Replica) -> Effects:
         if not self.has_reached_isr(replica) or not self.is_isr_eligible(replica):
             return NO_EFFECTS
-        return self._propose((*self.isr, replica.broker_id))
+        return self._propose((*self.isr, replica.broker_id), f"{replica.broker_id} has caught up")
 
     def _shrink(self, now_ms: int) -> Effects:
         lagging = [
@@ -265,13 +277,19 @@ class Partition(Rules):
         ]
         if not lagging:
             return NO_EFFECTS
-        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging))
+        reason = ", ".join(self._lag_of(self.followers[broker_id]) for broker_id in lagging)
+        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging), reason)
 
-    def _propose(self, isr: tuple[int, ...]) -> Effects:
+    def _lag_of(self, replica: Replica) -> str:
+        if self.is_too_many_behind(replica):
+            return f"{replica.broker_id} is {self.log_end_offset - replica.log_end_offset} messages behind"
+        return f"{replica.broker_id} has not caught up in time"
+
+    def _propose(self, isr: tuple[int, ...], reason: str) -> Effects:
         assert self.pending is None
         assert self.local_id in isr
         with_epochs = tuple((broker_id, self._broker_epoch(broker_id)) for broker_id in isr)
-        proposal = ProposeIsr(self.leader_epoch, self.partition_epoch, with_epochs)
+        proposal = ProposeIsr(self.leader_epoch, self.partition_epoch, with_epochs, reason)
         self._set_pending(proposal)
         return proposal, self._isr_changed()
 

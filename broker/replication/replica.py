@@ -23,6 +23,7 @@ class Replica:
         "last_fetch_leader_end",
         "last_fetch_ms",
         "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -33,7 +34,7 @@ class Replica:
 
     def forget(self, caught_up_ms: int) -> None:
         """A new leader epoch: where this follower's log ends is unknown until it fetches."""
-        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = caught_up_ms
         self.last_fetch_ms = NEVER_MS
         self.last_fetch_leader_end = 0

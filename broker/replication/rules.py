@@ -142,7 +142,9 @@ class Rules:
 
     def counts_for_high_watermark(self, replica: Replica, now_ms: int) -> bool:
         """Whether the high watermark waits for this follower: it is in the maximal ISR, or about to ask to be."""
-        return replica.in_maximal_isr or (self.is_caught_up(replica, now_ms) and self.is_isr_eligible(replica))
+        if replica.in_maximal_isr:
+            return True
+        return not self.is_out_of_sync(replica, now_ms) and self.is_isr_eligible(replica)
 
     def next_high_watermark(self, now_ms: int) -> int:
         """The smallest log end of all who count, if that is further than it was; it never goes back on a leader."""
@@ -174,10 +176,14 @@ class Rules:
 
     def is_out_of_sync(self, replica: Replica, now_ms: int) -> bool:
         """Whether a member of the ISR is to leave it."""
+        return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
+
+    def is_too_many_behind(self, replica: Replica) -> bool:
+        """The old measure of lag, where it is switched on: by messages, so that any burst throws everybody out
+        (KAFKA-1546).
+        """
         most = self.settings.replica_lag_max_messages
-        if 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET:
-            return True
-        return not self.is_caught_up(replica, now_ms)
+        return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
 
     def has_reached_isr(self, replica: Replica) -> bool:
         """Whether a follower holds all that is committed: its log reaches the high watermark *and* the start of this
@@ -254,7 +260,7 @@ class Rules:
         """
         if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
             return None
-        return truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
+        return self.settings.truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
 
     def end_of_epoch(self, epochs: EpochCachePort, epoch: int) -> tuple[int, int]:
         """Leader: the answer to OffsetForLeaderEpoch; (-1, -1) where it knows nothing of that epoch (KAFKA-6857)."""
@@ -265,9 +271,25 @@ class Rules:
         return truncation.truncation_target(epochs, epoch, end_offset, self.log_end_offset)
 
     def first_truncation(self, latest_epoch: int | None) -> int | None:
-        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere, the leader will tell.
+        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere, the leader will tell."""
+        return self.settings.truncation.before_first_fetch(self.high_watermark, latest_epoch)
 
-        Not to the high watermark: that can be behind what this very replica helped to commit (KIP-101, KAFKA-1211).
-        Only a log that knows of no epoch cannot be compared with the leader's, and keeps just what is surely committed.
+    def epoch_to_send(self, latest_epoch: int | None) -> int:
+        """Follower: the last fetched epoch of its next fetch, by which the leader sees whether the logs part."""
+        return self.settings.truncation.epoch_to_send(latest_epoch)
+
+    # ---------------------------------------------------------------------------------------------- deleting records
+
+    def deletion_offset(self, offset: int) -> int | None:
+        """Where the log is to begin after DeleteRecords before `offset` (-1: all that is committed); None: refused with
+        OFFSET_OUT_OF_RANGE. What is not committed is nobody's to delete.
         """
-        return self.high_watermark if latest_epoch is None else None
+        wanted = self.high_watermark if offset == UNKNOWN_OFFSET else offset
+        return wanted if 0 <= wanted <= self.high_watermark else None
+
+    def low_watermark(self) -> int:
+        """The smallest log start of the replicas that are in service (those that are fenced cannot be waited for); -1
+        while one of them has not told its own.
+        """
+        starts = [r.log_start_offset for r in self.followers.values() if r.broker_id not in self.brokers.fenced]
+        return min([self.log_start_offset, *starts])

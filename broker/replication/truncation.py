@@ -3,10 +3,13 @@
 Truncating by leader epoch and not to the high watermark is what keeps acknowledged records when leaders change
 quickly (KIP-101, KIP-279), and fetch requests that carry the last fetched epoch need no extra round trip for it
 (KIP-595). Used by partitions and, with its own log, by the metadata quorum.
+
+How it went before KIP-101 is here too, as the other one of two rules to choose from: `squall.replication.truncation`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 UNDEFINED: Final = -1
@@ -67,3 +70,74 @@ def truncation_target(epochs: EpochCachePort, diverging_epoch: int, diverging_en
     if own_epoch != diverging_epoch:
         return min(own_end, log_end_offset)
     return min(own_end, diverging_end, log_end_offset)
+
+
+class TruncationRule(Protocol):
+    """How a follower's log is made to agree with its leader's: one choice for leader and follower."""
+
+    @property
+    def name(self) -> str:
+        """The setting's value that chooses it."""
+
+    def divergence(
+        self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
+    ) -> Divergence | None:
+        """Leader: whether a fetch parts from its log; None: it does not, or it is not looked at."""
+
+    def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
+        """Follower: where to truncate before the first fetch of a leader epoch; None: nowhere."""
+
+    def epoch_to_send(self, latest_epoch: int | None) -> int:
+        """Follower: the last fetched epoch that its fetches carry; UNDEFINED: none."""
+
+
+class ByEpoch:
+    """The leader tells by the follower's last epoch where the logs part; nothing is cut on suspicion (KIP-101)."""
+
+    name = "epoch"
+
+    def divergence(
+        self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
+    ) -> Divergence | None:
+        """As `divergence`."""
+        return divergence(epochs, last_fetched_epoch, fetch_offset, log_end_offset)
+
+    def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
+        """Not to the high watermark: that can be behind what this very replica helped to commit (KIP-101, KAFKA-1211).
+        Only a log that knows of no epoch cannot be compared with the leader's, and keeps just what is surely committed.
+        """
+        return high_watermark if latest_epoch is None else None
+
+    def epoch_to_send(self, latest_epoch: int | None) -> int:
+        """The log's latest."""
+        return UNDEFINED if latest_epoch is None else latest_epoch
+
+
+class ToHighWatermark:
+    """What Kafka did before KIP-101, kept to show what it loses (mechanism E4). Never safe.
+
+    Loss: a follower that restarts before it has heard of the newest high watermark cuts off what it helped to commit,
+    and then becomes the leader. Divergence: after both lost power the one with less leads, the other's high watermark
+    covers records that the leader has written anew, and nobody ever compares them.
+    """
+
+    name = "high-watermark"
+
+    def divergence(
+        self, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int, log_end_offset: int
+    ) -> Divergence | None:
+        """Leaders had nothing to say about that: only an offset beyond their log's end was noticed."""
+        return None
+
+    def before_first_fetch(self, high_watermark: int, latest_epoch: int | None) -> int | None:
+        """To the follower's own high watermark, always."""
+        return high_watermark
+
+    def epoch_to_send(self, latest_epoch: int | None) -> int:
+        """Fetches carried none."""
+        return UNDEFINED
+
+
+BY_EPOCH: Final[TruncationRule] = ByEpoch()
+TRUNCATION_RULES: Final[Mapping[str, TruncationRule]] = {rule.name: rule for rule in (BY_EPOCH, ToHighWatermark())}
+"""By the values of `squall.replication.truncation`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.protocol.errors import ErrorCode
+from broker.replication.truncation import BY_EPOCH, TruncationRule
 
 NO_NODE: Final = -1
 """No leader."""
@@ -40,6 +41,8 @@ class ReplicationSettings:
     min_insync_replicas: int = 1
     replica_lag_max_messages: int = -1
     """A switch of Kafka's past: followers that are further behind than this leave the ISR. -1: off."""
+    truncation: TruncationRule = BY_EPOCH
+    """By leader epoch, or, a switch of Kafka's past, to the high watermark."""
 
     @property
     def isr_check_interval_ms(self) -> int:
@@ -85,6 +88,8 @@ class ProposeIsr:
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
     """(broker id, broker epoch) of each member; -1 for an epoch that this leader has not learnt."""
+    reason: str = ""
+    """What somebody did to join or to be thrown out, for traces."""
 
     @property
     def members(self) -> tuple[int, ...]:

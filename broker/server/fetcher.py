@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _VERSION = 17
 Resolve = Callable[[int], tuple[str, int] | None]
 """Where to dial a node, None where nobody knows."""
-_NONE_EPOCH = -1
 
 
 class StorageFailed(Exception):
@@ -182,12 +181,11 @@ class Fetcher:
         part_max = config.replica_fetch_max_bytes
         for (topic_id, index), (f, offset) in asked.items():
             log = f.hosted.log
-            latest = log.epochs.latest
             part = (
                 index,
                 f.leader_epoch,
                 offset,
-                _NONE_EPOCH if latest is None else latest,
+                f.hosted.state.epoch_to_send(log.epochs.latest),
                 log.log_start_offset,
                 part_max,
                 NO_HIGH_WATERMARK,

@@ -15,6 +15,7 @@ from broker.controller.settings import altered_settings, with_altered
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
 from broker.replication.partition import Partition
+from broker.replication.truncation import TRUNCATION_RULES
 from broker.replication.values import (
     AdvanceLogStart,
     AssignEpoch,
@@ -162,7 +163,10 @@ class ReplicaManager:
             self.ready.update(h.consumers)
 
     def _propose_isr(self, h: Hosted, effect: ProposeIsr) -> None:
-        self._trace(h, "isr_proposed", isr=effect.members, epoch=effect.leader_epoch, leo=h.log.log_end_offset)
+        committed = h.state.isr
+        self._trace(h, "isr_proposed", isr=effect.members, epoch=effect.leader_epoch, leo=h.log.log_end_offset,
+                    out=[b for b in committed if b not in effect.members],
+                    joining=[b for b in effect.members if b not in committed], reason=effect.reason)  # fmt: skip
         self._proposals.propose(h, effect)
 
     def _retry_isr(self, h: Hosted, effect: RetryIsr) -> None:
@@ -322,6 +326,7 @@ class ReplicaManager:
             replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
             min_insync_replicas=topic.min_insync_replicas,
             replica_lag_max_messages=self._config.replica_lag_max_messages,
+            truncation=TRUNCATION_RULES[self._config.squall_replication_truncation],
         )
 
     def _configs_changed(self, kind: int, name: str, now_ms: int) -> None:

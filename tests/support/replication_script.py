@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.replication import Partition, ReplicationSettings
+from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
 from tests.support.broken_rules import BROKEN
 from tests.support.oracle_controller import AlterAnswer, AlterRequest
 from tests.support.replication_invariants import check_converged, check_invariants
@@ -78,15 +78,17 @@ class Player:
                 self.lines.append(wrong)
 
     def do_cluster(self, *words: str) -> None:
-        """cluster 1 2 3 [min.insync.replicas=N] [eligible-leaders] [broken=RULE]: all in sync, the first one leads."""
+        """cluster 1 2 3 [min.insync.replicas=N] [replica.lag.max.messages=N] [truncation=RULE] [eligible-leaders]
+        [broken=RULE]: all in sync, the first one leads.
+        """
         brokers = tuple(int(word) for word in words if word.isdigit())
         options = dict(word.split("=") for word in words if "=" in word)
         min_isr = int(options.get("min.insync.replicas", "2"))
         named: dict[str, type[Partition]] = {machine.__name__: machine for machine in BROKEN}
         machine = named[options["broken"]] if "broken" in options else Partition
-        self.world = World(
-            brokers, ReplicationSettings(30_000, min_isr), machine, keeps_eligible="eligible-leaders" in words
-        )
+        most = int(options.get("replica.lag.max.messages", "-1"))
+        settings = ReplicationSettings(30_000, min_isr, most, TRUNCATION_RULES[options.get("truncation", "epoch")])
+        self.world = World(brokers, settings, machine, keeps_eligible="eligible-leaders" in words)
         self.world.say = self.world.controller.say = self.lines_append
 
     def lines_append(self, line: str) -> None:

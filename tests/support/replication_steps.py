@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.replication import Partition, ReplicationSettings
 from tests.support.oracle_controller import AlterAnswer, AlterRequest
@@ -18,9 +19,15 @@ class Steps:
     """A world and all that can be done to it. Every step is possible at any time, and may then do nothing."""
 
     def __init__(
-        self, min_isr: int, keeps_eligible: bool, fetch_max: int, machine: type[Partition] = Partition
+        self,
+        min_isr: int,
+        keeps_eligible: bool,
+        fetch_max: int,
+        machine: type[Partition] = Partition,
+        settings: ReplicationSettings | None = None,
     ) -> None:
-        settings = ReplicationSettings(replica_lag_time_max_ms=LAG_MS, min_insync_replicas=min_isr)
+        base = settings or ReplicationSettings()
+        settings = replace(base, replica_lag_time_max_ms=LAG_MS, min_insync_replicas=min_isr)
         self.world = World(BROKERS, settings, machine, keeps_eligible=keeps_eligible)
         self.world.fetch_max = fetch_max
         self.said: list[str] = []
@@ -141,12 +148,14 @@ class Steps:
             controller.prefer(broker)
 
 
-def walk(seed: int, machine: type[Partition] = Partition, steps: int = 150) -> Steps:
+def walk(
+    seed: int, machine: type[Partition] = Partition, steps: int = 150, settings: ReplicationSettings | None = None
+) -> Steps:
     """A random history, with its own mixture of what happens how often and to whom; checked after every step, and at
     the end. Returns what it left behind, for counting. A failing assertion is named with its seed.
     """
     rng = random.Random(repr(("replication walk", seed)))
-    life = Steps(rng.choice((1, 2, 2, 3)), rng.random() < 0.5, rng.choice((1, 2, 100)), machine)
+    life = Steps(rng.choice((1, 2, 2, 3)), rng.random() < 0.5, rng.choice((1, 2, 100)), machine, settings)
     progress, trouble = _progress(life, rng), _trouble(life, rng)
     mixture = rng.choice(((0.5,), (0, 0.3, 1), (0, 0, 0.5, 2)))
     weights = [rng.choice((0.2, 1, 4)) for _ in progress] + [rng.choice(mixture) for _ in trouble]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from broker.protocol.errors import ErrorCode
 from broker.replication import (
-    UNDEFINED,
     AdvanceLogStart,
     AssignEpoch,
     Effects,
@@ -210,7 +209,6 @@ class World:
         if node.partition is None or node.fetching is None:
             return
         leader, epoch = node.fetching
-        last = node.log.latest_epoch()
         self.network.append(
             FetchRequest(
                 broker,
@@ -218,7 +216,7 @@ class World:
                 leader,
                 epoch,
                 len(node.log),
-                UNDEFINED if last is None else last,
+                node.running.epoch_to_send(node.log.latest_epoch()),
                 node.broker_epoch,
             )
         )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.replication import Partition
+from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
 from tests.support.broken_rules import BROKEN
 from tests.support.replication_invariants import check_converged, check_invariants
 from tests.support.replication_steps import BROKERS, LAG_MS, Steps, walk
@@ -119,6 +119,23 @@ def test_random_walks_find_a_broken_rule(machine: type[Partition]) -> None:
     with pytest.raises(AssertionError):
         for seed in range(2000):
             walk(seed, machine)
+
+
+def test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant() -> None:
+    """R12 costs availability and copies, and no safety."""
+    thrown_out = 0
+    for seed in range(150):
+        life = walk(seed, settings=ReplicationSettings(replica_lag_max_messages=2))
+        thrown_out += sum("proposes ISR" in line for line in life.said)
+    assert thrown_out > 150
+
+
+def test_random_walks_find_what_truncating_to_the_high_watermark_loses() -> None:
+    """E4."""
+    unsafe = ReplicationSettings(truncation=TRUNCATION_RULES["high-watermark"])
+    with pytest.raises(AssertionError):
+        for seed in range(2000):
+            walk(seed, settings=unsafe)
 
 
 @pytest.mark.slow

@@ -63,6 +63,28 @@ def test_lag_in_messages_counts_only_where_the_old_switch_is_set() -> None:
     assert only(partition.tick(1), ProposeIsr).members == (1,)
 
 
+def test_a_proposal_says_who_lagged_by_how_much_and_who_has_caught_up() -> None:
+    partition = leader(log_end=1, high_watermark=1)
+    partition.settings_changed(settings(lag_max_messages=4), 0)
+    fetched(partition, 2, 1)
+    partition.appended(6, 0)
+    assert only(partition.tick(LAG_MS + 1), ProposeIsr).reason == "2 is 5 messages behind, 3 has not caught up in time"
+    partition = leader(log_end=1, high_watermark=1, isr=(1, 2))
+    assert only(fetched(partition, 3, 1), ProposeIsr).reason == "3 has caught up"
+
+
+def test_the_high_watermark_does_not_wait_for_a_follower_that_is_out_for_too_many_messages() -> None:
+    """Its time is not over yet; but by the old measure it is not about to be let in either."""
+    partition = leader(log_end=1, high_watermark=1, isr=(1, 2))
+    partition.settings_changed(settings(lag_max_messages=4), 0)
+    partition.brokers_changed(BrokerView(VIEW.epochs, shutting_down=frozenset({3})), 0)
+    fetched(partition, 3, 1)
+    partition.brokers_changed(VIEW, 0)
+    partition.appended(6, 1)
+    fetched(partition, 2, 6, 2)
+    assert partition.high_watermark == 6
+
+
 def test_follower_at_the_high_watermark_and_the_epoch_start_is_proposed_with_broker_epochs() -> None:
     partition = leader(log_end=4, high_watermark=4, isr=(1, 2))
     effects = fetched(partition, 3, 4)

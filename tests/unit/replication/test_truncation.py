@@ -5,9 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication import Divergence, divergence, truncation_target
+from broker.config.broker import BROKER_SETTINGS
+from broker.replication import (
+    BY_EPOCH,
+    NO_EFFECTS,
+    TRUNCATION_RULES,
+    Divergence,
+    ReplicationSettings,
+    TruncateTo,
+    divergence,
+    truncation_target,
+)
 from tests.support.list_log import ListLog
-from tests.support.partitions import leader
+from tests.support.partitions import follower, leader, only
 
 
 def _log(*epochs: int) -> ListLog:
@@ -59,6 +69,33 @@ def test_leader_that_wrote_nothing_in_its_epoch_knows_where_it_began() -> None:
     assert partition.divergence(log, 5, 2) is None
     assert partition.divergence(log, 5, 3) == Divergence(5, 2)
     assert partition.divergence(log, 4, 2) == Divergence(0, 2)
+
+
+def test_before_kip_101_leaders_looked_at_no_epoch_and_followers_sent_none() -> None:
+    unsafe = TRUNCATION_RULES["high-watermark"]
+    assert divergence(_log(0, 0, 3, 3), 0, 3, 4) is not None
+    assert unsafe.divergence(_log(0, 0, 3, 3), 0, 3, 4) is None
+    assert (unsafe.epoch_to_send(7), BY_EPOCH.epoch_to_send(7)) == (-1, 7)
+    assert (unsafe.epoch_to_send(None), BY_EPOCH.epoch_to_send(None)) == (-1, -1)
+
+
+def test_before_kip_101_followers_cut_their_log_at_their_own_high_watermark() -> None:
+    partition = follower(log_end=5, high_watermark=3)
+    assert partition.prepare_to_fetch(4) == NO_EFFECTS
+    partition.settings_changed(ReplicationSettings(truncation=TRUNCATION_RULES["high-watermark"]), 0)
+    assert only(partition.prepare_to_fetch(4), TruncateTo).offset == 3
+
+
+def test_the_names_of_the_truncation_rules_are_the_values_of_the_setting() -> None:
+    setting = BROKER_SETTINGS["squall.replication.truncation"]
+    assert set(setting.choices) == set(TRUNCATION_RULES)
+    assert TRUNCATION_RULES[setting.default] is BY_EPOCH is ReplicationSettings().truncation
+
+
+def test_a_truncation_into_the_batch_in_which_the_log_starts_takes_the_start_back() -> None:
+    partition = follower(log_end=9, high_watermark=8, log_start=4)
+    partition.truncated(2)
+    assert (partition.log_start_offset, partition.high_watermark, partition.log_end_offset) == (2, 2, 2)
 
 
 histories = st.lists(st.integers(0, 6), max_size=8).map(sorted)

@@ -88,8 +88,8 @@ class Peers:
 class Follower:
     """Broker 1, which fetches from `Leader`."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.room = OneBroker()
+    def __init__(self, nursery: trio.Nursery, **properties: str) -> None:
+        self.room = OneBroker(**properties)
         self.leader = Leader()
         self.env = FakeEnv(self.leader)
         peers: Any = Peers(self.leader)
@@ -106,9 +106,9 @@ class Follower:
 
 
 @asynccontextmanager
-async def following() -> AsyncIterator[Follower]:
+async def following(**properties: str) -> AsyncIterator[Follower]:
     async with trio.open_nursery() as nursery:
-        yield Follower(nursery)
+        yield Follower(nursery, **properties)
         nursery.cancel_scope.cancel()
 
 
@@ -173,6 +173,20 @@ async def test_a_diverging_answer_truncates_and_asks_again_from_there(autojump_c
         it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=b"", diverging=(5, 1))))
         assert part_of(await it.leader.request()) == (5, 1, 5)
         assert h.log.log_end_offset == h.state.log_end_offset == 1
+
+
+async def test_before_kip_101_a_follower_cut_its_log_at_its_high_watermark_and_sent_no_epoch(
+    autojump_clock: Any,
+) -> None:
+    async with following(squall_replication_truncation="high-watermark") as it:
+        h = it.give()
+        await it.leader.request()
+        records = sent(0) + sent(1)
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=records)))
+        assert part_of(await it.leader.request()) == (5, 2, -1)
+        it.give(epoch=6)
+        assert part_of(await it.leader.request()) == (6, 1, -1)
+        assert h.log.log_end_offset == 1
 
 
 async def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew_there(autojump_clock: Any) -> None:
