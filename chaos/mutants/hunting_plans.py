@@ -1,0 +1,133 @@
+"""The plans of a hunt: small clusters with short time-outs, few partitions, few records, and faults close together.
+
+What a bug needs is mostly two things at once: a follower that is behind, and a leader that goes. So the time-outs here
+are a tenth of a run's, and the faults overlap. All faults stay inside what the configuration promises to survive:
+under the same plan a sound broker has to stay silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from chaos.plan import Plan, make_plan
+
+Values = dict[str, Any]
+
+QUICK: Mapping[str, str] = {
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "600",
+    "replica.lag.time.max.ms": "600",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "replica.socket.timeout.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "controller.quorum.election.timeout.ms": "250",
+    "controller.quorum.fetch.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "100",
+    "controller.quorum.request.timeout.ms": "400",
+}
+"""Time-outs of a hunt's brokers."""
+REBALANCING: Mapping[str, str] = {
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "0",
+}
+"""Leaderships go back to the preferred leader as soon as it is in sync: each failover moves them twice."""
+
+
+def draw(seed: int, mutant: str) -> Random:
+    """A hunt's own random stream for a mutant: no two mutants get the same plans."""
+    return Random(repr((seed, "hunt", mutant)))
+
+
+def fault(at_s: float, duration_s: float, action: str, target: str = "random", **params: Any) -> Values:
+    """One fault as a plan has it, times rounded so that a plan can be read."""
+    return {
+        "at_s": round(at_s, 3),
+        "duration_s": round(duration_s, 3),
+        "action": action,
+        "target": target,
+        "params": params,
+    }
+
+
+def hunting_plan(
+    seed: int,
+    faults: Sequence[Values],
+    *,
+    nodes: int = 3,
+    settings: Mapping[str, str] | None = None,
+    workload: Values | None = None,
+    **plan: Any,
+) -> Plan:
+    """A small cluster under a light load with these faults, and then time to converge."""
+    end_s = max((f["at_s"] + f["duration_s"] for f in faults), default=0.0)
+    values: Values = {
+        "seed": seed,
+        "runtime": "sim",
+        "warmup_s": 0.5,
+        "time_s": round(end_s + 2.0, 3),
+        "cluster": {"nodes": nodes, "settings": {**QUICK, **(settings or {})}},
+        "workload": {**SMALL, **(workload or {})},
+        "limits": {"converge_s": 20, "final_read_s": 20, "stuck_s": 15},
+        "faults": sorted(faults, key=lambda f: float(f["at_s"])),
+    }
+    return make_plan({**values, **plan})
+
+
+SMALL: Mapping[str, Any] = {
+    "topics": 1,
+    "partitions": 3,
+    "replication_factor": 3,
+    "min_isr": 2,
+    "producers": 2,
+    "readers": 1,
+    "rate": 150,
+    "min_bytes": 64,
+    "max_bytes": 200,
+    "linger_ms": 5,
+    "request_timeout_ms": 800,
+    "delivery_timeout_ms": 6000,
+}
+"""The load: every node leads one partition, and there is always something on its way."""
+
+
+# -------------------------------------------------------------------------------------------- what several mutants need
+
+
+def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kill") -> list[Values]:
+    """Nodes go down one after the other, each a moment after the one before it has come back.
+
+    After a power loss there is time to catch up: without it the next one would be of several nodes at once, which no
+    configuration without fsync survives.
+    """
+    gaps = (1.6, 2.0, 2.5) if action == "power_loss" else (0.15, 0.3, 0.5, 0.9)
+    at_s, found, last = 0.3, [], 0
+    for _ in range(rounds):
+        last = rng.choice([n for n in range(1, nodes + 1) if n != last])
+        down_s = rng.uniform(0.7, 1.3)
+        found.append(fault(at_s, down_s, action, f"node:{last}"))
+        at_s += down_s + rng.choice(gaps)
+    return found
+
+
+def slow_links(rng: Random, at_s: float, duration_s: float, *, most_ms: int = 80) -> Values:
+    """Everything between brokers takes a while: followers are behind, and answers are on their way for long."""
+    latency_ms = rng.choice([ms for ms in (10, 20, 40, 80, 150, 250) if ms <= most_ms])
+    return fault(at_s, duration_s, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms // 2)
+
+
+def lagging(rng: Random, at_s: float, *, rounds: int = 3) -> list[Values]:
+    """One follower after the other is held or cut off for about the lag time, so that ISRs shrink and grow."""
+    found = []
+    for _ in range(rounds):
+        node = f"node:{rng.randint(1, 3)}"
+        length_s = rng.uniform(0.5, 1.3)
+        if rng.random() < 0.5:
+            found.append(fault(at_s, length_s, "pause", node))
+        else:
+            found.append(fault(at_s, length_s + 0.7, "partition", node, shape="one-way", manner="hold"))
+        at_s += length_s + rng.uniform(0.8, 1.2)
+    return found

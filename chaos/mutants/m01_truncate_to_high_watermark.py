@@ -1,0 +1,33 @@
+"""Before KIP-101: a follower cuts its log at its own high watermark whenever its leader changes."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def first_truncation(self: Partition, latest_epoch: int | None) -> int | None:
+    """To the high watermark, though that is behind what this replica has helped to commit."""
+    return self.high_watermark
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die in quick succession while followers know the high watermark late."""
+    rng = draw(seed, "1")
+    kills = killings(rng, rounds=4)
+    return hunting_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
+
+
+MUTANT = Mutant(
+    id="1",
+    name="truncate-to-high-watermark",
+    title="truncates a new follower's log to its high watermark",
+    source="KAFKA-1211, KIP-101",
+    replaces=(Replaced(Rules, "first_truncation", first_truncation),),
+    expected=("lost-write", "unseen", "inconsistent-offset"),
+    faults=("kill", "latency"),
+    plan=plan,
+)

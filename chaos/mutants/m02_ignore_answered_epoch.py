@@ -1,0 +1,56 @@
+"""Before KIP-279: where two logs part is told with its epoch, and only the offset is heeded."""
+
+from __future__ import annotations
+
+from broker.replication import Divergence, EpochCachePort, Partition, truncation
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def divergence(
+    self: Partition, epochs: EpochCachePort, last_fetched_epoch: int, fetch_offset: int
+) -> Divergence | None:
+    """Only a log that is too long parts from the leader's: of which epoch its last record is does not matter."""
+    parted = truncation.divergence(epochs, last_fetched_epoch, fetch_offset, self.log_end_offset)
+    if parted is None or parted.is_undefined or parted.end_offset < fetch_offset:
+        return parted
+    return None
+
+
+def truncation_target(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> int:
+    """The leader's end offset, whether or not this log knows that epoch."""
+    return min(end_offset, self.log_end_offset)
+
+
+def plan(seed: int) -> Plan:
+    """Leadership goes to and fro between logs that never met: one dies, the other leads, uncleanly, and dies."""
+    rng = draw(seed, "2")
+    at_s, order = 0.5, rng.sample((1, 2, 3), 2)
+    faults = [fault(0.2, 9.0, "latency", "all", latency_ms=rng.choice((20, 60, 120)), jitter_ms=10)]
+    for turn in range(6):
+        down_s = rng.uniform(0.9, 1.5)
+        faults.append(fault(at_s, down_s, "kill", f"node:{order[turn % 2]}"))
+        at_s += down_s * rng.uniform(0.6, 0.95) + rng.uniform(0.0, 0.4)
+    return hunting_plan(
+        seed,
+        faults,
+        settings={"unclean.leader.election.enable": "true"},
+        workload={"replication_factor": 2, "min_isr": 1},
+    )
+
+
+MUTANT = Mutant(
+    id="2",
+    name="ignore-answered-epoch",
+    title="truncates to the offset that the leader answered, whatever its epoch",
+    source="KAFKA-6361, KIP-279",
+    replaces=(
+        Replaced(Rules, "divergence", divergence),
+        Replaced(Rules, "truncation_target", truncation_target),
+    ),
+    expected=("inconsistent-offset", "replica-divergence"),
+    faults=("kill", "latency"),
+    plan=plan,
+)

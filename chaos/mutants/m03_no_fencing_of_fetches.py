@@ -1,0 +1,43 @@
+"""Before KIP-320: a fetch says nothing of its leader epoch, and zombies serve and are served."""
+
+from __future__ import annotations
+
+from broker.protocol.errors import ErrorCode
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import REBALANCING, draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:
+    """Whoever leads answers, whatever epoch the question is of."""
+    return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def plan(seed: int) -> Plan:
+    """Leaders that are held, or cut off from the controller, while the others go on and come back to them."""
+    rng = draw(seed, "3")
+    at_s, faults = 0.3, []
+    for _ in range(5):
+        node = f"node:{rng.randint(1, 3)}"
+        if rng.random() < 0.5:
+            length_s = rng.uniform(0.7, 1.6)
+            faults.append(fault(at_s, length_s, "pause", node))
+        else:
+            length_s = rng.uniform(1.6, 2.4)
+            faults.append(fault(at_s, length_s, "partition", node, shape="one-way", manner="hold"))
+        at_s += length_s + rng.uniform(0.3, 1.0)
+    return hunting_plan(seed, faults, settings=REBALANCING)
+
+
+MUTANT = Mutant(
+    id="3",
+    name="no-fencing-of-fetches",
+    title="serves fetches of every leader epoch",
+    source="KAFKA-7395, KIP-320",
+    replaces=(Replaced(Rules, "check_leader_epoch", check_leader_epoch),),
+    expected=("lost-write", "unseen", "inconsistent-offset", "nonmonotonic-poll", "poll-skip"),
+    faults=("pause", "partition"),
+    plan=plan,
+)

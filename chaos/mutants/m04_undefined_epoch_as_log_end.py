@@ -1,0 +1,44 @@
+"""KAFKA-6857: asked for the end of an epoch that it never saw, a leader answers with the end of its log."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+
+from broker.log.epochs import UNDEFINED, EpochCache
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    """Like the rule, but an epoch above or below all known ones ends where the log does."""
+    if epoch < 0:
+        return UNDEFINED
+    following = bisect_right(self.entries, epoch, key=itemgetter(0))
+    if following == 0 or following == len(self.entries):
+        return epoch, log_end_offset
+    return self.entries[following - 1][0], self.entries[following][1]
+
+
+def plan(seed: int) -> Plan:
+    """The first leaders write their first records with nobody to copy them, and are succeeded by empty logs."""
+    rng = draw(seed, "4")
+    node = f"node:{rng.randint(1, 3)}"
+    faults = [
+        fault(0.0, rng.uniform(1.8, 2.6), "partition", node, shape="isolate", manner=rng.choice(("drop", "refuse"))),
+        fault(3.5, rng.uniform(0.8, 1.2), "kill", f"node:{rng.randint(1, 3)}"),
+    ]
+    return hunting_plan(seed, faults, warmup_s=0.0, workload={"partitions": 6, "rate": 60})
+
+
+MUTANT = Mutant(
+    id="4",
+    name="undefined-epoch-as-log-end",
+    title="answers for an epoch that it does not know with its log's end",
+    source="KAFKA-6857",
+    replaces=(Replaced(EpochCache, "end_offset_for", end_offset_for),),
+    expected=("inconsistent-offset", "replica-divergence"),
+    faults=("partition", "kill"),
+    plan=plan,
+)

@@ -1,0 +1,35 @@
+"""KAFKA-16541: the leader epochs are written, but not synced."""
+
+from __future__ import annotations
+
+from broker.log.epochs import EpochCache
+from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.mutants.unsynced import replace_unsynced
+from chaos.plan import Plan
+
+
+def flush(self: EpochCache) -> None:
+    """The file is replaced, and called clean, before it is durable."""
+    rows = [f"{epoch} {start}" for epoch, start in self.entries]
+    replace_unsynced(self._fs, self._path, "\n".join(["0", str(len(rows)), *rows, ""]).encode())
+    self.dirty = False
+
+
+def plan(seed: int) -> Plan:
+    """Power losses after leader changes, with segments so small that recovery trusts most of them."""
+    rng = draw(seed, "6")
+    settings = {"log.segment.bytes": "2048", "log.flush.interval.messages": "1", "log.index.size.max.bytes": "4096"}
+    return hunting_plan(seed, killings(rng, rounds=5, action="power_loss"), settings=settings)
+
+
+MUTANT = Mutant(
+    id="6",
+    name="unsynced-epochs",
+    title="does not sync the leader epochs' file",
+    source="KAFKA-16541",
+    replaces=(Replaced(EpochCache, "flush", flush),),
+    expected=("inconsistent-offset", "replica-divergence"),
+    faults=("power_loss",),
+    plan=plan,
+)

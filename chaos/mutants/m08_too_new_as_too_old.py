@@ -1,0 +1,37 @@
+"""KAFKA-2143: a follower whose log is too long takes it for too old, and wipes it."""
+
+from __future__ import annotations
+
+from broker.replication import Effects, EpochCachePort, Partition, RestartAt
+from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:
+    """Start anew at the log's start, with nothing."""
+    return (RestartAt(self.log_start_offset, "the leader's log is another"),)
+
+
+def out_of_range(self: Partition, leader_log_start: int, leader_log_end: int) -> Effects:
+    """Start anew at the leader's start, whatever was out of range."""
+    return (RestartAt(leader_log_start, f"the leader's log starts at {leader_log_start}"),)
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die while their followers' logs are of different lengths."""
+    rng = draw(seed, "8")
+    kills = killings(rng, rounds=4)
+    return hunting_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40), *kills])
+
+
+MUTANT = Mutant(
+    id="8",
+    name="too-new-as-too-old",
+    title="wipes a log that is longer than the leader's",
+    source="KAFKA-2143",
+    replaces=(Replaced(Partition, "diverged", diverged), Replaced(Partition, "out_of_range", out_of_range)),
+    expected=("lost-write", "unseen"),
+    faults=("kill", "latency"),
+    plan=plan,
+)

@@ -1,0 +1,40 @@
+"""KIP-497: a leader stops waiting for those whom it is about to remove, before the controller has agreed."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int, ...]) -> tuple[int, ...]:
+    """The proposed ISR, where it is smaller."""
+    added = tuple(broker_id for broker_id in proposed if broker_id not in committed)
+    return committed + added if added else proposed
+
+
+def plan(seed: int) -> Plan:
+    """Leaders cut off from their peers, not from their clients: the lag time ends before the session does."""
+    rng = draw(seed, "9")
+    at_s, faults = 0.3, []
+    for _ in range(3):
+        length_s = rng.uniform(1.8, 2.6)
+        manner = rng.choice(("hold", "drop"))
+        faults.append(fault(at_s, length_s, "partition", f"node:{rng.randint(1, 3)}", shape="isolate", manner=manner))
+        at_s += length_s + rng.uniform(0.8, 1.5)
+    settings = {"replica.lag.time.max.ms": "300", "broker.session.timeout.ms": "900"}
+    return hunting_plan(seed, faults, settings=settings, workload={"min_isr": 1})
+
+
+MUTANT = Mutant(
+    id="9",
+    name="unconfirmed-shrink",
+    title="does not wait for those about to leave the ISR before that is confirmed",
+    source="KIP-497",
+    replaces=(Replaced(Rules, "maximal_of", maximal_of),),
+    expected=("lost-write", "unseen", "inconsistent-offset"),
+    faults=("partition",),
+    plan=plan,
+)

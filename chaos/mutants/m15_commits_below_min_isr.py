@@ -1,0 +1,41 @@
+"""KAFKA-15583, KIP-966: the high watermark moves while the ISR is smaller than min.insync.replicas."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def is_high_watermark_frozen(self: Partition) -> bool:
+    """The last replica standing commits what it has."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """Both followers are held until the leader is alone; then the leader loses its power."""
+    rng = draw(seed, "15")
+    at_s, faults = 0.4, []
+    for _ in range(2):
+        first, second, leader = rng.sample((1, 2, 3), 3)
+        length_s = rng.uniform(1.6, 2.2)
+        faults.append(fault(at_s, length_s, "pause", f"node:{first}"))
+        faults.append(fault(at_s + rng.uniform(0.7, 1.0), length_s, "pause", f"node:{second}"))
+        at_s += 2 * length_s + 0.5
+        faults.append(fault(at_s - length_s * rng.uniform(0.4, 0.7), 0.8, "power_loss", f"node:{leader}"))
+        at_s += 1.5
+    return hunting_plan(seed, faults)
+
+
+MUTANT = Mutant(
+    id="15",
+    name="commits-below-min-isr",
+    title="moves the high watermark while the ISR is below its minimum",
+    source="KAFKA-15583, KIP-966",
+    replaces=(Replaced(Rules, "is_high_watermark_frozen", is_high_watermark_frozen),),
+    expected=("unseen", "inconsistent-offset", "lost-write"),
+    faults=("pause", "power_loss"),
+    plan=plan,
+)

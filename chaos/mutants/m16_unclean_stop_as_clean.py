@@ -1,0 +1,31 @@
+"""KAFKA-10471, KAFKA-15375: after a power loss the logs are taken as their files say."""
+
+from __future__ import annotations
+
+from broker.log.manager import LogManager
+from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:
+    """Always."""
+    return True
+
+
+def plan(seed: int) -> Plan:
+    """Power losses under load."""
+    rng = draw(seed, "16")
+    return hunting_plan(seed, killings(rng, rounds=4, action="power_loss"), workload={"rate": 300})
+
+
+MUTANT = Mutant(
+    id="16",
+    name="unclean-stop-as-clean",
+    title="takes an unclean stop for a clean one",
+    source="KAFKA-10471, KAFKA-15375",
+    replaces=(Replaced(LogManager, "_ended_cleanly", _ended_cleanly),),
+    expected=("corrupt", "lost-write", "unseen", "replica-divergence"),
+    faults=("power_loss",),
+    plan=plan,
+)

@@ -1,0 +1,38 @@
+"""A setting: unclean elections allowed, and no loss expected."""
+
+from __future__ import annotations
+
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant
+from chaos.plan import Plan
+
+
+def plan(seed: int) -> Plan:
+    """Followers fall behind and out; then their leader dies, and one of them leads."""
+    rng = draw(seed, "17")
+    at_s, faults = 0.4, []
+    for _ in range(3):
+        leader = rng.randint(1, 3)
+        cut_s = rng.uniform(1.6, 2.2)
+        faults.append(fault(at_s, cut_s, "pause", f"node:{leader % 3 + 1}"))
+        faults.append(fault(at_s + cut_s - 0.2, rng.uniform(1.2, 1.8), "kill", f"node:{leader}"))
+        at_s += cut_s + 2.5
+    return hunting_plan(
+        seed,
+        faults,
+        settings={"unclean.leader.election.enable": "true"},
+        workload={"replication_factor": 2, "min_isr": 1},
+        expect="safe",
+    )
+
+
+MUTANT = Mutant(
+    id="17",
+    name="unclean-election",
+    title="is configured with unclean elections, and called safe",
+    source="unclean.leader.election.enable=true",
+    replaces=(),
+    expected=("lost-write", "unseen", "wrong-offset", "offset-regression"),
+    faults=("pause", "kill"),
+    plan=plan,
+)

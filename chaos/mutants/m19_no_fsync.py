@@ -1,0 +1,26 @@
+"""A setting: no fsync for each append, and no loss expected when all nodes lose their power."""
+
+from __future__ import annotations
+
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant
+from chaos.plan import Plan
+
+
+def plan(seed: int) -> Plan:
+    """The power goes everywhere at once."""
+    rng = draw(seed, "19")
+    faults = [fault(at_s + rng.random(), 0.8, "power_loss", "all") for at_s in (0.5, 4.0)]
+    return hunting_plan(seed, faults, expect="safe")
+
+
+MUTANT = Mutant(
+    id="19",
+    name="no-fsync",
+    title="is configured without fsync, and called safe where all nodes lose power",
+    source="log.flush.interval.messages unset",
+    replaces=(),
+    expected=("lost-write", "unseen"),
+    faults=("power_loss",),
+    plan=plan,
+)

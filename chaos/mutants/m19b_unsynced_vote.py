@@ -1,0 +1,38 @@
+"""A voter of the metadata quorum answers before its vote is durable, and votes again after a power loss."""
+
+from __future__ import annotations
+
+from broker.quorum.state import QuorumState
+from broker.server.quorum_storage import QuorumStorage
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.mutants.unsynced import replace_unsynced
+from chaos.plan import Plan
+
+
+def persist(self: QuorumStorage, state: QuorumState) -> None:
+    """Written, not synced."""
+    text = state.to_json(self._settings.voters, self._cluster_id)
+    replace_unsynced(self._env.fs, self._state_path, text.encode())
+
+
+def plan(seed: int) -> Plan:
+    """Elections of the quorum, and power losses of voters in the middle of them."""
+    rng = draw(seed, "19b")
+    at_s, faults = 0.5, []
+    for _ in range(6):
+        faults.append(fault(at_s, rng.uniform(0.3, 0.7), "power_loss", f"node:{rng.randint(1, 3)}"))
+        at_s += rng.uniform(1.0, 1.4)
+    return hunting_plan(seed, faults, workload={"rate": 50})
+
+
+MUTANT = Mutant(
+    id="19b",
+    name="unsynced-vote",
+    title="does not sync its vote before it answers",
+    source="Raft; KIP-595",
+    replaces=(Replaced(QuorumStorage, "persist", persist),),
+    expected=("lost-write", "unseen"),
+    faults=("power_loss",),
+    plan=plan,
+)

@@ -1,0 +1,55 @@
+"""min.insync.replicas is not enforced: neither before an append nor after it, nor for what counts as committed."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import hunting_plan
+from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def never(self: Partition) -> bool:
+    """However small the ISR is."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """As for the last replica standing, which here acknowledges as well."""
+    return hunting_plan(seed, [f.model_dump() for f in last_one_standing(seed).faults])
+
+
+MUTANT = Mutant(
+    id="20",
+    name="min-isr-unchecked",
+    title="acknowledges acks=all with fewer in-sync replicas than min.insync.replicas",
+    source="min.insync.replicas; NOT_ENOUGH_REPLICAS (19), NOT_ENOUGH_REPLICAS_AFTER_APPEND (20)",
+    replaces=(
+        Replaced(Rules, "under_min_isr_before_append", never),
+        Replaced(Rules, "under_min_isr_after", never),
+        Replaced(Rules, "is_high_watermark_frozen", never),
+    ),
+    expected=("lost-write", "unseen"),
+    faults=("pause", "power_loss"),
+    plan=plan,
+)
+
+MASKED = tuple(
+    Mutant(
+        id=mutant_id,
+        name=name,
+        title=title,
+        source=source,
+        replaces=(Replaced(Rules, rule, never),),
+        expected=("lost-write", "unseen"),
+        faults=("pause", "power_loss"),
+        plan=plan,
+        masked="the high watermark stands still below min ISR (KAFKA-15583), so nothing is acknowledged there anyway",
+    )
+    for mutant_id, name, title, source, rule in (
+        ("20a", "no-check-before", "appends although the ISR is too small", "error 19", "under_min_isr_before_append"),
+        ("20b", "no-check-after", "acknowledges although the ISR has shrunk", "error 20", "under_min_isr_after"),
+    )
+)
+"""The same rule with only one of its checks left out."""

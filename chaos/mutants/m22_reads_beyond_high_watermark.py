@@ -1,0 +1,34 @@
+"""KAFKA-9835: the limit of a read is taken after appends, and consumers get what is not committed."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import Rules
+from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
+    """The log's end as it is by now."""
+    return self.log_end_offset
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die under load with followers behind them."""
+    rng = draw(seed, "22")
+    kills = killings(rng, rounds=4)
+    slow = slow_links(rng, 0.0, kills[-1]["at_s"])
+    return hunting_plan(seed, [slow, *kills], workload={"rate": 300, "readers": 2})
+
+
+MUTANT = Mutant(
+    id="22",
+    name="reads-beyond-high-watermark",
+    title="lets consumers read beyond the high watermark",
+    source="KAFKA-9835",
+    replaces=(Replaced(Rules, "read_limit", read_limit),),
+    expected=("unseen", "inconsistent-offset", "nonmonotonic-poll", "lso-violation"),
+    faults=("kill", "latency"),
+    plan=plan,
+)

@@ -1,0 +1,44 @@
+"""Raft's figure 8: the metadata leader counts a majority for what earlier epochs wrote as a commit."""
+
+from __future__ import annotations
+
+from broker.quorum.leadership import Leadership
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def committed_offset(self: Leadership, own_synced_offset: int) -> int:
+    """What a majority holds, of whatever epoch."""
+    ends = sorted([own_synced_offset, *(replica.end_offset for replica in self.voters.values())], reverse=True)
+    return max(0, ends[self._settings.majority - 1])
+
+
+def plan(seed: int) -> Plan:
+    """Controllers that are cut off with records that nobody else has, and come back while another one is elected."""
+    rng = draw(seed, "23")
+    at_s, faults = 0.3, []
+    for _ in range(6):
+        kind = rng.random()
+        node = f"node:{rng.randint(1, 5)}"
+        length_s = rng.uniform(0.8, 1.6)
+        if kind < 0.5:
+            faults.append(fault(at_s, length_s, "kill", rng.choice((node, "controller"))))
+        else:
+            shape = rng.choice(("isolate", "one-way"))
+            target = rng.choice((node, "controller"))
+            faults.append(fault(at_s, length_s + 0.7, "partition", target, shape=shape, manner="hold"))
+        at_s += rng.uniform(0.5, 1.2)
+    return hunting_plan(seed, faults, nodes=5)
+
+
+MUTANT = Mutant(
+    id="23",
+    name="commit-of-earlier-epochs",
+    title="commits metadata without a record of the leader's own epoch",
+    source="Raft, section 5.4.2; KIP-595",
+    replaces=(Replaced(Leadership, "committed_offset", committed_offset),),
+    expected=("lost-write", "unseen"),
+    faults=("kill", "partition"),
+    plan=plan,
+)

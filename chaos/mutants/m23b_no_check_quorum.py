@@ -1,0 +1,37 @@
+"""KAFKA-15489: a metadata leader that a majority has left goes on leading."""
+
+from __future__ import annotations
+
+from broker.quorum.raft import Raft
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def _check_quorum(self: Raft, now_ms: int) -> None:
+    """Look again later."""
+    self._deadline_ms = now_ms + self._patience.for_majority()
+
+
+def plan(seed: int) -> Plan:
+    """Controllers that reach nobody, or hear nobody, for much longer than their patience."""
+    rng = draw(seed, "23b")
+    at_s, faults = 0.5, []
+    for _ in range(2):
+        length_s = rng.uniform(3.0, 5.0)
+        shape, manner = rng.choice(("isolate", "one-way")), rng.choice(("hold", "drop"))
+        faults.append(fault(at_s, length_s, "partition", "controller", shape=shape, manner=manner))
+        at_s += length_s + 2.0
+    return hunting_plan(seed, faults, workload={"rate": 50})
+
+
+MUTANT = Mutant(
+    id="23b",
+    name="no-check-quorum",
+    title="leads the metadata quorum on when a majority no longer fetches",
+    source="KAFKA-15489",
+    replaces=(Replaced(Raft, "_check_quorum", _check_quorum),),
+    expected=(),
+    faults=("partition",),
+    plan=plan,
+)

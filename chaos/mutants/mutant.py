@@ -1,0 +1,82 @@
+"""What a planted bug is: rules of the broker that others replace for a while, and how it is hunted.
+
+Every mutant is a defect that some released broker had, or a setting that somebody claimed to be safe. The broker knows
+nothing of them: `planted` puts other functions in the place of its rules and takes them away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from chaos.plan import Plan
+
+REPLICATION = "replication"
+"""The mutants that need neither groups nor transactions."""
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """One rule of the broker, a method or a module's function, and what stands in its place."""
+
+    owner: type[Any] | ModuleType
+    name: str
+    by: Callable[..., Any]
+
+    def __str__(self) -> str:
+        owner = self.owner.__name__ if isinstance(self.owner, ModuleType) else _path(self.owner)
+        return f"{owner.removeprefix('broker.')}.{self.name}"
+
+
+def _path(owner: type[Any]) -> str:
+    return f"{owner.__module__}.{owner.__qualname__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A known bug, planted. `plan` and `expected` say how it is found."""
+
+    id: str
+    """The row of the list of known bugs; a letter where a row has several."""
+    name: str
+    title: str
+    """What the broker does wrong, as a sentence without a subject."""
+    source: str
+    """Where it is published."""
+    replaces: tuple[Replaced, ...]
+    """The rule, in every place that it stands in. Empty for a setting that is claimed to be safe."""
+    expected: tuple[str, ...]
+    """Anomalies or invariants that show it: any of them."""
+    faults: tuple[str, ...]
+    """Kinds of faults that provoke it."""
+    plan: Callable[[int], Plan]
+    """A seed into a plan that is likely to provoke it, and that a sound broker stands."""
+    masked: str = ""
+    """Why no plan can find it, where that is so: which other rule of the broker stands behind this one."""
+    group: str = REPLICATION
+
+    @property
+    def is_setting(self) -> bool:
+        """True for a configuration that is claimed to be safe, and is not: the broker is as it should be."""
+        return not self.replaces
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Replace the rules while inside. Not to be nested, nor used by two threads at a time."""
+        before = [vars(r.owner).get(r.name, _ABSENT) for r in self.replaces]
+        for r in self.replaces:
+            assert callable(getattr(r.owner, r.name, None)), f"mutant {self.id}: there is no rule {r}"
+        try:
+            for r in self.replaces:
+                setattr(r.owner, r.name, r.by)
+            yield
+        finally:
+            for r, rule in zip(self.replaces, before, strict=True):
+                if rule is _ABSENT:
+                    delattr(r.owner, r.name)
+                else:
+                    setattr(r.owner, r.name, rule)
