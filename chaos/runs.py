@@ -26,6 +26,7 @@ from chaos.plan import TOPIC_PREFIX, Plan, write_plan
 from chaos.progress import Watching
 from chaos.runtimes.contract import Runtime
 from chaos.stage import Played, now_ns
+from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
 from workloads.counters import NAMES, Counters
@@ -44,6 +45,9 @@ def topic_names(plan: Plan) -> list[str]:
 def appends_settings(plan: Plan) -> AppendsSettings:
     """The plan's workload as its scenario takes it."""
     w = plan.workload
+    operations = None
+    if plan.operations is not None:
+        operations = tuple(Handover(plan.warmup_s + each.at_s, *each[1:]) for each in plan.operations)
     return AppendsSettings(
         topics=w.topics,
         partitions=w.partitions,
@@ -58,13 +62,14 @@ def appends_settings(plan: Plan) -> AppendsSettings:
         readers=w.readers,
         rate=float(w.rate),
         min_size=w.min_bytes,
-        max_size=w.max_bytes,
+        max_size=max(w.max_bytes, *(each.bytes for each in operations or ()), 0),
         linger_ms=w.linger_ms,
         batch_size=w.batch_bytes,
         codec=w.codec,
         request_timeout_ms=w.request_timeout_ms,
         delivery_timeout_ms=w.delivery_timeout_ms,
         zone=ZONE,
+        operations=operations,
     )
 
 

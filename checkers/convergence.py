@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from checkers.findings import Finding, Witness, findings_of
 from checkers.tables import Partition
@@ -17,8 +18,16 @@ def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Fin
     """(whether it was looked at, what was found): a witness for each partition that lacked a leader or a full ISR."""
     try:
         seen = json.loads((run_dir / FILE).read_text())["converged"]
-        lacking: list[str] = [] if seen["ok"] else list(seen["lacking"])
+        found = lacking(seen, partitions)
     except (OSError, ValueError, KeyError, TypeError):
         return False, []
+    return found is not None, found or []
+
+
+def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[Partition]) -> list[Finding] | None:
+    """What was found, from run.json's `converged`; None where nobody looked. KeyError, TypeError for what it is not."""
+    if seen is None:
+        return None
+    missing: list[str] = [] if seen["ok"] else list(seen["lacking"])
     parts = {partition.name: partition.part for partition in partitions}
-    return True, findings_of(Witness(NAME, "", parts.get(name, -1), -1, -1, -1, -1, -1) for name in lacking)
+    return findings_of(Witness(NAME, "", parts.get(name, -1), -1, -1, -1, -1, -1) for name in missing)

@@ -15,6 +15,7 @@ import trio
 
 from broker.env import Env
 from workloads import payload
+from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.client.admin import EARLIEST, LATEST, NewTopic, create_topics
 from workloads.client.client import Client
 from workloads.client.cluster import Address, Place
@@ -29,11 +30,11 @@ from workloads.recorder import Recorder
 
 TICK_S = 0.005
 """Records that come due within one tick are handed over together."""
+LOOK_EVERY_S = 60.0
+"""A producer without anything to do looks so often whether it was retired."""
 POLL_LIMIT_S = 1.0
 POLL_PAUSE_S = 0.02
 """What an application would take to handle what a poll returned: so that polls bring more than a record each."""
-BEHIND_LIMIT_S = 1.0
-"""Of what came due longer ago than this and could not be handed over, nothing is made up for."""
 SUCCESSOR_PAUSE_S = 0.1
 SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
@@ -79,6 +80,8 @@ class AppendsSettings:
     """Until the topics exist and every partition has a leader."""
     zone: str = ""
     """Of the clients, for the history."""
+    operations: tuple[Handover, ...] | None = None
+    """What is handed over, when, and by which producer, since the workload began; None: drawn, at the rate."""
 
     def __post_init__(self) -> None:
         for name in ("topics", "partitions", "replication_factor", "min_isr", "producers", "min_size"):
@@ -146,8 +149,9 @@ async def run_appends(
     `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
     another draws. Raises WorkloadFailed where the topics cannot be made, OSError where the history cannot be written.
     """
-    await make_topics(env, bootstrap, settings, recorder)
     own: Callable[[str], Env] = envs if envs is not None else lambda name: env
+    began = env.mono()
+    await make_topics(env, bootstrap, settings, recorder)
     sent_all = trio.Event()
     async with trio.open_nursery() as nursery:
         for number in range(settings.readers):
@@ -155,10 +159,20 @@ async def run_appends(
             nursery.start_soon(partial(_read, reading, bootstrap, settings, recorder, counters, number, sent_all))
         async with trio.open_nursery() as producing:
             for number in range(settings.producers):
-                sender = _Sender(own(f"producer-{number}"), bootstrap, settings, recorder, counters, number)
+                sending = own(f"producer-{number}")
+                agenda = _agenda(settings, sending, number, began)
+                sender = _Sender(sending, bootstrap, settings, recorder, counters, number, agenda)
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()
+
+
+def _agenda(settings: AppendsSettings, env: Env, number: int, began: float) -> Agenda:
+    """What one producer has to hand over."""
+    if settings.operations is not None:
+        return Given(settings.operations, number, began)
+    sizes = (settings.min_size, settings.max_size)
+    return Drawn(env, settings.places(), sizes, settings.producers / settings.rate, TICK_S)
 
 
 async def make_topics(
@@ -230,6 +244,7 @@ class _Sender:
         recorder: Recorder,
         counters: Counters,
         number: int,
+        agenda: Agenda,
     ) -> None:
         self._env = env
         self._bootstrap = bootstrap
@@ -237,13 +252,10 @@ class _Sender:
         self._recorder = recorder
         self._counters = counters
         self._number = number
-        self._places = [(*place, recorder.partitions[place]) for place in settings.places()]
-        self._interval_s = settings.producers / settings.rate
-        self._due_at = 0.0
+        self._agenda = agenda
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
-        self._due_at = self._env.mono() + self._env.rng.random() * TICK_S
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             while not stop.is_set():
@@ -280,32 +292,23 @@ class _Sender:
     async def _pace(self, producer: Producer, process: int, stop: trio.Event) -> None:
         """Hand over what is due, until `stop` or until the producer takes no more records."""
         sequence = 0
+        agenda = self._agenda
         while not stop.is_set() and not producer.retired:
             now = self._env.mono()
-            while self._due_at <= now and producer.takes(self._settings.max_size):
-                self._send(producer, process, sequence)
+            while agenda.due_at <= now and producer.takes(self._settings.max_size):
+                self._send(producer, process, sequence, *agenda.take())
                 sequence += 1
-                self._due_at += self._interval_s
-            self._skip(now)
-            with self._env.timeout(max(self._due_at - now, TICK_S)):
+            self._counters.skipped += agenda.skip(now)
+            with self._env.timeout(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S)):
                 await stop.wait()
 
-    def _skip(self, now: float) -> None:
-        behind = now - self._due_at - BEHIND_LIMIT_S
-        if behind > 0:
-            skipped = int(behind / self._interval_s) + 1
-            self._counters.skipped += skipped
-            self._due_at += skipped * self._interval_s
-
-    def _send(self, producer: Producer, process: int, sequence: int) -> None:
-        settings, random = self._settings, self._env.rng.random
-        topic, index, part = self._places[int(random() * len(self._places))]
-        size = settings.min_size + int(random() * (settings.max_size - settings.min_size + 1))
+    def _send(self, producer: Producer, process: int, sequence: int, topic: str, index: int, size: int) -> None:
+        part = self._recorder.partitions[topic, index]
         key = f"{process}-{sequence % KEYS}"
         encoded = key.encode()
         value = payload.value_of(process, sequence)
         content, digest = payload.make(value, encoded, (), size)
-        op = self._recorder.invoke_send(process, part, value, key, digest)
+        op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
         producer.send(topic, index, encoded, content, [], self._env.wall_ms(), partial(self._ended, op, part))
 

@@ -30,7 +30,7 @@ GATHER_BYTES = 64 * 1024
 """Lines are handed over at the latest when this many bytes of them are waiting."""
 
 _json = msgspec.json.Encoder()
-_SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d}\n'
+_SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d}\n'
 _SENT = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d}\n'
 _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
@@ -121,11 +121,11 @@ class Recorder:
         self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms})
         return part
 
-    def invoke_send(self, process: int, part: int, value: int, key: str | None, digest: int) -> int:
-        """A record is handed to the producer now. Returns the operation's id."""
+    def invoke_send(self, process: int, part: int, value: int, key: str | None, digest: int, size: int) -> int:
+        """A record with a value of `size` bytes is handed to the producer now. Returns the operation's id."""
         op = self._next_op
         self._next_op = op + 1
-        self._add(_SEND % (op, process, self.now_ns(), part, value, _json.encode(key), digest))
+        self._add(_SEND % (op, process, self.now_ns(), part, value, _json.encode(key), digest, size))
         return op
 
     def send_ok(self, op: int, offset: int, timestamp_ms: int) -> None:

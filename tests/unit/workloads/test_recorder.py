@@ -33,8 +33,8 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     recorder = Recorder(RealEnv("harness"), str(path), "run-1")
     part = recorder.partition("t", 3, retention_ms=1000)
     process = recorder.process("producer", "1.0", {"acks": -1}, zone="a")
-    first = recorder.invoke_send(process, part, 77, 'k"1', 99)
-    second = recorder.invoke_send(process, part, 78, None, 98)
+    first = recorder.invoke_send(process, part, 77, 'k"1', 99, 100)
+    second = recorder.invoke_send(process, part, 78, None, 98, 200)
     recorder.send_ok(first, 1234, 5678)
     recorder.send_not_ok(second, Status.INFO, "TIMED_OUT")
     recorder.close()
@@ -44,8 +44,8 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     assert p == {**process_line, "settings": {"acks": -1}}
     times = [line.pop("t") for line in (i0, i1, c0, c1)]
     assert times == sorted(times)
-    assert i0 == {"e": "i", "op": 0, "p": 0, "f": "send", "part": 0, "v": 77, "k": 'k"1', "d": 99}
-    assert i1 == {"e": "i", "op": 1, "p": 0, "f": "send", "part": 0, "v": 78, "k": None, "d": 98}
+    assert i0 == {"e": "i", "op": 0, "p": 0, "f": "send", "part": 0, "v": 77, "k": 'k"1', "d": 99, "b": 100}
+    assert i1 == {"e": "i", "op": 1, "p": 0, "f": "send", "part": 0, "v": 78, "k": None, "d": 98, "b": 200}
     assert c0 == {"e": "c", "op": 0, "st": 0, "off": 1234, "ts": 5678}
     assert c1 == {"e": "c", "op": 1, "st": 2, "off": -1, "ts": -1, "err": "TIMED_OUT"}
 
@@ -70,7 +70,7 @@ def test_a_read_writes_both_its_lines_with_their_own_times(path: Path) -> None:
 
 def test_what_was_flushed_is_in_the_file_without_any_close(path: Path) -> None:
     recorder = Recorder(RealEnv("harness"), str(path), "run-1")
-    recorder.invoke_send(0, 0, 1, "k", 0)
+    recorder.invoke_send(0, 0, 1, "k", 0, 64)
     assert len(lines(path)) == 1
     recorder.flush()
     assert len(lines(path)) == 2
@@ -79,7 +79,7 @@ def test_what_was_flushed_is_in_the_file_without_any_close(path: Path) -> None:
 def test_gathered_lines_are_bounded(path: Path) -> None:
     recorder = Recorder(RealEnv("harness"), str(path), "run-1")
     for value in range(2 * GATHER_BYTES // 100):
-        recorder.invoke_send(0, 0, value, "k" * 60, 0)
+        recorder.invoke_send(0, 0, value, "k" * 60, 0, 64)
     assert path.stat().st_size > GATHER_BYTES
 
 

@@ -1,0 +1,127 @@
+"""A seed into a whole plan: cluster, settings, load and faults, each drawn from a stream of its own purpose.
+
+What one big mixture averages away, a swarm finds: every seed leaves out much, and does more of the rest. Loads are
+small, because what breaks replication is when things happen, and not how much of it there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from chaos.faults import FaultError
+from chaos.plan import FAST_FAILOVER, Plan, make_plan
+from chaos.schedule import make_schedule, rng_for
+from chaos.targets import minority_size
+
+KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition", "latency", "packet_loss", "reset",
+         "protocol", "disk", "leadership")  # fmt: skip
+"""Of faults. Bit rot is not among them: no configuration mends it, so each seed with it would say the same."""
+BETWEEN_BROKERS = ("partition", "latency")
+TIME_S, WARMUP_S = 26.0, 2.0
+
+
+def swarm_plan(seed: int, *, time_s: float = TIME_S) -> Plan:
+    """The plan of one seed, in runtime sim. `time_s`: of load with faults."""
+    nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
+    kinds = _kinds(seed, nodes)
+    values: dict[str, Any] = {
+        "seed": seed,
+        "runtime": "sim",
+        "warmup_s": WARMUP_S,
+        "time_s": time_s,
+        "cluster": {"nodes": nodes, "settings": _settings(seed, kinds)},
+        "workload": _workload(seed, nodes),
+        "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
+    }
+    try:
+        faults = make_schedule(seed, kinds, time_s)
+    except FaultError:
+        faults = ()
+    listed = [
+        {
+            "at_s": f.at_s,
+            "duration_s": f.duration_s,
+            "action": f.action,
+            "target": _target(seed, f.id, f.target, nodes),
+            "params": dict(f.params),
+        }
+        for f in faults
+    ]
+    return make_plan({**values, "faults": listed})
+
+
+def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
+    """Which kinds of faults this seed has at all: few, most often."""
+    rng = rng_for(seed, "swarm", "kinds")
+    possible = [kind for kind in KINDS if nodes > 1 or kind not in BETWEEN_BROKERS]
+    count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
+    return tuple(sorted(rng.sample(possible, count)))
+
+
+def _target(seed: int, fault: int, target: str, nodes: int) -> str:
+    """Some faults hit more than one node."""
+    rng = rng_for(seed, "swarm", "target", fault)
+    if rng.random() < 0.8 or nodes == 1:
+        return target
+    several = ["majority", "all", "follower", "follower"]
+    return rng.choice([*several, "minority"] if minority_size(nodes) else several)
+
+
+def _workload(seed: int, nodes: int) -> dict[str, Any]:
+    rng = rng_for(seed, "swarm", "workload")
+    replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= nodes] or [1])
+    min_isr = rng.choice([n for n in (1, 2, 2, 2, 3) if n <= replicas])
+    acks = rng.choice((-1, -1, -1, -1, 1, 0))
+    low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
+    return {
+        "topics": rng.choice((1, 1, 2)),
+        "partitions": rng.choice((1, 2, 3, 4)),
+        "replication_factor": replicas,
+        "min_isr": min_isr,
+        "acks": acks,
+        "idempotence": acks == -1 and rng.random() < 0.75,
+        "max_in_flight": rng.choice((1, 5, 5)),
+        "producers": rng.choice((1, 2, 3)),
+        "readers": rng.choice((1, 2)),
+        "rate": rng.choice((10, 20, 40, 80)),
+        "min_bytes": low,
+        "max_bytes": high,
+        "linger_ms": rng.choice((0, 5, 50)),
+        "codec": rng.choice(("none", "none", "none", "gzip", "lz4", "zstd")),
+        "request_timeout_ms": rng.choice((1000, 3000)),
+        "delivery_timeout_ms": rng.choice((5000, 20_000)),
+        "topic_settings": _topic_settings(seed),
+    }
+
+
+_RARE: Mapping[str, Callable[[Random], str]] = {
+    "unclean.leader.election.enable": lambda rng: "true",
+    "flush.messages": lambda rng: "1",
+    "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
+    "message.timestamp.type": lambda rng: "LogAppendTime",
+}
+"""Topic settings that a seed has now and then."""
+
+
+def _topic_settings(seed: int) -> dict[str, str]:
+    found = {}
+    for name, draw in _RARE.items():
+        rng = rng_for(seed, "swarm", "topic", name)
+        if rng.random() < 0.15:
+            found[name] = draw(rng)
+    return found
+
+
+def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
+    """Of the brokers: failover as fast as in every run, and what makes rare paths less rare."""
+    settings = dict(FAST_FAILOVER)
+    rng = rng_for(seed, "swarm", "settings")
+    if rng.random() < 0.3:
+        settings["replica.lag.time.max.ms"] = rng.choice(("1000", "1500", "6000"))
+    if rng.random() < 0.3:
+        settings["max.incremental.fetch.session.cache.slots"] = rng.choice(("0", "1", "2"))
+    if rng.random() < 0.3:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(("2048", "8192"))
+    return settings
