@@ -1,0 +1,164 @@
+"""`squall hunt`: planted bugs, and whether they are found."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from chaos.hunting import Failed, Hunted, Run, Shrink, alarms, hunt
+from chaos.mutants import find, select
+from chaos.mutants.table import write_docs
+from chaos.plan import Plan
+
+SHRINK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one process is to do."""
+
+    mutant: str
+    first: int
+    seeds: int
+    budget_s: float
+    shrink_s: float
+    """0: do not shrink."""
+    controls: int
+    """So many plans without the mutant, before the hunt."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  squall hunt                                all planted bugs of replication
+  squall hunt --mutants 9,14 --shrink        two of them, each to its shortest plan
+  squall hunt --mutants 1 --controls 50      and 50 plans that a sound broker has to stand
+  squall sim --plan runs/hunt/14.toml --mutant 14 one of the found plans again
+
+\b
+Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage."""
+)
+@click.option(
+    "--mutants", "names", default="replication", show_default=True, help="A group, or a list of ids or names."
+)
+@click.option("--seeds", default=200, show_default=True, type=click.IntRange(1), help="Plans for each, at most.")
+@click.option("--from", "first", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
+@click.option("--budget", "budget_s", default=60.0, show_default=True, help="CPU seconds for each, at most.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Processes.")
+@click.option("--shrink/--no-shrink", "shrinks", help="Shrink each found plan.")
+@click.option("--controls", default=0, show_default=True, help="Plans of each that run without the mutant first.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
+              help="Where found plans go.")  # fmt: skip
+@click.option("--docs", type=click.Path(path_type=Path, exists=True), help="A page whose results are written anew.")
+def command(
+    names: str,
+    seeds: int,
+    first: int,
+    budget_s: float,
+    jobs: int,
+    shrinks: bool,
+    controls: int,
+    out: Path,
+    docs: Path | None,
+) -> int:
+    """Plant known bugs, one at a time, and find each of them; a sound broker has to stay silent under the same plans.
+
+    Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
+    """
+    shrink_s = SHRINK_S if shrinks else 0.0
+    orders = [Order(m.id, first, seeds, budget_s, shrink_s, controls) for m in select(names)]
+    console = Console(highlight=False)
+    found = []
+    for hunted in _carried_out(orders, jobs):
+        found.append(hunted)
+        console.print(_line(hunted))
+        if hunted.plan:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / f"{hunted.mutant}.toml").write_text(hunted.plan)
+    console.print(_table(found))
+    if docs is not None:
+        write_docs(docs, found)
+    return 0 if all(hunted.is_well for hunted in found) else 1
+
+
+def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
+    if jobs == 1 or len(orders) == 1:
+        yield from map(carry_out, orders)
+        return
+    # Each in a fresh process: what one simulation leaves in memory must not slow down or change the next one.
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(carry_out, orders)
+
+
+def carry_out(order: Order) -> Hunted:
+    """One hunt, in this process."""
+    mutant = find(order.mutant)
+    seeds = range(order.first, order.first + order.seeds)
+    run = simulated()
+    before = tuple(alarms(mutant, seeds[: order.controls], run))
+    shrink = shrinker(order.shrink_s) if order.shrink_s else None
+    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, shrink=shrink)
+    if not before:
+        return hunted
+    from dataclasses import replace
+
+    return replace(hunted, false_alarms=tuple(dict.fromkeys((*before, *hunted.false_alarms))))
+
+
+def simulated() -> Run:
+    """Plans are run by the simulator."""
+    from chaos.errors import HarnessError
+    from chaos.simulating import simulate
+
+    def run(plan: Plan, mutant: str | None) -> Failed | None:
+        result = simulate(plan, mutant=mutant)
+        if result.failure is None and result.trouble is not None:
+            raise HarnessError(result.trouble)
+        return result.failure
+
+    return run
+
+
+def shrinker(budget_s: float) -> Shrink:
+    """Plans are shrunk by `chaos.shrinking`."""
+    from collections.abc import Callable
+
+    from chaos.shrinking.shrinker import shrink
+
+    def shortest(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+        done = shrink(plan, failure, run, budget_s=budget_s)
+        return done.plan, done.steps
+
+    return shortest
+
+
+def _line(hunted: Hunted) -> str:
+    """One line as soon as one hunt is over."""
+    if hunted.seed is not None:
+        end = f"found by {hunted.check} in seed {hunted.seed}"
+    else:
+        end = f"[bold]not found[/] in {hunted.tried} plans"
+    alarm = "".join(f"; [bold]false alarm[/] in seed {seed}: {how}" for seed, how in hunted.false_alarms)
+    trouble = "".join(f"; trouble in seed {seed}: {why}" for seed, why in hunted.troubles[:3])
+    return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){alarm}{trouble}"
+
+
+def _table(found: list[Hunted]) -> Table:
+    table = Table("mutant", "", "found by", "seed", "plans", "CPU s", "steps")
+    for h in found:
+        table.add_row(
+            h.mutant,
+            find(h.mutant).name,
+            h.check or ("masked" if find(h.mutant).masked else "-"),
+            "-" if h.seed is None else str(h.seed),
+            str(h.tried),
+            f"{h.seconds:.1f}",
+            "-" if h.steps is None else str(h.steps),
+        )
+    return table

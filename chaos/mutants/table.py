@@ -1,0 +1,62 @@
+"""docs/mutants.md: its tables, made from the registry and from what a hunt has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chaos.mutants.registry import MUTANTS
+
+if TYPE_CHECKING:
+    from chaos.hunting import Hunted
+
+MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
+RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
+
+
+def mutants_table() -> str:
+    """Every mutant: what it does wrong, where that was published, which rules it replaces, what provokes it."""
+    rows = [
+        (
+            m.id,
+            m.name,
+            m.title,
+            m.source,
+            "a setting" if m.is_setting else ", ".join(f"`{r}`" for r in m.replaces),
+            ", ".join(m.faults),
+        )
+        for m in MUTANTS.values()
+    ]
+    return _markdown(("#", "name", "the broker ...", "source", "replaces", "faults"), rows)
+
+
+def results_table(found: Sequence[Hunted]) -> str:
+    """What each hunt came to."""
+    order = list(MUTANTS)
+    rows = []
+    for h in sorted(found, key=lambda h: order.index(h.mutant)):
+        m = MUTANTS[h.mutant]
+        check = h.check or (f"nothing: {m.masked}" if m.masked else "nothing")
+        seed = "-" if h.seed is None else str(h.seed)
+        steps = "-" if h.steps is None else str(h.steps)
+        rows.append((m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", steps))
+    return _markdown(("#", "name", "found by", "seed", "plans tried", "CPU s", "steps after shrinking"), rows)
+
+
+def write_docs(page: Path, found: Sequence[Hunted]) -> None:
+    """Put both tables into the page, in place of those that are there."""
+    text = replaced(page.read_text(), MUTANTS_BEGIN, MUTANTS_END, mutants_table())
+    page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found)))
+
+
+def replaced(text: str, begin: str, end: str, table: str) -> str:
+    """The text with a table between two marks, each of which stands on a line of its own."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{table}{end}{after}"
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
