@@ -48,6 +48,8 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self._doomed: list[tuple[int, str]] = []
         """Renamed directories, each with the wall-clock ms from which it may be removed."""
+        self._forgotten: dict[TopicPartition, None] = {}
+        """Deleted since the checkpoints were written, which may still speak of them."""
         self.previous_broker_epoch = -1
         """Of the run before, if that ended cleanly (KIP-966); else -1."""
         self.clean = False
@@ -165,6 +167,9 @@ class LogManager:
             self.delete(topic, partition, wall_ms)
             log = None
         if log is None:
+            if (topic, partition) in self._forgotten:
+                # It must not inherit how far its predecessor was synced.
+                self.checkpoint_recovery_points()
             directory = self._path(f"{topic}-{partition}")
             self._fs.mkdirs(directory)
             if topic_id != ZERO_ID:
@@ -179,7 +184,8 @@ class LogManager:
     def delete(self, topic: str, partition: int, wall_ms: int) -> bool:
         """Take a log out of use: its directory is renamed, and removed after file.delete.delay.ms. False without one.
 
-        Its files stay open as long as slices of them are being sent.
+        Its files stay open as long as slices of them are being sent. Nothing is fsynced, for a topic may have many
+        partitions: after a power loss the log may be back, as if the broker had not yet been told to delete it.
         """
         log = self.logs.pop((topic, partition), None)
         if log is None:
@@ -189,9 +195,7 @@ class LogManager:
         name = f"{topic}-{partition}"
         renamed = self._path(name[: LONGEST_NAME - len(suffix)] + suffix)
         self._fs.rename(log.directory, renamed)
-        self._fs.fsync_dir(self.log_dir)
-        # A log of the same name made later must not inherit how far this one was synced.
-        self.checkpoint_recovery_points()
+        self._forgotten[topic, partition] = None
         self._doomed.append((wall_ms + log.config.file_delete_delay_ms, renamed))
         return True
 
@@ -199,10 +203,13 @@ class LogManager:
 
     def tick(self, wall_ms: int, high_watermark_of: Callable[[Log], int]) -> list[tuple[Log, list[int]]]:
         """Retention, expiry of producers, removal of deleted directories. The logs that lost segments, with those."""
-        for due_ms, path in self._doomed:
-            if due_ms <= wall_ms:
-                self._fs.remove_dir(path)
-        self._doomed = [item for item in self._doomed if item[0] > wall_ms]
+        due = [path for due_ms, path in self._doomed if due_ms <= wall_ms]
+        if due:
+            # Else half of a log could come back by its old name.
+            self._fs.fsync_dir(self.log_dir)
+            self._doomed = [item for item in self._doomed if item[0] > wall_ms]
+        for path in due:
+            self._fs.remove_dir(path)
         lost = []
         for log in self.logs.values():
             log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
@@ -228,6 +235,7 @@ class LogManager:
         checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
         if starts or self._fs.exists(self._path(LOG_STARTS)):
             checkpoints.write_offsets(self._fs, self._path(LOG_STARTS), starts)
+        self._forgotten.clear()
 
     def read_high_watermarks(self) -> checkpoints.Offsets:
         """The high watermarks that `write_high_watermarks` kept."""

@@ -109,12 +109,13 @@ class FetchApi:
             self._fetch_metadata(slot, request)
             return
         now_ms = int(self._env.mono() * 1000)
+        by_ids = slot.version >= _TOPIC_IDS_FROM
         try:
-            session, parts = self.sessions.open(request, now_ms)
+            session, parts = self.sessions.open(request, now_ms, by_ids=by_ids)
         except SessionError as wrong:
             slot.reply(encode_fetch_response(slot.version, 0, wrong.error, 0, [], []))
             return
-        find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
+        find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
         wants = []
         for key, part in parts:
             hosted = find(key)

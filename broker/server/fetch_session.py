@@ -32,8 +32,9 @@ class SessionError(Exception):
 class FetchSession:
     """One fetcher's partitions, in the order in which they are served."""
 
-    def __init__(self, session_id: int, replica_id: int, now_ms: int) -> None:
-        self.session_id, self.replica_id, self.last_used_ms = session_id, replica_id, now_ms
+    def __init__(self, session_id: int, replica_id: int, now_ms: int, *, by_ids: bool = False) -> None:
+        """`by_ids`: the partitions' keys are topic ids, else names."""
+        self.session_id, self.replica_id, self.last_used_ms, self.by_ids = session_id, replica_id, now_ms, by_ids
         self.epoch = 1
         self.full = True
         self.parts: dict[PartKey, Part] = {}
@@ -81,26 +82,31 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 
-    def open(self, request: FetchIn, now_ms: int) -> tuple[FetchSession | None, list[tuple[bytes, Part]]]:
-        """The session of a request (None: none) and the partitions it asks for.
+    def open(
+        self, request: FetchIn, now_ms: int, *, by_ids: bool = False
+    ) -> tuple[FetchSession | None, list[tuple[bytes, Part]]]:
+        """The session of a request (None: none) and the partitions it asks for. `by_ids`: its version names topics so.
 
-        Raises SessionError for an unknown session (70) or one at another epoch (71).
+        Raises SessionError for an unknown session (70), one at another epoch (71), or one whose fetcher named topics
+        in the other way until now, as it does when its idea of our versions changes (106): all of it begins anew then.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            session = self._create(request, now_ms) if request.session_epoch == INITIAL_EPOCH else None
+            session = self._create(request, now_ms, by_ids) if request.session_epoch == INITIAL_EPOCH else None
             return session, [(key, part) for key, parts in request.topics for part in parts]
         session = self._sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_ids != by_ids:
+            raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         session.update(request)
         return session, [(key, part) for (key, _), part in session.parts.items()]
 
-    def _create(self, request: FetchIn, now_ms: int) -> FetchSession | None:
+    def _create(self, request: FetchIn, now_ms: int, by_ids: bool) -> FetchSession | None:
         if not request.topics:
             return None
         if len(self._sessions) >= self._slots:
@@ -112,6 +118,6 @@ class FetchSessions:
         session_id = self._rng.randint(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _MAX_EPOCH)
-        session = self._sessions[session_id] = FetchSession(session_id, request.replica_id, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, request.replica_id, now_ms, by_ids=by_ids)
         session.update(request)
         return session

@@ -18,17 +18,29 @@ class Hosted:
     deterministic.
     """
 
-    __slots__ = ("consumers", "flush_messages", "followers", "log", "name", "readers", "state", "waiting")
+    __slots__ = ("_given_up", "consumers", "followers", "log", "name", "readers", "state", "waiting")
 
     def __init__(self, state: Partition, log: Log) -> None:
         self.state, self.log = state, log
         self.name = log.topic.encode()
         self.waiting: deque[tuple[int, DelayedProduce, list[object]]] = deque()
         """Appends that wait for the high watermark: (offset it must reach, request, the partition's result)."""
+        self._given_up = 0
         self.followers: dict[DelayedFetch, None] = {}
         self.consumers: dict[DelayedFetch, None] = {}
         self.readers: dict[Connection, None] = {}
         """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
+
+    def give_up(self) -> None:
+        """One of those in `waiting` waits no more. While the high watermark stands still nothing else takes them out:
+        they are swept as soon as they are the half, so that none costs more than its share.
+        """
+        self._given_up += 1
+        if 2 * self._given_up > len(self.waiting):
+            still = [item for item in self.waiting if item[1].owed]
+            self.waiting.clear()
+            self.waiting.extend(still)
+            self._given_up = 0
 
     def read_by(self, connection: Connection) -> None:
         """Note that a connection is being sent bytes of this log, until it closes."""

@@ -63,16 +63,23 @@ class DelayedProduce:
         """The client's time-out: whatever is still owed may or may not get replicated later."""
         if not self.owed:
             return
-        self.owed = 0
-        for _, parts in self._results:
-            for result in parts:
-                if result[7]:
-                    result[1], result[2] = _TIMED_OUT, -1
-        # While the high watermark stands still, nothing else would take the expired out of the partitions' queues.
-        for _, h, _ in self._parked:
-            while h.waiting and not h.waiting[0][1].owed:
-                h.waiting.popleft()
+        for result in self._give_up():
+            result[1], result[2] = _TIMED_OUT, -1
         self._api.reply(self._slot, self._results)
+
+    def abandon(self) -> None:
+        """Its connection has ended: nobody waits any more, whatever becomes of the records."""
+        if self.owed:
+            self._api.timers.remove(self)
+            self._give_up()
+
+    def _give_up(self) -> list[Result]:
+        """The results that are still owed, and will not be waited for."""
+        self.owed = 0
+        owed = [(h, result) for _, h, result in self._parked if result[7]]
+        for h, _ in owed:
+            h.give_up()
+        return [result for _, result in owed]
 
 
 class ProduceApi:
@@ -143,6 +150,7 @@ class ProduceApi:
         for end, h, result in parked:
             result[7] = True
             h.waiting.append((end, delayed, result))
+        slot.parked = delayed
         self.timers.add(delayed, deadline_ms)
 
     def _answer_nothing(self, slot: Slot, results: Results) -> None:

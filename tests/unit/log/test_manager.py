@@ -146,13 +146,40 @@ def test_nor_does_it_where_the_deletion_was_interrupted() -> None:
     fill(log)
     log.flush(0)
     manager.checkpoint_recovery_points()
-    fs.crash_at = fs.calls + 3  # Renamed and durably so, but the checkpoint still speaks of it.
-    with pytest.raises(Crashed):
-        manager.delete("a", 0, 0)
+    manager.delete("a", 0, 0)
+    fs.fsync_dir("data")  # Renamed and durably so, but the checkpoint still speaks of it.
     fs = fs.after_crash()
     assert b"a 0 6" in fs.read("data/recovery-point-offset-checkpoint")
     fill(start(fs).get_or_create("a", 0, OTHER))
     assert start(fs.after_crash()).logs["a", 0].recovery_point == 0
+
+
+def test_deleting_logs_waits_for_no_disk() -> None:
+    fs = MemoryFs()
+    manager = start(fs)
+    for index in range(20):
+        fill(manager.get_or_create("a", index, ID))
+    fs.log.clear()
+    for index in range(20):
+        manager.delete("a", index, 0)
+    assert fs.log == ["rename"] * 20
+    manager.tick(10_000, lambda log: 0)
+    kinds = fs.log[20:]
+    assert kinds[0] == "fsync_dir" not in kinds[1:], "half a log must not come back by its old name"
+
+
+def test_a_deletion_that_a_power_loss_undid_leaves_the_log_as_it_was() -> None:
+    fs = MemoryFs()
+    manager = start(fs)
+    log = manager.get_or_create("a", 0, ID)
+    fill(log)
+    log.flush(0)
+    manager.checkpoint_recovery_points()
+    fs.fsync_dir("data")
+    manager.delete("a", 0, 0)
+    found = [start(fs.after_crash(Random(seed))).logs.get(("a", 0)) for seed in range(8)]
+    assert any(back is None for back in found)
+    assert [(back.topic_id, back.log_end_offset) for back in found if back is not None][0] == (ID, 6)
 
 
 def test_truncation_below_the_recovery_point_is_known_to_the_next_start() -> None:

@@ -278,3 +278,13 @@ def test_a_fetch_of_an_unknown_session_is_told_so() -> None:
     conn = room.client()
     room.fetch(conn, session=(77, 3))
     assert fetched_all(conn).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_named() -> None:
+    room = room_with(1)
+    conn = room.client()
+    room.fetch(conn, ("t", 0), max_wait_ms=0, session=(0, 0))
+    session = fetched_all(conn).session_id
+    room.fetch(conn, ("t", 0), session=(session, 1), version=12)
+    refused = fetched_all(conn, 12)
+    assert (refused.error, refused.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])

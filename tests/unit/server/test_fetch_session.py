@@ -101,3 +101,14 @@ def test_errors_are_told_each_time_and_offsets_once() -> None:
     assert session.changed([(T, quiet), (T, wrong)]) == [(T, wrong)]
     moved = quiet._replace(high_watermark=6)
     assert session.changed([(T, moved)]) == [(T, moved)]
+
+
+@pytest.mark.parametrize("by_ids", [False, True])
+def test_a_session_does_not_change_between_names_and_ids(by_ids: bool) -> None:
+    sessions = FetchSessions(10, random.Random(1))
+    session, _ = sessions.open(request((T, 0, 5)), 0, by_ids=by_ids)
+    assert session is not None
+    with pytest.raises(SessionError) as wrong:
+        sessions.open(request((U, 0, 5), session=(session.session_id, 1)), 0, by_ids=not by_ids)
+    assert wrong.value.error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert sessions.open(request(session=(session.session_id, 1)), 0, by_ids=by_ids)[0] is session

@@ -113,6 +113,37 @@ def test_requests_that_timed_out_do_not_pile_up_while_the_high_watermark_stands_
     assert not h.waiting
 
 
+def test_who_hung_up_is_not_waited_for_whatever_time_out_was_asked_for() -> None:
+    room = OneBroker()
+    h = room.give()
+    patient = room.client()
+    room.produce(patient, timeout_ms=2**31 - 1)
+    for _ in range(50):
+        conn = room.client()
+        for _ in range(3):
+            room.produce(conn, timeout_ms=2**31 - 1)
+        conn.close()
+    assert len(h.waiting) <= 2
+    assert len(room.timers) == 1
+    for replica in (2, 3):
+        room.follower_has(replica, h.log.log_end_offset)
+    assert produced(patient)[0].error_code == ErrorCode.NONE
+    assert not h.waiting
+
+
+def test_what_was_settled_before_its_connection_ended_is_not_given_up_again() -> None:
+    room = OneBroker()
+    h = room.give()
+    room.give("u")
+    conn = room.client()
+    room.produce(conn, ("t", 0, room.batch()), ("u", 0, room.batch()))
+    for replica in (2, 3):
+        room.follower_has(replica, 1)
+    room.produce(room.client())
+    conn.close()
+    assert len(h.waiting) == 1
+
+
 def test_a_late_acknowledgement_of_a_request_that_timed_out_changes_nothing() -> None:
     room = OneBroker()
     h = room.give()
