@@ -27,7 +27,7 @@ MUTANT = Mutant(
     title="truncates a new follower's log to its high watermark",
     source="KAFKA-1211, KIP-101",
     replaces=(Replaced(Rules, "first_truncation", first_truncation),),
-    expected=("lost-write", "unseen", "inconsistent-offset"),
+    expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("kill", "latency"),
     plan=plan,
 )

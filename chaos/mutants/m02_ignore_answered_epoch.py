@@ -50,7 +50,7 @@ MUTANT = Mutant(
         Replaced(Rules, "divergence", divergence),
         Replaced(Rules, "truncation_target", truncation_target),
     ),
-    expected=("inconsistent-offset", "replica-divergence"),
+    expected=("committed-prefix", "batches-in-epochs", "replicas-agree", "inconsistent-offset", "replica-divergence"),
     faults=("kill", "latency"),
     plan=plan,
 )

@@ -37,7 +37,15 @@ MUTANT = Mutant(
     title="serves fetches of every leader epoch",
     source="KAFKA-7395, KIP-320",
     replaces=(Replaced(Rules, "check_leader_epoch", check_leader_epoch),),
-    expected=("lost-write", "unseen", "inconsistent-offset", "nonmonotonic-poll", "poll-skip"),
+    expected=(
+        "committed-prefix",
+        "strong-isr",
+        "lost-write",
+        "unseen",
+        "inconsistent-offset",
+        "nonmonotonic-poll",
+        "poll-skip",
+    ),
     faults=("pause", "partition"),
     plan=plan,
 )

@@ -38,7 +38,14 @@ MUTANT = Mutant(
     title="answers for an epoch that it does not know with its log's end",
     source="KAFKA-6857",
     replaces=(Replaced(EpochCache, "end_offset_for", end_offset_for),),
-    expected=("inconsistent-offset", "replica-divergence"),
+    expected=(
+        "committed-prefix",
+        "strong-isr",
+        "epoch-cache",
+        "replicas-agree",
+        "inconsistent-offset",
+        "replica-divergence",
+    ),
     faults=("partition", "kill"),
     plan=plan,
 )

@@ -29,7 +29,7 @@ MUTANT = Mutant(
     title="does not sync the leader epochs' file",
     source="KAFKA-16541",
     replaces=(Replaced(EpochCache, "flush", flush),),
-    expected=("inconsistent-offset", "replica-divergence"),
+    expected=("epoch-cache", "batches-in-epochs", "inconsistent-offset", "replica-divergence"),
     faults=("power_loss",),
     plan=plan,
 )

@@ -29,7 +29,13 @@ MUTANT = Mutant(
     title="lets an older snapshot of the leader epochs overwrite a newer one",
     source="KAFKA-17142",
     replaces=(Replaced(EpochCache, "flush", flush),),
-    expected=("inconsistent-offset", "replica-divergence"),
+    expected=(
+        "epoch-cache",
+        "batches-in-epochs",
+        "truncation-keeps-committed",
+        "inconsistent-offset",
+        "replica-divergence",
+    ),
     faults=("stop",),
     plan=plan,
 )

@@ -31,7 +31,7 @@ MUTANT = Mutant(
     title="wipes a log that is longer than the leader's",
     source="KAFKA-2143",
     replaces=(Replaced(Partition, "diverged", diverged), Replaced(Partition, "out_of_range", out_of_range)),
-    expected=("lost-write", "unseen"),
+    expected=("truncation-keeps-committed", "strong-isr", "lost-write", "unseen"),
     faults=("kill", "latency"),
     plan=plan,
 )

@@ -34,7 +34,7 @@ MUTANT = Mutant(
     title="does not wait for those about to leave the ISR before that is confirmed",
     source="KIP-497",
     replaces=(Replaced(Rules, "maximal_of", maximal_of),),
-    expected=("lost-write", "unseen", "inconsistent-offset"),
+    expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
     faults=("partition",),
     plan=plan,
 )

@@ -29,7 +29,15 @@ MUTANT = Mutant(
     title="applies ISR changes made from an older state of the partition",
     source="KIP-497",
     replaces=(Replaced(isr, "check_partition_epoch", check_partition_epoch),),
-    expected=("lost-write", "unseen", "inconsistent-offset"),
+    expected=(
+        "strong-isr",
+        "valid-high-watermark",
+        "isr-superset",
+        "leader-completeness",
+        "lost-write",
+        "unseen",
+        "inconsistent-offset",
+    ),
     faults=("protocol", "pause", "partition"),
     plan=plan,
 )

@@ -35,7 +35,7 @@ MUTANT = Mutant(
     title="lets fenced and stopping brokers into the ISR",
     source="KAFKA-13916, KIP-841",
     replaces=(Replaced(isr, "is_available", is_available), Replaced(Rules, "is_in_service", is_in_service)),
-    expected=("lost-write", "unseen"),
+    expected=("isr-joins-in-service", "valid-decision", "strong-isr", "lost-write", "unseen"),
     faults=("stop", "latency"),
     plan=plan,
 )

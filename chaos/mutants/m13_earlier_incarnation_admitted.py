@@ -57,7 +57,7 @@ MUTANT = Mutant(
         Replaced(isr, "is_same_incarnation", controller_is_same_incarnation),
         Replaced(Rules, "is_same_incarnation", leader_is_same_incarnation),
     ),
-    expected=("lost-write", "unseen"),
+    expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
     faults=("power_loss", "protocol"),
     plan=plan,
 )

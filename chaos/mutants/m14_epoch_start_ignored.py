@@ -28,7 +28,14 @@ MUTANT = Mutant(
     title="lets followers into the ISR that have not reached the start of the leader's epoch",
     source="KAFKA-7128",
     replaces=(Replaced(Rules, "has_reached_isr", has_reached_isr),),
-    expected=("lost-write", "unseen", "inconsistent-offset"),
+    expected=(
+        "strong-isr",
+        "valid-high-watermark",
+        "leader-completeness",
+        "lost-write",
+        "unseen",
+        "inconsistent-offset",
+    ),
     faults=("kill", "latency"),
     plan=plan,
 )

@@ -25,7 +25,16 @@ MUTANT = Mutant(
     title="takes an unclean stop for a clean one",
     source="KAFKA-10471, KAFKA-15375",
     replaces=(Replaced(LogManager, "_ended_cleanly", _ended_cleanly),),
-    expected=("corrupt", "lost-write", "unseen", "replica-divergence"),
+    expected=(
+        "committed-prefix",
+        "recovery-keeps-committed",
+        "epoch-cache",
+        "batches-in-epochs",
+        "corrupt",
+        "lost-write",
+        "unseen",
+        "replica-divergence",
+    ),
     faults=("power_loss",),
     plan=plan,
 )

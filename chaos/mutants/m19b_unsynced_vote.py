@@ -32,7 +32,7 @@ MUTANT = Mutant(
     title="does not sync its vote before it answers",
     source="Raft; KIP-595",
     replaces=(Replaced(QuorumStorage, "persist", persist),),
-    expected=("lost-write", "unseen"),
+    expected=("one-vote-per-epoch", "quorum-epoch-monotone", "one-controller-per-epoch", "lost-write", "unseen"),
     faults=("power_loss",),
     plan=plan,
 )

@@ -30,7 +30,7 @@ MUTANT = Mutant(
         Replaced(Rules, "under_min_isr_after", never),
         Replaced(Rules, "is_high_watermark_frozen", never),
     ),
-    expected=("lost-write", "unseen"),
+    expected=("acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
 )

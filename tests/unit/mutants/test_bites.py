@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from broker.controller import brokers, elections, leaders
 from broker.controller import isr as controller_isr
 from broker.controller.decision import Refused
+from broker.controller.elections import Election
 from broker.log import recovery
 from broker.log.epochs import EpochCache
 from broker.log.manager import LogManager
@@ -184,6 +186,20 @@ def test_16_every_end_was_a_clean_one() -> None:
     assert not LogManager._ended_cleanly(manager, None)
     with find("16").planted():
         assert LogManager._ended_cleanly(manager, None)
+
+
+def test_16b_whoever_comes_back_had_stopped_cleanly() -> None:
+    existing: Any = Fields(epoch=7)
+    assert not brokers.stopped_cleanly(existing, -1)
+    with find("16b").planted():
+        assert brokers.stopped_cleanly(existing, -1)
+
+
+def test_17b_every_election_is_unclean() -> None:
+    command: Any = None
+    with find("17b").planted():
+        assert elections.election_for(command, "t") is Election.UNCLEAN
+        assert leaders.election_for(command, "t") is Election.UNCLEAN
 
 
 def test_19b_a_vote_is_readable_but_not_durable() -> None:

@@ -1,0 +1,44 @@
+"""KIP-966: the controller takes a broker that lost power for one that stopped cleanly, and lets it lead again."""
+
+from __future__ import annotations
+
+from broker.controller import brokers
+from broker.controller.image import Broker
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:
+    """Always."""
+    return True
+
+
+def plan(seed: int) -> Plan:
+    """With eligible leader replicas: a follower lags and leaves, and the last one in sync loses its power."""
+    rng = draw(seed, "16b")
+    at_s, faults = 0.4, []
+    for _ in range(3):
+        leader, held = rng.sample((1, 2, 3), 2)
+        held_s = rng.uniform(2.0, 2.6)
+        faults.append(fault(at_s, held_s, "pause", f"node:{held}"))
+        faults.append(fault(at_s + rng.uniform(0.9, 1.3), rng.uniform(0.3, 0.6), "power_loss", f"node:{leader}"))
+        at_s += held_s + 2.5
+    return hunting_plan(
+        seed,
+        faults,
+        settings={"squall.bootstrap.features": "eligible.leader.replicas.version=1"},
+        workload={"rate": 300},
+    )
+
+
+MUTANT = Mutant(
+    id="16b",
+    name="unclean-stop-stays-eligible",
+    title="lets a broker that did not stop cleanly stay an eligible leader",
+    source="KIP-966",
+    replaces=(Replaced(brokers, "stopped_cleanly", stopped_cleanly),),
+    expected=("strong-isr", "leader-completeness", "lost-write", "unseen"),
+    faults=("pause", "power_loss"),
+    plan=plan,
+)

@@ -1,0 +1,34 @@
+"""The controller elects whoever is alive, though unclean elections are off."""
+
+from __future__ import annotations
+
+from broker.controller import elections, leaders
+from broker.controller.decision import Command
+from broker.controller.elections import Election
+from chaos.mutants.hunting_plans import hunting_plan
+from chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plan import Plan
+
+
+def election_for(command: Command, topic: str) -> Election:
+    """Always the unclean one."""
+    return Election.UNCLEAN
+
+
+def plan(seed: int) -> Plan:
+    """As for the setting, which is off here."""
+    faults = [f.model_dump() for f in followers_out_then_leader_dies(seed).faults]
+    return hunting_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1})
+
+
+MUTANT = Mutant(
+    id="17b",
+    name="elects-anybody",
+    title="elects a leader that is not in sync although unclean elections are off",
+    source="KIP-106, KAFKA-1028",
+    replaces=(Replaced(elections, "election_for", election_for), Replaced(leaders, "election_for", election_for)),
+    expected=("clean-election", "leader-completeness", "strong-isr", "lost-write", "unseen"),
+    faults=("pause", "kill"),
+    plan=plan,
+)
