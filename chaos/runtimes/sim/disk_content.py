@@ -121,11 +121,14 @@ class Content:
             fate = 0.0 if at < written_back else rng.random()
             if fate < SURVIVES:
                 _redo(content, op, data)
-            elif fate < SURVIVES + TEARS and data:
-                loss.torn += 1
-                loss.bytes_lost += len(data) - _tear(content, op[0], data, rng)
-            else:
-                loss.bytes_lost += len(data)
+                continue
+            kept, grown = _tear(op[0], len(data), rng) if fate < SURVIVES + TEARS and data else (0, False)
+            loss.bytes_lost += len(data) - kept
+            loss.torn += kept > 0 or grown
+            if kept:
+                _redo(content, op, data[:kept])
+            if grown and len(content) < op[0] + len(data):
+                content.extend(bytes(op[0] + len(data) - len(content)))
         self.cached = content
         self.pending = []
         self._after_failure = []
@@ -163,16 +166,12 @@ def _redo(content: bytearray, op: Op, data: bytes) -> None:
         content[offset : offset + len(data)] = data
 
 
-def _tear(content: bytearray, offset: int, data: bytes, rng: random.Random) -> int:
-    """Write a beginning of `data`: up to a sector's boundary, or any byte. Returns its length.
+def _tear(offset: int, length: int, rng: random.Random) -> tuple[int, bool]:
+    """How much of a write's beginning is kept: up to a sector's boundary, or any byte.
 
-    A quarter of the time the file grows as if all had been written, and the rest reads as zeros.
+    And whether the file has grown all the same as if all had been written: a quarter of the time. The rest is zeros.
     """
-    kept = rng.randrange(len(data))
+    kept = rng.randrange(length)
     if rng.random() < 0.5:
         kept = max(0, (offset + kept) // SECTOR * SECTOR - offset)
-    grown = rng.random() < 0.25
-    _redo(content, (offset, kept, b"", 0), data[:kept])
-    if grown and len(content) < offset + len(data):
-        content.extend(bytes(offset + len(data) - len(content)))
-    return kept
+    return kept, rng.random() < 0.25

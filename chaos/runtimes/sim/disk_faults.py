@@ -13,6 +13,9 @@ from chaos.errors import HarnessError
 from chaos.runtimes.contract import DiskFault, Evidence, FailWrites, Quota, SlowDisk
 from chaos.runtimes.sim.disk_names import FileNode, Names, failure
 
+TRUNCATION = -1
+"""As `growth`: no write, but a truncation."""
+
 
 @dataclass(slots=True)
 class _Active:
@@ -65,8 +68,8 @@ class Faults:
     def written(self, path: str, growth: int, used: Callable[[], int]) -> tuple[int, int] | None:
         """A write begins that makes its file `growth` bytes longer. None where it succeeds.
 
-        Otherwise an errno, and how many bytes of the growth there would have been space for. What makes its file
-        shorter needs no space.
+        Otherwise an errno, and how many bytes of the growth there would have been space for. `growth` is TRUNCATION
+        for a truncation, which needs no space.
         """
         failed: tuple[int, int] | None = None
         for active in self.active.values():
@@ -76,7 +79,7 @@ class Faults:
                     active.hits += 1
                     failed = failed or (errno.ENOSPC, max(0, space))
                 continue
-            if growth < 0 and isinstance(active.fault, FailWrites) and active.fault.errno == "ENOSPC":
+            if growth == TRUNCATION and isinstance(active.fault, FailWrites) and active.fault.errno == "ENOSPC":
                 continue
             code = _strike(active, "write", path)
             if code and failed is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.env import Buffer, NodeDead
-from chaos.runtimes.sim.disk_faults import used
+from chaos.runtimes.sim.disk_faults import TRUNCATION, used
 from chaos.runtimes.sim.disk_names import FileNode, Folder, Place, clean, failure, parts
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ class Handle:
         """As `File.truncate`."""
         self._mount.gate("truncate", self._path)
         content = (self._node or self._closed()).content
-        if self._mount.faults.active:
-            growth = min(0, size - len(content.cached))  # A longer file is a sparse one.
-            if failed := self._mount.failed_write(self._path, growth):
-                raise failure(failed[0], self._path)
+        if self._mount.faults.active and (failed := self._mount.failed_write(self._path, TRUNCATION)):
+            raise failure(failed[0], self._path)
         content.truncate(size)
 
     def fsync(self) -> None:

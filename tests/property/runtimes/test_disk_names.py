@@ -1,0 +1,186 @@
+"""Names on a simulated disk: what was synced is there, nothing is there twice, nothing that was never done is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker.env import Fs, NodeDead
+from chaos.runtimes.sim.disk import Disk
+
+FOLDERS = ("", "d")
+NAMES = st.sampled_from(["a", "b", "c", "d/a", "d/b"])
+
+
+def folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+@dataclass
+class Change:
+    """A name changed: `who` (a file's own bytes) came or went."""
+
+    who: bytes
+    old: str | None
+    new: str | None
+
+    def concerns(self, path: str) -> bool:
+        return any(place is not None and folder(place) == path for place in (self.old, self.new))
+
+
+class Names(RuleBasedStateMachine):
+    """Every file's content, durable at once, is its own name, so that it can be told wherever it turns up."""
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        self.disk = Disk(Random(seed))
+        self.fs = self.mounted()
+        self.fs.mkdirs("d")
+        self.fs.fsync_dir("")
+        self.made = 0
+        self.there: dict[str, bytes] = {}
+        self.ever: dict[bytes, set[str]] = {}
+        self.pending: list[Change] = []
+        self.synced: dict[str, bytes] = {}
+        """As of the last moment when nothing was pending."""
+
+    def mounted(self) -> Fs:
+        return self.disk.mount(lambda op, path: None)
+
+    @rule(path=NAMES)
+    def create(self, path: str) -> None:
+        if path not in self.there:
+            self.made += 1
+            who = f"file {self.made}".encode()
+            file = self.fs.open(path, create=True)
+            file.append(who)
+            file.fsync()
+            self.there[path] = who
+            self.ever[who] = {path}
+            self.pending.append(Change(who, None, path))
+
+    @rule(old=NAMES, new=NAMES)
+    def rename(self, old: str, new: str) -> None:
+        if old in self.there and old != new:
+            handle = self.fs.open(new) if new in self.there else None
+            self.fs.rename(old, new)
+            if handle is not None:
+                assert handle.pread(99, 0) == self.there[new]
+            self.there[new] = who = self.there.pop(old)
+            self.ever[who].add(new)
+            self.pending.append(Change(who, old, new))
+
+    @rule(path=NAMES)
+    def remove(self, path: str) -> None:
+        if path in self.there:
+            handle = self.fs.open(path)
+            self.fs.remove(path)
+            assert handle.pread(99, 0) == self.there[path]
+            self.pending.append(Change(self.there.pop(path), path, None))
+
+    @rule(path=st.sampled_from(FOLDERS))
+    def fsync_dir(self, path: str) -> None:
+        self.fs.fsync_dir(path)
+        self.pending = [change for change in self.pending if not change.concerns(path)]
+        if not self.pending:
+            self.synced = dict(self.there)
+
+    @rule()
+    def kill(self) -> None:
+        self.disk.kill()
+        self.fs = self.mounted()
+
+    @precondition(lambda self: self.pending)
+    @rule()
+    def power_loss(self) -> None:
+        evidence = self.disk.power_loss()
+        assert evidence["names_pending"] == len(self.pending)
+        left = self.disk.files()
+        self.check(left)
+        event("all survived" if left == self.there else "names were lost")
+        self.fs = self.mounted()
+        self.there, self.pending, self.synced = dict(left), [], dict(left)
+        self.ever = {who: {path} for path, who in left.items()}
+
+    def check(self, left: dict[str, bytes]) -> None:
+        assert len(set(left.values())) == len(left), "a file is found twice"
+        touched = {place for change in self.pending for place in (change.old, change.new)}
+        for path in {*left, *self.there} - touched:
+            assert left.get(path) == self.there.get(path), f"{path}: nothing was pending, and it changed"
+        for path, who in left.items():
+            assert path in self.ever[who], f"{path} was never the name of {who!r}"
+            assert path in touched or self.there.get(path) == who, f"{path} is not the name of {who!r} any more"
+        for who in self.there.values():
+            changes = [change for change in self.pending if change.who == who]
+            if who in self.synced.values() and not self.displaced(who, changes):
+                assert who in left.values(), f"{who!r} was only renamed, and is gone"
+
+    def displaced(self, who: bytes, changes: list[Change]) -> bool:
+        """May a change of another file have taken its durable name away?"""
+        places = {p for change in changes for p in (change.old, change.new)}
+        places |= {path for path, file in self.synced.items() if file == who}
+        return any({change.old, change.new} & places for change in self.pending if change.who != who)
+
+    @invariant()
+    def as_seen(self) -> None:
+        if hasattr(self, "there"):
+            assert self.disk.files() == dict(sorted(self.there.items()))
+            if not self.pending:
+                assert self.disk.durable_files() == self.disk.files()
+
+
+Names.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestNames = Names.TestCase
+
+
+CHANGING = st.sampled_from(
+    ["append", "pwrite", "truncate", "fsync", "create", "rename", "remove", "mkdirs", "fsync_dir"]
+)
+
+
+def act(fs: Fs, rng: Random, kind: str) -> None:
+    path = rng.choice(["a", "b", "d/a"])
+    if kind == "mkdirs":
+        fs.mkdirs("d/e")
+    elif kind == "fsync_dir":
+        fs.fsync_dir(folder(path))
+    elif kind == "create" or not fs.exists(path):
+        fs.open(path, create=True, truncate=rng.random() < 0.5)
+    elif kind == "rename":
+        fs.rename(path, "c" if path == "b" else "b")
+    elif kind == "remove":
+        fs.remove(path)
+    else:
+        file = fs.open(path)
+        calls = {"append": lambda: file.append(b"abc"), "pwrite": lambda: file.pwrite(b"XY", 2), "fsync": file.fsync}
+        calls.get(kind, lambda: file.truncate(1))()
+
+
+@given(st.lists(CHANGING, max_size=30), st.integers(0, 2**32), st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_a_crash_at_any_call_leaves_the_disk_as_it_was_before_that_call(kinds: list[str], seed: int, at: int) -> None:
+    disk = Disk(Random(seed))
+    rng = Random(seed)
+    asked = 0
+    before = ({}, {})
+
+    def gate(op: str, path: str) -> None:
+        nonlocal asked, before
+        asked += 1
+        if asked == at:
+            before = (disk.files(), disk.durable_files())
+            disk.kill()
+            raise NodeDead
+
+    fs = disk.mount(gate)
+    try:
+        fs.mkdirs("d")
+        for kind in kinds:
+            act(fs, rng, kind)
+    except NodeDead:
+        event("crashed")
+        assert (disk.files(), disk.durable_files()) == before
