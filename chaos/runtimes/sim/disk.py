@@ -127,6 +127,11 @@ class Disk:
             raise failure(errno.ENOENT, path)
         return bytes(node.content.cached)
 
+    def durable(self, path: str) -> bytes | None:
+        """What of one file is sure to survive a power loss now, under this very name. None: not even the name."""
+        node = self.names.find(path, durable=True)
+        return node.content.durable() if isinstance(node, FileNode) else None
+
     def files(self) -> dict[str, bytes]:
         """Every file as a process would read it now, by path without a leading "/", sorted."""
         return {path: bytes(node.content.cached) for path, node in self.names.files()}

@@ -106,13 +106,13 @@ class Names:
 
     # ------------------------------------------------------------------------------------------------------- looking
 
-    def find(self, path: str) -> Node | None:
-        """What is there."""
+    def find(self, path: str, *, durable: bool = False) -> Node | None:
+        """What is there; or what a power loss would leave there if every pending change of a name vanished."""
         node: Node | None = self.root
         for name in parts(path):
             if not isinstance(node, Folder):
                 return None
-            node = node.entries.get(name)
+            node = (node.durable if durable else node.entries).get(name)
         return node
 
     def folder(self, path: str) -> Folder:

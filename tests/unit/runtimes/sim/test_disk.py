@@ -61,9 +61,16 @@ def test_what_was_not_synced_is_still_not_after_a_kill() -> None:
     durable_file(fs, "f", b"synced").append(b"not" * 1000)
     disk.kill()
     assert disk.durable_files() == {"f": b"synced"}
+    assert disk.durable("/f") == b"synced"
+    fs = disk.mount(no_gate)
+    fs.rename("f", "g")
+    assert disk.durable("g") is None
+    assert disk.durable("f") == b"synced"
+    fs.fsync_dir("")
+    assert disk.durable("g") == b"synced"
     evidence = disk.power_loss()
     assert evidence["bytes_pending"] == 3000
-    assert disk.files()["f"].startswith(b"synced")
+    assert disk.files()["g"].startswith(b"synced")
 
 
 def test_fsync_covers_what_was_written_before_it_and_nothing_later() -> None:

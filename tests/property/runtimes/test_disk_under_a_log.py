@@ -1,0 +1,52 @@
+"""The log's own promises, asked of it on the simulated disk, which forgets more than the tests' file system does."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.runtimes.sim.disk import Disk
+from tests.property.log import test_crashes
+from tests.support.memory_fs import Crashed
+
+READS = ("pread", "list")
+
+
+class CrashingDisk:
+    """A disk behind the face that `MemoryFs` shows to those who crash it."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk(Random(1))
+        self.crash_at: int | None = None
+        self.calls = 0
+        self._fs = self.disk.mount(self._gate)
+
+    def _gate(self, op: str, path: str) -> None:
+        if op not in READS and not (op == "open" and self.disk.names.find(path)):
+            self.calls += self.crash_at is None or self.calls < self.crash_at
+            if self.crash_at is not None and self.calls >= self.crash_at:
+                raise Crashed
+
+    def after_crash(self, rng: Random | None = None) -> CrashingDisk:
+        """As MemoryFs.after_crash. Only this life ends: the disk is handed on."""
+        after = Disk(rng or Random(1))
+        after.names = self.disk.names
+        self.disk.kill()
+        if rng is not None:
+            after.power_loss()
+        return CrashingDisk(after)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_recovery_yields_what_was_promised_on_the_stricter_disk_too(seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(test_crashes, "MemoryFs", CrashingDisk)
+        test_crashes.run(seed, rounds=4)
