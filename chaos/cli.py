@@ -16,6 +16,7 @@ INTERRUPTED = 130
 # name -> (module, what --help says of it). Its `command` is loaded when it is called or asked for its own help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
+    "sim": ("chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
@@ -29,6 +30,8 @@ EXAMPLES = """\b
 Examples:
   squall run                           a cluster, load and faults, and the verdict
   squall run --time 20 --seed 7        a short one that can be repeated
+  squall sim --seed 7                  the same in virtual time, in seconds
+  squall sim --seeds 0..1000           a thousand different clusters and faults
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker

@@ -20,8 +20,8 @@ class RunDirectory:
         self.path = path
 
     @classmethod
-    def create(cls, root: Path, seed: int) -> RunDirectory:
-        """A fresh directory below `root`, named by the time in UTC and the seed."""
+    def create(cls, root: Path, seed: int, *, latest: bool = True) -> RunDirectory:
+        """A fresh directory below `root`, named by the time in UTC and the seed. `latest`: point `latest` at it."""
         root.mkdir(parents=True, exist_ok=True)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for attempt in range(1000):
@@ -30,9 +30,10 @@ class RunDirectory:
                 path.mkdir()
             except FileExistsError:
                 continue
-            link = root / LATEST
-            link.unlink(missing_ok=True)
-            link.symlink_to(path.name)
+            if latest:
+                link = root / LATEST
+                link.unlink(missing_ok=True)
+                link.symlink_to(path.name)
             return cls(path)
         raise Refused(f"{root}: no free name for a run of seed {seed}")
 

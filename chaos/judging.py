@@ -62,6 +62,8 @@ def _harness_troubles(info: dict[str, Any]) -> list[str]:
     if info.get("trouble"):
         found.append(f"the harness had trouble: {info['trouble']}")
     for ended in info.get("node_exits", ()):
+        if ended.get("expected"):
+            continue
         last = (ended["last_words"].strip().splitlines() or ["without a word"])[-1]
         found.append(f"broker {ended['node']} ended by itself with code {ended['code']}: {last}")
     return found

@@ -73,7 +73,7 @@ class MemoryPapers:
         self.faults: list[str] = []
         self._plan = ""
         self._info: dict[str, Any] = {}
-        self._history = b""
+        self.history_bytes = b""
 
     def plan(self, text: str) -> None:
         """As `Papers.plan`."""
@@ -94,7 +94,7 @@ class MemoryPapers:
         """Take in what the recorder wrote; none where the run did not come so far."""
         if fs.exists(self.history):
             file = fs.open(self.history)
-            self._history = file.pread(file.size(), 0)
+            self.history_bytes = file.pread(file.size(), 0)
             file.close()
 
     def files(self) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ class MemoryPapers:
             INFO: (json.dumps(self._info, indent=1) + "\n").encode(),
             NEMESIS: "".join(self.faults).encode(),
         }
-        return {**written, HISTORY: self._history} if self._history else written
+        return {**written, HISTORY: self.history_bytes} if self.history_bytes else written
 
 
 def fault_line(line: Mapping[str, Any]) -> str:

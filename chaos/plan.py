@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
+from chaos.plan_settings import check_broker_settings, check_topic_settings
 from chaos.schedule import DEFAULT_KINDS, make_schedule
 from chaos.targets import check_feasible
 
@@ -56,6 +57,11 @@ class ClusterPlan(_Part):
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Broker settings by Kafka's names."""
 
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        check_broker_settings(self.settings)
+        return self
+
 
 class WorkloadPlan(_Part):
     """The load. Sizes in bytes, rate in records a second over all producers."""
@@ -90,6 +96,7 @@ class WorkloadPlan(_Part):
             raise ValueError("idempotence needs acks = -1 (all)")
         if self.idempotence and self.max_in_flight > 5:
             raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
+        check_topic_settings(self.topic_settings)
         return self
 
 

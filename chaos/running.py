@@ -13,7 +13,7 @@ from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
 from chaos.judging import judge
 from chaos.papers import DirectoryPapers
-from chaos.plan import Plan
+from chaos.plan import Plan, write_plan
 from chaos.progress import Progress
 from chaos.runs import ZONE, Run
 from chaos.runtimes.process.runtime import ProcessRuntime
@@ -33,7 +33,9 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     progress = Progress(directory.run_id, say)
     settings = dict(plan.cluster.settings)
     runtime = ProcessRuntime(directory.path, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say.print)
-    run = Run(plan, DirectoryPapers(directory), runtime, progress, command)
+    papers = DirectoryPapers(directory)
+    papers.plan(write_plan(plan))
+    run = Run(plan, papers, runtime, progress, command)
     try:
         trio.run(_shown, run, progress)
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -22,9 +22,9 @@ from chaos.errors import HarnessError
 from chaos.nemesis import Nemesis
 from chaos.observer import Observer
 from chaos.papers import Papers
-from chaos.plan import TOPIC_PREFIX, Plan, write_plan
+from chaos.plan import TOPIC_PREFIX, Plan
 from chaos.progress import Watching
-from chaos.runtimes.contract import Runtime
+from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.stage import Played, now_ns
 from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
@@ -82,11 +82,35 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     return found
 
 
+class Eyes(Protocol):
+    """Whoever sees into the cluster while it runs: in a simulation, the invariants."""
+
+    def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
+        """A producer has just been told that its record is at `offset` (-1: not told where)."""
+
+    def stuck(self) -> list[str]:
+        """Why the cluster does not converge, as seen from inside."""
+
+    def settled(self) -> None:
+        """The cluster has converged and was read: it still runs, and should be in order."""
+
+
 class Run:
     """One run in one runtime. Its clock is that of `runtime.env("harness")`, in every world."""
 
-    def __init__(self, plan: Plan, papers: Papers, runtime: Runtime, progress: Watching, command: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        papers: Papers,
+        runtime: Runtime,
+        progress: Watching,
+        command: str,
+        *,
+        eyes: Eyes | None = None,
+    ) -> None:
         self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
+        self._eyes = eyes
+        self._played: list[Played] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
             "schema": 1,
@@ -99,7 +123,6 @@ class Run:
             "phases": [],
             "trouble": None,
         }
-        papers.plan(write_plan(plan))
         self._save()
 
     def env(self, name: str) -> Env:
@@ -143,7 +166,14 @@ class Run:
         finally:
             self.info["ended_ns"] = now_ns(self._env)
             self.info["node_exits"] = [
-                {"node": e.node, "incarnation": e.incarnation, "code": e.code, "t": e.t_ns, "last_words": e.last_words}
+                {
+                    "node": e.node,
+                    "incarnation": e.incarnation,
+                    "code": e.code,
+                    "t": e.t_ns,
+                    "last_words": e.last_words,
+                    "expected": any(_ends(p, e) for p in self._played),
+                }
                 for e in self.runtime.exits()
             ]
             self._save()
@@ -154,6 +184,7 @@ class Run:
         recorder = Recorder(env, self.papers.history, run=self.papers.run_id)
         observer = Observer(self.env("observer"), servers, self.plan.nodes)
         nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=self.papers.fault)
+        self._played = nemesis.played
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(observer.client.run)
@@ -166,8 +197,12 @@ class Run:
                 async with self._phase("converge"):
                     limit_s = self.plan.limits.converge_s
                     self.info["converged"] = await observer.converged(topic_names(self.plan), limit_s)
+                    if self._eyes is not None and not self.info["converged"]["ok"]:
+                        self.info["converged"]["stuck"] = self._eyes.stuck()
                 async with self._phase("final reads"):
                     self.info["final_reads"] = await self._final_reads(env, servers, recorder)
+                if self._eyes is not None and self.info["converged"]["ok"]:
+                    self._eyes.settled()
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
@@ -187,7 +222,7 @@ class Run:
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                partial(run_appends, envs=self.env),
+                partial(run_appends, envs=self.env, acknowledged=self._eyes.acknowledged if self._eyes else None),
                 *(self.env("workload"), servers, appends_settings(self.plan), recorder, stop, counters),
             )
             async with self._phase("warm-up"):
@@ -214,6 +249,12 @@ class Run:
         limit_s = self.plan.limits.final_read_s
         reads = await final_reads(env, servers, places, recorder, timeout_s=limit_s, counters=counters, zone=ZONE)
         return [_told(read) for read in reads]
+
+
+def _ends(p: Played, gone: NodeExit) -> bool:
+    """Whether a broker ended because of a fault, as it should: one whose disk fails stops."""
+    hit = p.fault.action == "disk" and gone.node in p.resolved
+    return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
 
 def counts_of(counters: Counters) -> dict[str, int]:

@@ -43,6 +43,10 @@ LIST_LIMIT_S = 10.0
 TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 
 
+Acknowledged = Callable[[str, int, int, int], None]
+"""Topic, partition, offset (-1: not told) and value of a record whose send was ok."""
+
+
 class WorkloadFailed(Exception):
     """The workload could not begin. The message says why."""
 
@@ -143,11 +147,13 @@ async def run_appends(
     counters: Counters,
     *,
     envs: Callable[[str], Env] | None = None,
+    acknowledged: Acknowledged | None = None,
 ) -> None:
     """Create the topics, drive the load until `stop`, then wait until every record has its outcome.
 
     `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
-    another draws. Raises WorkloadFailed where the topics cannot be made, OSError where the history cannot be written.
+    another draws. `acknowledged` is told of each record whose send was ok. Raises WorkloadFailed where the topics
+    cannot be made, OSError where the history cannot be written.
     """
     own: Callable[[str], Env] = envs if envs is not None else lambda name: env
     began = env.mono()
@@ -161,7 +167,7 @@ async def run_appends(
             for number in range(settings.producers):
                 sending = own(f"producer-{number}")
                 agenda = _agenda(settings, sending, number, began)
-                sender = _Sender(sending, bootstrap, settings, recorder, counters, number, agenda)
+                sender = _Sender(sending, bootstrap, settings, recorder, counters, number, agenda, acknowledged)
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()
@@ -245,6 +251,7 @@ class _Sender:
         counters: Counters,
         number: int,
         agenda: Agenda,
+        acknowledged: Acknowledged | None,
     ) -> None:
         self._env = env
         self._bootstrap = bootstrap
@@ -253,6 +260,7 @@ class _Sender:
         self._counters = counters
         self._number = number
         self._agenda = agenda
+        self._acknowledged = acknowledged
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
@@ -310,14 +318,16 @@ class _Sender:
         content, digest = payload.make(value, encoded, (), size)
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
-        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), partial(self._ended, op, part))
+        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), partial(self._ended, op, part, value))
 
-    def _ended(self, op: int, part: int, outcome: Outcome) -> None:
+    def _ended(self, op: int, part: int, value: int, outcome: Outcome) -> None:
         counters = self._counters
         if outcome.status is Status.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
             counters.acked += 1
             counters.last_ack[part] = self._env.mono()
+            if self._acknowledged is not None:
+                self._acknowledged(*self._recorder.place(part), outcome.offset, value)
             return
         self._recorder.send_not_ok(op, outcome.status, outcome.error)
         if outcome.status is Status.INFO:

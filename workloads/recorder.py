@@ -83,6 +83,7 @@ class Recorder:
         self._next_op = 0
         self._next_process = 0
         self._parts: dict[tuple[str, int], int] = {}
+        self._places: list[tuple[str, int]] = []
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put(header)
         self.flush()
@@ -96,6 +97,10 @@ class Recorder:
     def partitions(self) -> Mapping[tuple[str, int], int]:
         """(topic, partition index) -> dense id, in order of declaration."""
         return self._parts
+
+    def place(self, part: int) -> tuple[str, int]:
+        """(topic, partition index) of a dense id."""
+        return self._places[part]
 
     def now_ns(self) -> int:
         """The run's monotonic clock, ns."""
@@ -117,6 +122,7 @@ class Recorder:
         if known is not None:
             return known
         part = self._parts[topic, index] = len(self._parts)
+        self._places.append((topic, index))
         line = {"e": "t", "part": part, "topic": topic, "index": index}
         self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms})
         return part

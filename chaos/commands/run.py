@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from chaos.faults import FaultError
+from chaos.faults import ACTIONS, FaultError
 from chaos.plan import LimitsPlan, Plan, PlanError, WorkloadPlan, make_plan, read_plan, with_schedule
-from chaos.schedule import parse_kinds
+from chaos.schedule import DEFAULT_KINDS, parse_kinds
 
 _HELP = {
     "topics": "Topics of the workload.",
@@ -38,7 +38,7 @@ INTERRUPTED = 130
 _LEFT_OUT = ("name", "topic_settings")
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+def workload_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """A flag for every setting of the workload and the limits."""
     for part in (LimitsPlan, WorkloadPlan):
         for name, field in reversed(part.model_fields.items()):
@@ -68,6 +68,32 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     return found
 
 
+def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The flags that make a plan; `plan_of` takes what they and `workload_flags` give."""
+    kinds = ",".join(name for name, action in ACTIONS.items() if runtime in action.runtimes)
+    drawn = ",".join(DEFAULT_KINDS)
+    pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
+    expect = "Hold the run to what its configuration promises, to everything, or to a loss. [default: config]"
+    options = (
+        click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Repeat it; other flags go over it."),
+        click.option("--seed", type=int, help="Draws the faults and every random choice. [default: drawn, and shown]"),
+        click.option("--time", "time_s", type=float, help="Seconds of load with faults. [default: 30]"),
+        click.option("--warmup", "warmup_s", type=float, help="Seconds of load before. [default: 2]"),
+        click.option("--faults", help=f"A list of {kinds}; or none. [default: {drawn}]"),
+        click.option("--nodes", type=int, help="Brokers. [default: 3]"),
+        click.option("--expect", type=click.Choice(["config", "safe", "loss"]), help=expect),
+        click.option("--set", "broker_settings", **pairs, help="A broker setting."),
+        click.option("--topic-set", "topic_settings", **pairs, help="A topic setting."),
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -81,23 +107,7 @@ Examples:
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 2 unknown (nothing was judged), 3 usage."""
 )
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Repeat it; other flags go over it.")
-@click.option("--seed", type=int, help="Draws the faults and every random choice. [default: drawn, and shown]")
-@click.option("--time", "time_s", type=float, help="Seconds of load with faults. [default: 30]")
-@click.option("--warmup", "warmup_s", type=float, help="Seconds of load before. [default: 2]")
-@click.option("--faults", help="A list of kill,stop,pause,partition,latency; or none. [default: all but stop]")
-@click.option("--nodes", type=int, help="Brokers. [default: 3]")
-@click.option(
-    "--expect",
-    type=click.Choice(["config", "safe", "loss"]),
-    help="Hold the run to what its configuration promises, to everything, or to a loss. [default: config]",
-)
-@click.option(
-    "--set", "broker_settings", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="A broker setting."
-)
-@click.option(
-    "--topic-set", "topic_settings", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="A topic setting."
-)
+@plan_flags("process")
 @click.option(
     "--runs",
     "root",
@@ -107,7 +117,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     help="Where run directories go.",
 )
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
-@_options
+@workload_flags
 def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
@@ -124,12 +134,13 @@ def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -
     return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data)
 
 
-def plan_of(plan_file: Path | None, flags: dict[str, Any]) -> Plan:
-    """The plan that a file (or the defaults) and the given flags make. PlanError, FaultError."""
+def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str = "process") -> Plan:
+    """The plan that a file (or the defaults) and the given flags make, in this runtime. PlanError, FaultError."""
     if plan_file is not None:
         values = read_plan(plan_file).model_dump(mode="json")
     else:
         values = {"seed": _drawn_seed()}
+    values["runtime"] = runtime
     given = {name: value for name, value in flags.items() if value is not None}
     for name in ("seed", "time_s", "warmup_s", "expect"):
         if name in given:

@@ -1,0 +1,138 @@
+"""Many seeds, a simulation each, over several processes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import resource
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+
+from chaos.plan import Plan, read_plan
+from chaos.sim_result import Failure, SimResult
+from chaos.swarm import swarm_plan
+
+CPU_LIMIT_S = 240
+"""Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is simulated for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed."""
+
+    plan: Path | None
+    mutant: str | None
+    root: Path
+    """Where failing runs are saved."""
+    stop_at_first: bool = True
+    cpu_limit_s: int = CPU_LIMIT_S
+
+    def plan_of(self, seed: int) -> Plan:
+        """The plan of one seed. PlanError."""
+        if self.plan is None:
+            return swarm_plan(seed)
+        return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
+
+    def command(self, seed: int) -> str:
+        """What repeats one seed."""
+        words = ["./squall sim", f"--seed {seed}"]
+        words.append("--swarm" if self.plan is None else f"--plan {self.plan}")
+        return " ".join([*words, *([f"--mutant {self.mutant}"] if self.mutant else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """What came of one seed, as much as a batch tells of it."""
+
+    seed: int
+    verdict: str
+    failure: Failure | None
+    told: tuple[str, ...]
+    trouble: str | None
+    sim_s: float
+    cpu_s: float
+    digest: str
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: int = 0
+    landed: int = 0
+    saved: Path | None = None
+
+
+def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+    """Results as they come. `jobs` processes; one: this one."""
+    tasks = ((order, seed) for seed in seeds)
+    if jobs == 1:
+        yield from map(_one, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin) as pool:
+        yield from pool.imap_unordered(_one, tasks)
+
+
+def _begin() -> None:
+    """Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _one(task: tuple[Order, int]) -> Seeded:
+    order, seed = task
+    try:
+        result = limited(order.plan_of(seed), order)
+        saved = _saved(order, seed, result) if result.failure or result.trouble else None
+    except Exception:
+        return Seeded(seed, "unknown", None, (), traceback.format_exc(), 0.0, 0.0, "")
+    finally:
+        gc.collect()
+    faults = result.judgement.faults if result.judgement else ()
+    return Seeded(
+        seed=seed,
+        verdict=result.verdict,
+        failure=result.failure,
+        told=result.told[:5],
+        trouble=result.trouble,
+        sim_s=result.sim_s,
+        cpu_s=result.cpu_s,
+        digest=result.digest,
+        counts=result.counts,
+        faults=len(faults),
+        landed=sum(1 for fault in faults if fault.evidence and not fault.error),
+        saved=saved,
+    )
+
+
+def limited(plan: Plan, order: Order) -> SimResult:
+    """A simulation that ends, if need be by force. RuntimeError where it took too long."""
+    from chaos.simulating import TimeLimit, simulate
+
+    def enough(signum: int, frame: FrameType | None) -> None:
+        raise TimeLimit
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    before = signal.signal(signal.SIGPROF, enough)
+    signal.setitimer(signal.ITIMER_PROF, order.cpu_limit_s)
+    try:
+        return simulate(plan, mutant=order.mutant, stop_at_first=order.stop_at_first)
+    except TimeLimit:
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        took = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+        raise RuntimeError(f"seed {plan.seed} did not come to its end in {took:.0f} s of CPU") from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _saved(order: Order, seed: int, result: SimResult) -> Path:
+    from chaos.saving import save
+
+    directory = save(result, order.root, order.command(seed), latest=False)
+    return directory.path
+
+
+@cache
+def _read(path: Path) -> Plan:
+    return read_plan(path)

@@ -1,0 +1,289 @@
+"""`squall sim`: whole clusters in virtual time, from one seed or from many."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chaos.commands.run import plan_flags, plan_of, workload_flags
+from chaos.faults import FaultError
+from chaos.plan import Plan, PlanError, read_plan
+from chaos.swarm import swarm_plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.batch import Order, Seeded
+    from chaos.sim_result import SimResult
+
+EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
+PAGES = 3
+"""Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
+SAY_EVERY_S = 5.0
+
+
+def _range(_: click.Context, __: click.Parameter, given: str | None) -> range | None:
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d+)\.\.(\d+)", given)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise click.BadParameter(f"{given!r}: FIRST..LAST is wanted, the last one left out, as in 0..1000")
+    return range(int(found[1]), int(found[2]))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  squall sim --seed 7                      the run of `squall run --seed 7`, in virtual time
+  squall sim --seeds 0..1000 --jobs 2      a swarm: each seed draws a plan of its own
+  squall sim --swarm --seed 17             one of its seeds again
+  squall sim --plan runs/latest/plan.toml  a plan, wherever it was recorded
+  squall sim --plan FILE --seeds 0..200    the same plan under many seeds
+  squall sim --seed 7 --mutant 1           with a known bug planted
+
+\b
+Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged), 3 usage."""
+)
+@plan_flags("sim")
+@click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
+@click.option("--swarm", is_flag=True, help="The seed draws everything: cluster, settings, load, kinds of faults.")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes of a batch. [default: one for each CPU]")
+@click.option("--mutant", metavar="ID", help="Plant a known bug first.")
+@click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
+@click.option("--all-violations", is_flag=True, help="Go on after the first broken invariant.")
+@click.option(
+    "--out",
+    "root",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories go; of a batch, those of failing runs.",
+)
+@workload_flags
+def command(
+    plan_file: Path | None,
+    seeds: range | None,
+    swarm: bool,
+    jobs: int | None,
+    mutant: str | None,
+    spark: bool,
+    all_violations: bool,
+    root: Path,
+    **flags: Any,
+) -> int:
+    """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
+
+    The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
+    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it; a batch is a
+    swarm.
+    """
+    from chaos.batch import Order
+
+    _check(plan_file, seeds, swarm, mutant, flags)
+    if seeds is not None:
+        order = Order(plan_file, mutant, root, not all_violations)
+        return _batch(order, seeds, jobs or os.cpu_count() or 1, spark)
+    try:
+        plan = swarm_plan(flags["seed"]) if swarm else plan_of(plan_file, flags, "sim")
+    except (PlanError, FaultError) as wrong:
+        raise click.UsageError(str(wrong)) from None
+    return _single(plan, _command(plan, plan_file, swarm, mutant), mutant, not all_violations, root, spark)
+
+
+def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
+    """Refuse what does not go together, and what does not exist, before anything begins."""
+    given = [name for name, value in flags.items() if value not in (None, {}) and name != "seed"]
+    if seeds is not None and flags["seed"] is not None:
+        raise click.UsageError("--seed is one run, --seeds a batch: give one of them")
+    if (swarm or seeds is not None) and given:
+        flag = "--" + given[0].replace("_", "-")
+        raise click.UsageError(f"a swarm draws everything by its seed, and a batch takes it from --plan: no {flag}")
+    if swarm and (plan_file is not None or (flags["seed"] is None and seeds is None)):
+        raise click.UsageError("--swarm makes the plan of a --seed: it takes no --plan")
+    if seeds is not None and plan_file is not None:
+        try:
+            read_plan(plan_file)
+        except PlanError as wrong:
+            raise click.UsageError(str(wrong)) from None
+    if mutant is not None:
+        from chaos.mutants import find
+
+        find(mutant)
+
+
+def _command(plan: Plan, plan_file: Path | None, swarm: bool, mutant: str | None) -> str:
+    """What repeats a single run, as long as its flags say everything; else its plan file does."""
+    how = "--swarm" if swarm else f"--plan {plan_file}" if plan_file is not None else ""
+    words = ["./squall sim", f"--seed {plan.seed}", how, f"--mutant {mutant}" if mutant else ""]
+    return " ".join(word for word in words if word)
+
+
+# -------------------------------------------------------------------------------------------------------- one seed
+
+
+def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
+    from rich.console import Console
+
+    from chaos.saving import save
+    from chaos.simulating import simulate
+
+    say = Console(stderr=True, highlight=False)
+    say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {len(plan.faults)} faults, {plan.time_s:g} s of load")
+    began = time.monotonic()
+    result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
+    _say_result(say, result, time.monotonic() - began)
+    directory = save(result, root, repeat)
+    return _conclude(directory.path, result.verdict, say, spark)
+
+
+def _say_result(say: Console, result: SimResult, took_s: float) -> None:
+    rate = result.sim_s / result.cpu_s if result.cpu_s else 0
+    say.print(f"{result.sim_s:.1f} virtual s in {took_s:.1f} s, {rate:.0f} a CPU second; digest {result.digest[:16]}")
+    say.print("rare paths: " + (", ".join(f"{n} {c}" for n, c in sorted(result.counts.items()) if c) or "none"))
+    if result.trouble is not None:
+        say.print("[bold]the harness failed[/]: nothing is said of the broker (harness-traceback.txt)")
+    elif result.failure is not None:
+        say.print(f"[bold red]{result.failure}[/]")
+    for line in result.told:
+        say.print(f"  {line}", markup=False)
+
+
+def _conclude(path: Path, verdict: str, say: Console, spark: bool) -> int:
+    """The page and the table, and Spark's word where it is asked for."""
+    from chaos.commands.concluding import EXIT_CODES, conclude
+    from chaos.directory import RunDirectory
+
+    if spark:
+        verdict = _spark(path, say, verdict)
+    conclude(RunDirectory(path), keep_data=True)
+    return EXIT_CODES.get(verdict, EXIT_UNKNOWN)
+
+
+def _spark(path: Path, say: Console, verdict: str) -> str:
+    """Spark's verdict of a saved run, which replaces the one in its directory; what simulation found stays found."""
+    from chaos.directory import RunDirectory
+    from chaos.judging import judge
+
+    found = json.loads((path / "verdict.json").read_text())
+    spark = judge(RunDirectory(path), say)
+    say.print(f"Spark: {spark['verdict']}; the reference checkers: {found['verdict']}")
+    if verdict == "invalid" and spark["verdict"] != "invalid":
+        spark.update(verdict="invalid", reasons=list(dict.fromkeys([*found["reasons"], *spark["reasons"]])))
+        (path / "verdict.json").write_text(json.dumps(spark, indent=1) + "\n")
+    return str(spark["verdict"])
+
+
+# ----------------------------------------------------------------------------------------------------------- a batch
+
+
+class _Tally:
+    """What a batch has come to so far."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self.began = self.said = time.monotonic()
+        self.sim_s = self.cpu_s = 0.0
+        self.verdicts: Counter[str] = Counter()
+        self.signatures: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.faults = self.landed = 0
+        self.failed: list[Seeded] = []
+
+    def take(self, each: Seeded) -> None:
+        """One more seed is done."""
+        self.done += 1
+        self.sim_s, self.cpu_s = self.sim_s + each.sim_s, self.cpu_s + each.cpu_s
+        self.verdicts[each.verdict] += 1
+        self.counts.update(each.counts)
+        self.faults, self.landed = self.faults + each.faults, self.landed + each.landed
+        if each.failure is not None or each.trouble is not None:
+            self.failed.append(each)
+            self.signatures[str(each.failure or "harness")] += 1
+
+    def rate(self) -> str:
+        """How far, and how fast."""
+        took_s = max(time.monotonic() - self.began, 1e-9)
+        speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
+        left_s = (self.total - self.done) * took_s / max(self.done, 1)
+        words = f"{self.done}/{self.total} seeds, {self.done / took_s:.2f}/s, {speed:.0f} virtual s a CPU second"
+        return f"{words}, {len(self.failed)} failed" + (f", {left_s:.0f} s left" if self.done < self.total else "")
+
+
+def _batch(order: Order, seeds: range, jobs: int, spark: bool) -> int:
+    from rich.console import Console
+
+    from chaos.batch import run_batch
+
+    say = Console(stderr=True, highlight=False)
+    tally = _Tally(len(seeds))
+    say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
+    try:
+        for each in run_batch(order, seeds, jobs):
+            tally.take(each)
+            if each.failure is not None or each.trouble is not None:
+                _say_failed(say, order, each, tally)
+            if time.monotonic() - tally.said > SAY_EVERY_S:
+                tally.said = time.monotonic()
+                say.print(tally.rate())
+    except KeyboardInterrupt:
+        say.print("interrupted")
+    _say_end(tally, spark, say)
+    if any(each.failure is not None for each in tally.failed):
+        return EXIT_INVALID
+    return EXIT_UNKNOWN if tally.failed or tally.done < tally.total else EXIT_VALID
+
+
+def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None:
+    """A failure, and the command that repeats it, at once."""
+    say.print(f"[bold red]seed {each.seed}: {each.failure or 'the harness failed'}[/]")
+    trouble = (each.trouble or "").strip().splitlines()[-1:]
+    for line in (*each.told[:3], *trouble):
+        say.print(f"  {line}", markup=False)
+    say.print(f"  {order.command(each.seed)}", markup=False)
+    if each.saved is not None:
+        say.print(f"  {each.saved}", markup=False)
+        if tally.signatures[str(each.failure or "harness")] <= PAGES:
+            _page(each.saved, say)
+
+
+def _page(path: Path, say: Console) -> None:
+    from reports.junit import write_junit
+    from reports.page import render
+
+    try:
+        write_junit(path)
+        render(path)
+    except Exception as error:  # whatever it is, the failure stands, and is told
+        say.print(f"  its page could not be rendered: {type(error).__name__}: {error}", markup=False)
+
+
+def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
+    """The whole batch: verdicts, failures, faults that landed, rare paths."""
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console(highlight=False)
+    if spark:
+        for each in tally.failed:
+            if each.saved is not None:
+                _spark(each.saved, say, each.verdict)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items()))
+    out.print(f"{tally.rate()}; {verdicts}")
+    out.print(f"{tally.sim_s:.0f} virtual s in {tally.cpu_s:.0f} CPU s; {tally.landed} of {tally.faults} faults landed")
+    for signature, count in tally.signatures.most_common():
+        first = min(each.seed for each in tally.failed if str(each.failure or "harness") == signature)
+        out.print(f"  {count} x {signature}, first by seed {first}", markup=False)
+    table = Table("rare path", "times", box=None)
+    for name, count in sorted(tally.counts.items(), key=lambda each: (-each[1], each[0])):
+        table.add_row(name, str(count))
+    out.print(table)
+    never = [name for name, count in sorted(tally.counts.items()) if not count]
+    if never and tally.done:
+        out.print(f"never taken by any of these seeds: {', '.join(never)}")

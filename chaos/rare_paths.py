@@ -1,0 +1,71 @@
+"""Paths of the broker that are seldom taken, and that a batch of simulations should have taken all the same.
+
+Counted from the brokers' traces and, where a trace does not tell, by the world (`World.counts`). A path that a whole
+batch leaves at zero was not tested by it: a batch says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Line = Mapping[str, Any]
+METADATA = "__cluster_metadata"
+
+
+def _always(line: Line) -> bool:
+    return True
+
+
+def _cut(line: Line) -> bool:
+    return line.get("topic") != METADATA and line.get("from_offset", 0) > line.get("to_offset", 0)
+
+
+TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
+    "log truncated": ("truncated", _cut),
+    "log restarted": ("truncated", lambda line: bool(line.get("restarted"))),
+    "log start moved": ("log_start_moved", _always),
+    "ISR shrunk to one": ("isr_changed", lambda line: len(line["isr"]) == 1),
+    "ISR proposal rejected": ("isr_rejected", _always),
+    "ISR proposal failed": ("isr_proposal_failed", _always),
+    "leader elected": ("leader_elected", lambda line: line["leader"] >= 0),
+    "partition without leader": ("leader_elected", lambda line: line["leader"] < 0),
+    "unclean election": ("leader_elected", lambda line: bool(line.get("unclean"))),
+    "broker fenced": ("broker_fenced", _always),
+    "registration lost": ("registration_lost", _always),
+    "controlled shutdown": ("node_stopped", lambda line: bool(line.get("controlled"))),
+    "controller resigned": ("controller_resigned", _always),
+    "quorum election": ("quorum_election", _always),
+    "metadata log truncated": ("quorum_truncated", _always),
+    "log recovered": ("recovered", _always),
+    "torn log cut": ("recovered", lambda line: bool(line.get("truncated_bytes"))),
+    "bad records fetched": ("bad_records", _always),
+    "fetch refused": ("fetch_refused", _always),
+}
+"""Name -> the event of a trace that may tell of it, and whether it does."""
+
+WORLD = ("controller failover", "fetch session eviction", "dedup hit", "snapshot install")
+"""Counted by the world, under these names."""
+
+PATHS = (*TRACED, *WORLD)
+
+
+def count(trace: Iterable[Line], world: Mapping[str, int]) -> Counter[str]:
+    """How often each path was taken. What the world counted under other names is kept as well."""
+    found: Counter[str] = Counter(dict.fromkeys(PATHS, 0))
+    found.update(world)
+    leaders: set[Any] = set()
+    for line in trace:
+        for name, tells in _BY_EVENT.get(line["e"], ()):
+            found[name] += tells(line)
+        if line["e"] == "controller_active":
+            leaders.add(line.get("epoch"))
+    # The first one follows nobody.
+    found["controller failover"] = max(found["controller failover"], len(leaders) - 1)
+    return found
+
+
+_BY_EVENT: dict[str, list[tuple[str, Callable[[Line], bool]]]] = {}
+for _name, (_event, _tells) in TRACED.items():
+    _BY_EVENT.setdefault(_event, []).append((_name, _tells))

@@ -1,0 +1,71 @@
+"""A simulated run as a run directory that can be judged, reported, replayed and shrunk like any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from chaos.directory import RunDirectory
+from chaos.papers import INFO, export
+from chaos.sim_result import SimResult
+from checkers import history
+from checkers.findings import to_json as findings_json
+from checkers.in_memory import Judgement
+from checkers.verdict import FILE as VERDICT
+from checkers.verdict import FINDINGS, METRICS
+from checkers.verdict import to_json as verdict_json
+
+SERIES = "series.json"
+
+
+def save(result: SimResult, root: Path, command: str, *, latest: bool = True) -> RunDirectory:
+    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it."""
+    directory = RunDirectory.create(root, result.plan.seed, latest=latest)
+    files = result.files
+    info = json.loads(files[INFO])
+    info.update(command=command, simulated=_simulated(result))
+    export({**files, INFO: _text(info)}, directory)
+    if result.judgement is not None:
+        _write_judgement(directory.path, result.judgement)
+    else:
+        _write_unknown(directory.path, result)
+    return directory
+
+
+def _simulated(result: SimResult) -> dict[str, Any]:
+    return {
+        "seed": result.plan.seed,
+        "digest": result.digest,
+        "mutant": result.mutant,
+        "virtual_s": round(result.sim_s, 3),
+        "cpu_s": round(result.cpu_s, 3),
+        "failure": None if result.failure is None else {"kind": result.failure.kind, "name": result.failure.name},
+        "told": list(result.told),
+    }
+
+
+def _write_judgement(path: Path, judgement: Judgement) -> None:
+    history.convert(path)
+    stored = {"schema": 1, "run": judgement.verdict.run, "findings": findings_json(judgement.findings)}
+    (path / FINDINGS).write_bytes(_text(stored))
+    (path / METRICS).write_bytes(_text(dict(judgement.verdict.metrics)))
+    (path / SERIES).write_bytes(_text(judgement.series()))
+    (path / VERDICT).write_bytes(_text(verdict_json(judgement.verdict)))
+
+
+def _write_unknown(path: Path, result: SimResult) -> None:
+    """Nothing was judged: the harness failed."""
+    said = {"schema": 1, "run": path.name, "verdict": result.verdict, "expect": result.plan.expect}
+    rest: dict[str, Any] = {
+        "reasons": list(result.told),
+        "notes": [],
+        "guarantee": None,
+        "anomalies": [],
+        "metrics": {},
+    }
+    (path / VERDICT).write_bytes(_text({**said, **rest}))
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, default=str) + "\n").encode()

@@ -1,0 +1,79 @@
+"""What came of a simulation, and what its failure is called."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from chaos.plan import Plan
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.violation import Violation
+    from checkers.in_memory import Judgement
+
+Kind = Literal["invariant", "anomaly", "liveness", "deadlock", "crash"]
+VIOLATIONS, TRACEBACK, COUNTS = "violations.json", "harness-traceback.txt", "counts.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The signature of a failing run: what shrinking keeps."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass
+class SimResult:
+    """One simulated run. Compare two by `digest`."""
+
+    plan: Plan
+    """With its operations."""
+    digest: str
+    trace: list[dict[str, Any]]
+    messages: list[Any] | None
+    violations: list[Violation]
+    anomalies: tuple[str, ...]
+    """Names of what the reference finders found and the guarantees do not permit."""
+    verdict: str
+    """valid, invalid or unknown."""
+    failure: Failure | None
+    told: tuple[str, ...]
+    """The failure in sentences, or why the verdict is unknown."""
+    counts: Counter[str]
+    """How often each rare path was taken."""
+    sim_s: float
+    cpu_s: float
+    trouble: str | None
+    """A failure of the harness, a traceback: then nothing is said of the broker."""
+    mutant: str | None = None
+    judgement: Judgement | None = None
+    papers: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)
+    """Plan, run.json, history, nemesis.jsonl and the nodes' files."""
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """Path in a run directory -> content."""
+        files = dict(self.papers())
+        if self.violations:
+            files[VIOLATIONS] = _json([_violation(each) for each in self.violations])
+        if self.trouble is not None:
+            files[TRACEBACK] = self.trouble.encode()
+        files[COUNTS] = _json(dict(sorted(self.counts.items())))
+        return files
+
+
+def _violation(v: Violation) -> dict[str, Any]:
+    place = {"node": v.node, "topic": v.topic, "partition": v.partition}
+    return {"name": v.name, "message": v.message, "t": v.t, **place, "details": dict(v.details)}
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, default=str) + "\n").encode()

@@ -1,0 +1,270 @@
+"""A whole run in virtual time, from a plan to a result: the same harness, client and broker as in the process runtime.
+
+Nothing here touches a real file, socket or clock; the result's `files` may be exported to a run directory afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from chaos import rare_paths
+from chaos.errors import HarnessError
+from chaos.operations import concrete
+from chaos.papers import MemoryPapers
+from chaos.plan import Plan, write_plan
+from chaos.progress import Nobody
+from chaos.runs import ZONE, Run
+from chaos.runtimes.sim.invariants.watch import Watch
+from chaos.runtimes.sim.kernel import Deadlock
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.world import World
+from chaos.sim_result import Failure, SimResult
+from checkers.in_memory import Judgement, judge_bytes
+from checkers.verdict import INVALID, UNKNOWN
+
+START_S, STOP_S = 120.0, 120.0
+"""Virtual seconds that starting and stopping may take, beside what the plan itself takes."""
+
+
+class _Sim:
+    """One simulation while it goes on."""
+
+    def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool) -> None:
+        self.plan, self.stop_at_first = plan, stop_at_first
+        self.world = World(plan.seed)
+        if messages:
+            self.world.messages = []
+        self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=(ZONE,), settings=dict(plan.cluster.settings))
+        self.watch = Watch(self.world)
+        self.papers = _Papers(f"sim-seed{plan.seed}", self.watch.damaged)
+        self.run: Run | None = None
+        self.scope = trio.CancelScope()
+        self.stuck: list[str] = []
+        self.deadlock: str | None = None
+        self.endless = False
+        self.trouble: str | None = None
+
+    # What the run tells, as `chaos.runs.Eyes`.
+
+    def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
+        """As `Eyes.acknowledged`."""
+        w = self.plan.workload
+        self.watch.acknowledged(topic, partition, offset, None, w.acks, w.min_isr, self.world.kernel.now)
+
+    def stuck_now(self) -> list[str]:
+        """As `Eyes.stuck`."""
+        self.stuck = list(self.watch.stuck())
+        return self.stuck
+
+    def looked(self) -> None:
+        """After each event."""
+        self.watch.look()
+        if self.stop_at_first and self.world.violations:
+            self.scope.cancel()
+
+    async def main(self) -> None:
+        """The run, for as long as nothing is broken."""
+        limits = self.plan.limits
+        most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + 4 * limits.final_read_s
+        self.run = Run(self.plan, self.papers, self.runtime, Nobody(), "", eyes=_Eyes(self))
+        with self.scope:
+            with trio.move_on_after(most_s + STOP_S) as whole:
+                await self.run.go()
+            self.endless = whole.cancelled_caught
+
+    def simulate(self) -> None:
+        """To its end, whatever that is. Only an interruption is raised."""
+        self.world.kernel.after_event.append(self.looked)
+        try:
+            self.world.kernel.simulate(self.plan.seed, self.main)
+        except (KeyboardInterrupt, TimeLimit):
+            raise
+        except BaseException as error:  # a failure of the harness says nothing of the broker
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        dead = _find(error, Deadlock)
+        if dead is not None:
+            self.deadlock = str(dead)
+        elif self.world.violations:
+            return  # what was cut short may say anything
+        else:
+            self.trouble = "".join(traceback.format_exception(error))
+
+
+class _Eyes:
+    """What a run tells its simulation."""
+
+    def __init__(self, sim: _Sim) -> None:
+        self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
+        self._final = sim.watch.final
+
+    def settled(self) -> None:
+        """As `Eyes.settled`."""
+        self._final()
+
+
+class _Papers(MemoryPapers):
+    """Papers that tell the watch whose disk was damaged on purpose."""
+
+    def __init__(self, run_id: str, damaged: Callable[[int], None]) -> None:
+        super().__init__(run_id)
+        self._damaged = damaged
+
+    def fault(self, line: dict[str, Any]) -> None:
+        """As `Papers.fault`."""
+        super().fault(line)
+        if line["began"] is not None and damages(line["action"], line["params"]):
+            for node in line["target"]["resolved"]:
+                self._damaged(node)
+
+
+def damages(action: str, params: Mapping[str, Any]) -> bool:
+    """Whether a fault may take what was synced: bit rot, and an fsync that fails, after which pages count as clean."""
+    return action == "bit_rot" or (action == "disk" and params["op"] == "fsync" and params["how"] != "slow")
+
+
+class TimeLimit(BaseException):
+    """A simulation took too long on the real clock: raised from outside, and never taken for the broker's fault."""
+
+
+def simulate(plan: Plan, *, mutant: str | None = None, messages: bool = False, stop_at_first: bool = True) -> SimResult:
+    """Run a plan in virtual time, and judge it.
+
+    mutant: a known bug to plant (id or name). messages: collect what was sent over the network, for diagrams.
+    stop_at_first: end at the first broken invariant; else all are collected, and the run goes on.
+    Refused for a mutant that there is not. Interruptions are raised; whatever else happens is in the result.
+    """
+    plan = concrete(plan.model_copy(update={"runtime": "sim"}))
+    began = time.process_time()
+    with planted(mutant):
+        sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first)
+        sim.simulate()
+    world, papers = sim.world, sim.papers
+    papers.take_history(sim.runtime.env("harness").fs)
+    judgement, troubles = None, _troubles(sim)
+    if sim.trouble is None:
+        try:
+            judgement = _judge(sim, troubles)
+        except Exception as error:  # a checker that stops is no finding either
+            sim.trouble = "".join(traceback.format_exception(error))
+    failure, told = failure_of(sim, judgement)
+    verdict = INVALID if failure is not None else judgement.verdict.verdict if judgement else UNKNOWN
+    if judgement is not None and failure is not None:
+        judgement = replace(judgement, verdict=_found(judgement, told))
+    anomalies = judgement.verdict.anomalies if judgement else ()
+    return SimResult(
+        plan=plan,
+        digest=world.digest(),
+        trace=world.trace,
+        messages=world.messages,
+        violations=list(world.violations),
+        anomalies=tuple(dict.fromkeys(each.name for each in anomalies if each.permitted is False)),
+        verdict=verdict,
+        failure=failure,
+        told=told or (judgement.verdict.reasons if judgement else ()),
+        counts=rare_paths.count(world.trace, world.counts),
+        sim_s=world.kernel.now,
+        cpu_s=time.process_time() - began,
+        trouble=sim.trouble,
+        mutant=mutant,
+        judgement=judgement,
+        papers=_papers(plan, papers, sim.runtime.files),
+    )
+
+
+def planted(mutant: str | None) -> AbstractContextManager[None]:
+    """Plants a mutant while inside; none, where there is none to plant."""
+    if mutant is None:
+        return nullcontext()
+    from chaos.mutants import find
+
+    return find(mutant).planted()
+
+
+def _papers(
+    plan: Plan, papers: MemoryPapers, nodes: Callable[[], Mapping[str, bytes]]
+) -> Callable[[], Mapping[str, bytes]]:
+    def files() -> Mapping[str, bytes]:
+        papers.plan(write_plan(plan))
+        return {**papers.files(), **nodes()}
+
+    return files
+
+
+def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
+    info = sim.run.info if sim.run else {}
+    plan = sim.plan.model_dump(mode="python", exclude={"operations"})
+    return judge_bytes(
+        sim.papers.run_id,
+        sim.papers.history_bytes,
+        "".join(sim.papers.faults).encode(),
+        plan,
+        converged=info.get("converged"),
+        troubles=troubles,
+    )
+
+
+def _troubles(sim: _Sim) -> list[str]:
+    """What kept the run from its end."""
+    info: dict[str, Any] = sim.run.info if sim.run else {}
+    found = []
+    if "ended_ns" not in info:
+        found.append("the run did not come to its end")
+    elif info.get("trouble") and not sim.world.violations:
+        found.append(f"the harness had trouble: {info['trouble']}")
+    return found
+
+
+def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
+    """What is wrong with the broker, the most telling thing first; None where nothing is known to be."""
+    if sim.world.violations:
+        return Failure("invariant", sim.world.violations[0].name), tuple(map(str, sim.world.violations))
+    for gone in sim.runtime.exits():
+        if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
+            words = gone.last_words.strip().splitlines() or ["without a word"]
+            name = words[-1].partition(":")[0].strip() or "unknown"
+            return Failure("crash", name), (f"broker {gone.node} ended by itself: {words[-1]}",)
+    if sim.deadlock is not None:
+        return Failure("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
+    if sim.trouble is not None:
+        return None, (sim.trouble.strip().splitlines()[-1],)
+    if sim.endless:
+        return Failure("liveness", "the run does not end"), tuple(sim.watch.stuck())
+    wrong = [each for each in judgement.verdict.anomalies if each.permitted is False] if judgement else []
+    if any(each.name == "not-converged" for each in wrong):
+        return Failure("liveness", "not-converged"), tuple(sim.stuck)
+    if wrong and judgement is not None:
+        kind: Any = "liveness" if wrong[0].name.startswith("stuck-") else "anomaly"
+        return Failure(kind, wrong[0].name), judgement.verdict.reasons
+    return None, ()
+
+
+def _exits(sim: _Sim) -> list[dict[str, Any]]:
+    return list(sim.run.info.get("node_exits", ())) if sim.run else []
+
+
+def _found(judgement: Judgement, told: tuple[str, ...]) -> Any:
+    """The verdict, with what invariants and liveness found."""
+    verdict = judgement.verdict
+    return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*told, *verdict.reasons])))
+
+
+def _find(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    if isinstance(error, kind):
+        return error
+    for inside in getattr(error, "exceptions", ()):
+        found = _find(inside, kind)
+        if found is not None:
+            return found
+    return None
+
+
+__all__ = ["Failure", "HarnessError", "SimResult", "TimeLimit", "simulate"]
