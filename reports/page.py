@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from reports.fault_words import fault_rows
 from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
 from reports.samples import Samples, histories_of, read_samples
+from reports.spacetime import draw as draw_story
 from reports.stories import Line, story, witness_text
+from reports.story import decimals, sentences, stories_of
 
 FILE = "report.html"
 
@@ -45,6 +48,7 @@ def render(run_dir: Path) -> Path:
             figures=checks.figures_of(files),
             guarantee=mapping(files.verdict.get("guarantee")),
             command=str(files.run.get("command") or ""),
+            told=_told(files),
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
@@ -104,6 +108,38 @@ def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int]
         own = rows.get(integer(witness.get("val")), [])
         told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A story as the page shows it. `trouble`: why it is not told."""
+
+    title: str
+    summary: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
+    ends: tuple[str, ...] = ()
+    left_out: int = 0
+    svg: str = ""
+    trouble: str = ""
+
+
+def _told(files: RunFiles) -> list[_Told]:
+    """What happened, for each grave problem. A story that fails must not take the verdict's page with it."""
+    try:
+        found = stories_of(files)
+        return [
+            _Told(
+                told.title,
+                told.summary,
+                tuple((f"{t:.{decimals(told.moments)}f} s", text) for t, text in sentences(told.moments)),
+                tuple(told.ends),
+                told.left_out,
+                draw_story(told, f"story-{number}"),
+            )
+            for number, told in enumerate(found)
+        ]
+    except Exception as error:  # the page says so, and all the rest of it stands
+        return [_Told("What happened", trouble=f"{type(error).__name__}: {error}")]
 
 
 def _latency_rows(files: RunFiles) -> list[tuple[str, Json]]:

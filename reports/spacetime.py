@@ -1,0 +1,369 @@
+"""A story as a space-time picture in SVG: lanes for brokers and clients, time downwards, messages as arrows, faults as
+bars on the lanes, epochs as colours, log ends and high watermarks at each turn, and the moment of loss.
+
+It needs no script and no network, stands in the report as well as alone, and follows the reader's light or dark mode.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable
+from html import escape
+from typing import NamedTuple
+
+from reports.spacetime_layout import (
+    GUTTER,
+    LINE_H,
+    TEXT_DX,
+    Layout,
+    Row,
+    cells_of,
+    lay_out,
+    lines_of,
+    shows_log,
+)
+from reports.story import Story, decimals, sentences
+from reports.story_facts import Wire
+from reports.story_moments import DOWN, Moment
+
+EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
+"""Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""
+FAULT = "#d55e00"
+_HEAD_H = 104
+_CELL_W, _CELL_H = 19, 17
+_LATE_S = 0.002
+"""A message that arrives so shortly before something happened is what it happened by."""
+_DROPPED_AT_MOST = 6
+_STEEP = 60.0
+"""px that an arrow between brokers falls at most where nobody knows when the message was sent."""
+
+_STYLE = """
+svg.spacetime { --s-ink: var(--ink, #16191d); --s-muted: var(--muted, #5b6470); --s-line: var(--line, #d5d9de);
+  --s-card: var(--card, #ffffff); --s-bad: var(--bad, #b3261e); font: 12px system-ui, -apple-system, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; }
+@media (prefers-color-scheme: dark) { svg.spacetime { --s-ink: var(--ink, #e7eaee); --s-muted: var(--muted, #9aa4b1);
+  --s-line: var(--line, #39414b); --s-card: var(--card, #1a1e24); --s-bad: var(--bad, #ff9a8f); } }
+svg.spacetime text { fill: var(--s-ink); paint-order: stroke; stroke: var(--s-card); stroke-width: 5px;
+  stroke-linejoin: round; }
+svg.spacetime .m { fill: var(--s-muted); } svg.spacetime .b { font-weight: 600; }
+svg.spacetime .g { fill: var(--s-bad); font-weight: 600; } svg.spacetime .t { fill: var(--s-muted); text-anchor: end;
+  font-variant-numeric: tabular-nums; } svg.spacetime .tg { fill: var(--s-bad); font-weight: 700; text-anchor: end; }
+svg.spacetime .c { text-anchor: middle; stroke: none; font-weight: 600; font-size: 11px; }
+svg.spacetime .h { font-weight: 700; font-size: 13px; }
+""".strip()
+
+
+def draw(story: Story, ident: str = "spacetime") -> str:
+    """The picture. `ident` makes its title's id unique where several stand in one page."""
+    layout = lay_out(story, _HEAD_H + 28)
+    height = layout.bottom + 14
+    arrows = list(_arrows(story, layout))
+    size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'
+    named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
+    parts = [
+        f'<svg class="spacetime" xmlns="http://www.w3.org/2000/svg" {size} {named}>',
+        f'<title id="{ident}-t">{escape(story.title)}</title>',
+        f'<desc id="{ident}-d">{escape(" ".join(text for _, text in sentences(story.moments)))}</desc>',
+        f"<style>{_STYLE}</style>",
+        f'<rect width="{layout.width:.0f}" height="{height:.0f}" fill="var(--s-card)"/>',
+        *_head(story, layout),
+        *_losses(layout),
+        *_lines(story, layout),
+        *_faults(story, layout),
+        *(arrow.shaft for arrow in arrows),
+        *_moments(story, layout),
+        *(arrow.head for arrow in arrows),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def colour_of_epoch(epoch: int) -> str:
+    """An epoch's colour; ink for none."""
+    return EPOCHS[epoch % len(EPOCHS)] if epoch >= 0 else "var(--s-muted)"
+
+
+def _text(x: float, y: float, text: str, classes: str = "") -> str:
+    named = f' class="{classes}"' if classes else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{named}>{escape(text)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, more: str = "") -> str:
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width:g}"'
+        f"{' ' + more if more else ''}/>"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- head
+
+
+def _head(story: Story, layout: Layout) -> Iterable[str]:
+    yield _text(12, 22, story.title, "h")
+    yield from _legend(story, layout)
+    yield _text(GUTTER - 14, _HEAD_H + 4, "seconds", "t")
+    for lane, (x, _) in layout.lanes.items():
+        name = f"Broker {lane}" if lane.isdigit() else lane.capitalize()
+        yield _text(x - 8, _HEAD_H + 4, name, "h")
+    yield _line(12, _HEAD_H + 11, layout.width - 12, _HEAD_H + 11, "var(--s-line)", 1)
+
+
+def _legend(story: Story, layout: Layout) -> Iterable[str]:
+    """Epochs with their leaders, and what boxes and bars mean."""
+    leaders: dict[int, str] = {}
+    for moment in story.told.moments:
+        if moment.kind in ("leads", "quorum") and moment.replica is not None and moment.replica.leads:
+            leaders.setdefault(moment.replica.epoch, moment.lane)
+    x = 12.0
+    shown = {cell[1] for row in layout.rows for m in row.moments if m.replica for cell in
+             cells_of(m.replica, story, layout.window)}  # fmt: skip
+    shown |= {m.replica.epoch for row in layout.rows for m in row.moments if m.replica and m.replica.epoch >= 0}
+    for epoch in sorted(shown & set(leaders) or set(leaders)):
+        words = f"epoch {epoch}: broker {leaders[epoch]} leads"
+        if x + 24 + 6.4 * len(words) > layout.width:
+            break
+        yield f'<rect x="{x:.1f}" y="36" width="14" height="12" rx="2" fill="{colour_of_epoch(epoch)}"/>'
+        yield _text(x + 20, 46.5, words)
+        x += 34 + 6.4 * len(words)
+    low, high = layout.window
+    if low < high:
+        span = f"offset {low}" if high - low == 1 else f"offsets {low} to {high - 1}"
+        boxes = f"Boxes: the log at {span}, coloured by epoch; the thick bar is the high watermark. "
+        key = boxes + "Wide line: leads; narrow: follows; dashed: down. Bar beside it: a fault."
+        for number, line in enumerate(textwrap.wrap(key, int((layout.width - 24) / 5.9))[:2]):
+            yield _text(12, 65 + LINE_H * number, line, "m")
+
+
+# -------------------------------------------------------------------------------------------------------------- lanes
+
+
+def _lines(story: Story, layout: Layout) -> Iterable[str]:
+    for lane, (x, _) in layout.lanes.items():
+        if not lane.isdigit():
+            yield _line(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
+            continue
+        begin, look = layout.top - 10, _look(None)
+        for moment in story.told.moments:
+            if moment.lane != lane or moment.replica is None or _look(moment) == look:
+                continue
+            y = layout.y_of(moment.t)
+            yield from _stretch(x, begin, y, look)
+            begin, look = y, _look(moment)
+        yield from _stretch(x, begin, layout.bottom, look)
+
+
+def _look(moment: Moment | None) -> tuple[bool, bool, int]:
+    """(up, leads, epoch)"""
+    if moment is None or moment.replica is None:
+        return True, False, -1
+    replica = moment.replica
+    return replica.up, replica.leads, replica.epoch if replica.leader >= 0 else -1
+
+
+def _stretch(x: float, begin: float, end: float, look: tuple[bool, bool, int]) -> Iterable[str]:
+    up, leads, epoch = look
+    if end <= begin:
+        return
+    if not up:
+        yield _line(x, begin, x, end, "var(--s-muted)", 1.5, 'stroke-dasharray="2 4"')
+    elif leads:
+        yield _line(x, begin, x, end, colour_of_epoch(epoch), 11)
+    elif epoch >= 0:
+        yield _line(x, begin, x, end, colour_of_epoch(epoch), 5, 'opacity="0.6"')
+    else:
+        yield _line(x, begin, x, end, "var(--s-muted)", 2)
+
+
+def _faults(story: Story, layout: Layout) -> Iterable[str]:
+    """A bar beside the lane for each fault within the picture; several at once beside each other."""
+    if story.facts is None or not layout.rows:
+        return
+    first, last = layout.rows[0].t, layout.rows[-1].t
+    busy: dict[str, list[float]] = {}
+    for bar in sorted(story.facts.faults, key=lambda each: each.begin):
+        lane = str(bar.node)
+        end = last if bar.end is None else bar.end
+        if lane not in layout.lanes or bar.begin > last or end < first:
+            continue
+        columns = busy.setdefault(lane, [])
+        column = next((i for i, until in enumerate(columns) if until <= bar.begin), len(columns))
+        columns[column : column + 1] = [end]
+        x = layout.lanes[lane][0] - 14 - 6 * min(column, 1)
+        y1, y2 = layout.y_of(bar.begin), layout.bottom if bar.end is None else layout.y_of(bar.end)
+        yield (
+            f'<rect x="{x:.1f}" y="{y1:.1f}" width="5" height="{max(y2 - y1, 4):.1f}" rx="2.5" fill="{FAULT}" '
+            f'fill-opacity="{0.9 if bar.action in DOWN else 0.6}"><title>{escape(bar.words)}</title></rect>'
+        )
+
+
+def _losses(layout: Layout) -> Iterable[str]:
+    """A frame through all lanes where a record is lost."""
+    for row in layout.rows:
+        if any(moment.lost for moment in row.moments):
+            place = f'x="{GUTTER - 6}" y="{row.y - 12:.1f}"'
+            box = f'{place} width="{layout.width - GUTTER - 4:.1f}" height="{row.height + 12:.1f}" rx="4"'
+            yield f'<rect {box} fill="none" stroke="var(--s-bad)" stroke-width="1.5" stroke-dasharray="6 4"/>'
+
+
+# ------------------------------------------------------------------------------------------------------------- arrows
+
+
+class _Arrow(NamedTuple):
+    """A message's way; its head stands above the words that its shaft goes below."""
+
+    shaft: str
+    head: str
+
+
+def _arrows(story: Story, layout: Layout) -> Iterable[_Arrow]:
+    shown: list[Moment] = []
+    wires = story.facts.wires if story.facts is not None else []
+    for row in layout.rows:
+        for moment in row.moments:
+            source = _source_of(moment, shown, story)
+            if source is not None:
+                x1, y1 = layout.lanes[source.lane][0], layout.row_of(source).y
+                wire = _wire(wires, source.lane, moment)
+                if wire is not None:
+                    y1 = layout.y_of(wire.sent)
+                elif source.lane.isdigit() and moment.lane.isdigit():
+                    y1 = max(y1, row.y - _STEEP)  # when it was sent is not known, but it was not long ago
+                yield _arrow(x1, y1, layout.lanes[moment.lane][0], row.y, _name(wire))
+            shown.append(moment)
+    yield from _dropped(wires, layout)
+
+
+def _source_of(moment: Moment, shown: list[Moment], story: Story) -> Moment | None:
+    """The earlier moment in the picture that sent what arrived with this one."""
+    if moment.came_from is None:
+        return None
+    lane, kind = moment.came_from
+    for earlier in reversed(shown):
+        if earlier.lane == moment.lane or earlier.lane not in story.lanes:
+            continue
+        if lane == "leader":
+            same = kind in earlier.about and earlier.kind in ("hw", "appends") and _leads(earlier)
+        elif lane == "follower":
+            same = earlier.kind == kind and bool(set(earlier.about) & set(moment.about))
+        else:
+            same = earlier.lane == lane and earlier.kind == kind and bool(set(earlier.about) & set(moment.about))
+        if same:
+            return earlier
+    return None
+
+
+def _leads(moment: Moment) -> bool:
+    return moment.replica is not None and moment.replica.leads
+
+
+def _wire(wires: list[Wire], source: str, moment: Moment) -> Wire | None:
+    """The message that brought it, where messages are known."""
+    if not source.isdigit() or not moment.lane.isdigit():
+        return None
+    for wire in reversed(wires):
+        if (
+            wire.arrives is not None
+            and 0 <= moment.t - wire.arrives <= _LATE_S
+            and wire.api == "Fetch"
+            and wire.source == f"broker-{source}"
+            and wire.target == f"broker-{moment.lane}"
+        ):
+            return wire
+    return None
+
+
+def _name(wire: Wire | None) -> str:
+    return f"{wire.api} {wire.kind}, sent {wire.sent:.4f} s" if wire is not None else ""
+
+
+def _dropped(wires: list[Wire], layout: Layout) -> Iterable[_Arrow]:
+    """Fetches that never arrived, a few of them."""
+    if not layout.rows:
+        return
+    first, last = layout.rows[0].t, layout.rows[-1].t
+    lost = [w for w in wires if w.arrives is None and first <= w.sent <= last and w.api in ("Fetch", "Produce")]
+    for wire in lost[:_DROPPED_AT_MOST]:
+        source, target = wire.source.removeprefix("broker-"), wire.target.removeprefix("broker-")
+        if source in layout.lanes and target in layout.lanes:
+            x1, x2, y = layout.lanes[source][0], layout.lanes[target][0], layout.y_of(wire.sent)
+            yield _arrow(x1, y, x1 + (x2 - x1) * 0.45, y + 6, f"{wire.api} {wire.kind}: lost", dropped=True)
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bool = False) -> _Arrow:
+    """From line to line."""
+    away = 7 if x2 > x1 else -7
+    x1, x2 = x1 + away, x2 - (0 if dropped else away)
+    colour = FAULT if dropped else "var(--s-ink)"
+    title = f"<title>{escape(name)}</title>" if name else ""
+    shaft = f'<g opacity="0.75">{title}{_line(x1, y1, x2, y2, colour, 1.2)}</g>'
+    if dropped:
+        return _Arrow(shaft, f'<path d="M{x2 - 4:.1f} {y2 - 4:.1f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>')
+    angle = math.atan2(y2 - y1, x2 - x1)
+    wings = " ".join(
+        f"{x2 + 9 * math.cos(angle + turn):.1f},{y2 + 9 * math.sin(angle + turn):.1f}" for turn in (2.75, -2.75)
+    )
+    return _Arrow(shaft, f'<polygon points="{x2:.1f},{y2:.1f} {wings}" fill="{colour}"/>')
+
+
+# ------------------------------------------------------------------------------------------------------------ moments
+
+
+def _moments(story: Story, layout: Layout) -> Iterable[str]:
+    digits = decimals(story.moments)
+    for row in layout.rows:
+        lost = [moment.lost for moment in row.moments if moment.lost]
+        yield _text(GUTTER - 14, row.y + 4, f"{row.t:.{digits}f}", "t")
+        if lost:
+            yield _text(GUTTER - 14, row.y + 4 + LINE_H, f"{', '.join(lost)} LOST", "tg")
+        if row.wait:
+            yield _text(GUTTER - 14, row.y - 13, f"{_length(row.wait)} later", "t")
+        for moment in row.moments:
+            yield from _moment(story, layout, row, moment)
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def _moment(story: Story, layout: Layout, row: Row, moment: Moment) -> Iterable[str]:
+    x, width = layout.lanes[moment.lane]
+    yield from _dot(x, row.y, moment)
+    y = row.y + 4
+    for index, line in enumerate(lines_of(moment, width)):
+        classes = "g" if moment.grave and (index == 0 or line.startswith("loses")) else "b" if index == 0 else "m"
+        yield _text(x + TEXT_DX, y, line, classes)
+        y += LINE_H
+    if moment.replica is not None and shows_log(moment, layout.window):
+        yield from _log(story, layout, moment, x + TEXT_DX, y - 8)
+
+
+def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
+    if moment.kind == "fault" and moment.replica is not None and not moment.replica.up:
+        yield f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{FAULT}" stroke-width="3"/>'
+    elif moment.grave:
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="var(--s-card)" stroke="var(--s-bad)" stroke-width="3"/>'
+    elif moment.kind in ("fault", "fault ends"):
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{FAULT}" stroke="var(--s-card)" stroke-width="1.5"/>'
+    else:
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="var(--s-ink)" stroke="var(--s-card)" stroke-width="1.5"/>'
+
+
+def _log(story: Story, layout: Layout, moment: Moment, x: float, y: float) -> Iterable[str]:
+    """The log's cells, and the high watermark as a bar between two of them."""
+    assert moment.replica is not None
+    low, high = layout.window
+    held = {offset: (epoch, name) for offset, epoch, name in cells_of(moment.replica, story, layout.window)}
+    for offset in range(low, high):
+        left = x + _CELL_W * (offset - low)
+        box = f'x="{left:.1f}" y="{y:.1f}" width="{_CELL_W - 2}" height="{_CELL_H}" rx="2"'
+        if offset in held:
+            colour = colour_of_epoch(held[offset][0])
+            yield f'<rect {box} fill="var(--s-card)"/>'
+            yield f'<rect {box} fill="{colour}" fill-opacity="0.3" stroke="{colour}" stroke-width="1.4"/>'
+            yield _text(left + (_CELL_W - 2) / 2, y + 12.5, held[offset][1], "c")
+        else:
+            yield f'<rect {box} fill="var(--s-card)" stroke="var(--s-line)" stroke-dasharray="2 2"/>'
+    mark = x + _CELL_W * (min(max(moment.replica.hw, low), high) - low) - 1
+    yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-card)", 6)
+    yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-ink)", 3)

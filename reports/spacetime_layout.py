@@ -1,0 +1,158 @@
+"""Where things stand in a space-time picture: lanes beside each other, time downwards, a row for each moment. Pure.
+
+Time is compressed: a row takes the room that its words need, and a long wait is a short gap with its length beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reports.story import Story
+from reports.story_logs import Replica
+from reports.story_moments import READERS, Moment
+
+GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
+NARROW_BROKER_W = 188
+"""A broker's column where there are more than three, or where its log is not drawn."""
+LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
+LETTER_W = 6.7
+"""Width of a letter of a label, roughly."""
+TEXT_DX = 18
+CELLS_AT_MOST = 8
+_WAIT_S = 0.5
+"""A wait from which on its length is written beside the gap."""
+_SHOW_LOG = ("leads", "follows", "truncates", "recovers", "appends", "copies", "broken", "fault", "leaderless", "told")
+
+
+@dataclass
+class Row:
+    """Moments that happen at once, in different lanes. `y` is where their dots are."""
+
+    t: float
+    moments: list[Moment] = field(default_factory=list)
+    y: float = 0.0
+    height: float = 0.0
+    wait: float = 0.0
+    """Seconds since the row before, where they are worth a word."""
+
+
+@dataclass
+class Layout:
+    """All positions, in px."""
+
+    lanes: dict[str, tuple[float, float]]
+    """Lane -> x of its line, width of its column."""
+    rows: list[Row]
+    width: float
+    top: float
+    bottom: float
+    window: tuple[int, int]
+    """Offsets [low, high) whose records are drawn as cells; empty where low is high."""
+
+    def y_of(self, t: float) -> float:
+        """Where a moment of time is: between rows, in proportion."""
+        times = [row.t for row in self.rows]
+        place = bisect_right(times, t)
+        if place == 0:
+            return self.top - 10 if t < times[0] else self.rows[0].y
+        before = self.rows[place - 1]
+        if place == len(self.rows):
+            return before.y if t == before.t else self.bottom
+        after = self.rows[place]
+        share = (t - before.t) / (after.t - before.t) if after.t > before.t else 0.0
+        return before.y + share * (after.y - before.y)
+
+    def row_of(self, moment: Moment) -> Row:
+        """The row that a moment stands in."""
+        return next(row for row in self.rows if any(each is moment for each in row.moments))
+
+
+def lay_out(story: Story, top: float) -> Layout:
+    """Positions of a story's lanes and moments, the first row below `top`."""
+    window = window_of(story)
+    lanes, width = _lanes(story, window)
+    rows = _rows(story.moments)
+    y = top
+    for index, row in enumerate(rows):
+        waited = row.t - rows[index - 1].t if index else 0.0
+        if waited > 0:
+            y += min(30.0, 6 * math.log10(1 + waited / 0.002))
+        if waited >= _WAIT_S:
+            row.wait = waited
+            y += 12
+        row.y, row.height = y, max(_height(moment, lanes, window) for moment in row.moments)
+        y += ROW_PAD + row.height
+    return Layout(lanes, rows, width, top, y + 6, window)
+
+
+def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float, float]], float]:
+    brokers = sum(lane.isdigit() for lane in story.lanes)
+    broker_w = BROKER_W if brokers <= 3 else NARROW_BROKER_W
+    lanes, x = {}, float(GUTTER)
+    for lane in story.lanes:
+        width = READERS_W if lane == READERS else CLIENT_W
+        if lane.isdigit():
+            has_log = any(moment.lane == lane and shows_log(moment, window) for moment in story.moments)
+            width = broker_w if has_log else NARROW_BROKER_W
+        lanes[lane] = x + 22, float(width)
+        x += width
+    return lanes, x + 8
+
+
+def _rows(moments: Sequence[Moment]) -> list[Row]:
+    """One row for what happens at once in different lanes, and for brokers that do the same one after the other."""
+    rows: list[Row] = []
+    for moment in moments:
+        last = rows[-1] if rows else None
+        if last is not None and all(each.lane != moment.lane for each in last.moments):
+            at_once = moment.t == last.t
+            alike = bool(moment.group) and last.moments[-1].group == moment.group
+            if at_once or alike:
+                last.moments.append(moment)
+                continue
+        rows.append(Row(moment.t, [moment]))
+    return rows
+
+
+def lines_of(moment: Moment, width: float) -> list[str]:
+    """A moment's label, broken to its column."""
+    letters = max(10, int((width - 22 - TEXT_DX - 6) / LETTER_W))
+    return [piece for line in moment.label for piece in textwrap.wrap(line, letters) or [""]]
+
+
+def _height(moment: Moment, lanes: dict[str, tuple[float, float]], window: tuple[int, int]) -> float:
+    lines = lines_of(moment, lanes[moment.lane][1])
+    return LINE_H * len(lines) + (CELLS_H if shows_log(moment, window) else 0)
+
+
+def shows_log(moment: Moment, window: tuple[int, int]) -> bool:
+    """Whether the log is drawn beside a moment."""
+    return moment.replica is not None and window[0] < window[1] and moment.kind in _SHOW_LOG
+
+
+def window_of(story: Story) -> tuple[int, int]:
+    """Offsets that are drawn: around the records in question, as many as there is room for."""
+    offsets = [record.offset for record in story.records if record.offset >= 0]
+    if not offsets:
+        return 0, 0
+    subjects = [record.offset for record in story.records if record.offset >= 0 and record.is_subject] or offsets
+    low, high = min(offsets), max(offsets) + 1
+    if high - low > CELLS_AT_MOST:
+        low = max(low, min(subjects) - CELLS_AT_MOST // 2)
+        high = min(high, low + CELLS_AT_MOST)
+    return low, high
+
+
+def cells_of(replica: Replica, story: Story, window: tuple[int, int]) -> list[tuple[int, int, str]]:
+    """(offset, epoch, letter) of what a log holds in the window."""
+    names = {(record.offset, record.epoch): record.name for record in story.records}
+    found = []
+    for offset in range(*window):
+        epoch = replica.epoch_at(offset)
+        if epoch is not None:
+            found.append((offset, epoch, names.get((offset, epoch), "·")))
+    return found

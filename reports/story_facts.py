@@ -1,0 +1,407 @@
+"""What a run directory knows of one partition, in order of time: the ground that stories stand on.
+
+Every time is in seconds since the load began, so that it compares with the plan's `at_s`; what came before is negative.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
+
+HISTORY_LIMIT = 512 << 20
+"""Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
+ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
+_STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
+METADATA = "__cluster_metadata"
+MONO_AT_BEGIN_S = 1000.0
+"""What a simulated monotonic clock shows when the simulation begins; violations count from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the story is about. `values` and `offsets` are those that the finding names; t None: not at a moment."""
+
+    name: str
+    text: str
+    topic: str
+    partition: int
+    values: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+    t: float | None = None
+    node: int | None = None
+
+    @property
+    def where(self) -> str:
+        """TOPIC-NUMBER."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True)
+class Sent:
+    """A record as its sender knows it. `offset` -1 and `done` None where nobody was told."""
+
+    value: int
+    process: int
+    sent: float
+    done: float | None = None
+    state: str = UNKNOWN
+    offset: int = -1
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record as a reader saw it. `epoch`: the leader epoch that the reader was told, -1 for none."""
+
+    t: float
+    process: int
+    value: int
+    offset: int
+    epoch: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of a broker's trace."""
+
+    t: float
+    node: int
+    name: str
+    fields: Mapping[str, Any]
+
+    def int_of(self, name: str, otherwise: int = -1) -> int:
+        """A whole number among the fields."""
+        return integer(self.fields.get(name), otherwise)
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        """Broker ids among the fields."""
+        listed = self.fields.get(name)
+        return tuple(sorted(each for each in listed if isinstance(each, int))) if isinstance(listed, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultBar:
+    """A fault on one node. `end` None: it never ended."""
+
+    number: int
+    action: str
+    node: int
+    begin: float
+    end: float | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A message between two hosts. `arrives` None: it never did."""
+
+    sent: float
+    arrives: float | None
+    source: str
+    target: str
+    api: str
+    kind: str
+    note: str
+
+
+@dataclass
+class Facts:
+    """All that is known of one partition."""
+
+    problem: Problem
+    nodes: list[int]
+    sends: list[Sent] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    faults: list[FaultBar] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    slots: dict[int, int] = field(default_factory=dict)
+    """Process -> the plan's number of the producer that it is."""
+    acks: str = ""
+    final_reads: tuple[float, float] | None = None
+    """When the final readers began and when the last ended."""
+
+
+def facts_of(files: RunFiles, problem: Problem) -> Facts:
+    """Read what concerns the problem's partition. Raises nothing for the state of the files."""
+    begin = _load_begin(files)
+    facts = Facts(problem, files.nodes)
+    acks = mapping(files.plan.get("workload")).get("acks", -1)
+    facts.acks = "all" if acks == -1 else str(acks)
+    facts.events = sorted(_events(files, problem, begin), key=lambda event: event.t)
+    facts.faults = list(_faults(files, begin))
+    since, until = files.phase("final reads")
+    if since is not None:
+        facts.final_reads = since - begin, (until if until is not None else since) - begin
+    _read_history(files, facts, begin)
+    facts.wires = list(_wires(files, begin))
+    return facts
+
+
+def _load_begin(files: RunFiles) -> float:
+    """The page's second in which the load with faults began."""
+    begin = files.phase("load with faults")[0]
+    return begin if begin is not None else files.phase("load")[0] or 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------- traces
+
+_OF_NODE = ("node_started", "node_ready", "node_stopping", "node_stopped")
+_OF_QUORUM = ("election", "vote", "quorum_election", "quorum_vote", "controller_active", "controller_resigned")
+_OF_BROKER = ("broker_fenced", "broker_unfenced", "registration_refused")
+
+
+def _events(files: RunFiles, problem: Problem, begin: float) -> Iterable[Event]:
+    quorum = problem.topic == METADATA
+    for node, trace in files.traces.items():
+        for line in trace:
+            at = files.seconds(line["t"] * 1e9)
+            mine = line.get("topic") == problem.topic and line.get("partition") == problem.partition
+            wanted = mine or line["e"] in _OF_NODE or (line["e"] in _OF_QUORUM and quorum)
+            if at is not None and (wanted or (line["e"] in _OF_BROKER and not quorum)):
+                fields = {k: v for k, v in line.items() if k not in ("t", "w", "n", "e")}
+                yield Event(at - begin, node, line["e"], fields)
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+
+
+def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
+    for fault in files.faults:
+        since, until = files.seconds(fault.get("began")), files.seconds(fault.get("ended"))
+        if since is None:
+            continue
+        action, params = str(fault.get("action")), mapping(fault.get("params"))
+        seen = mapping(fault.get("evidence") or fault.get("seen"))
+        links = texts(seen.get("links"))
+        for node in mapping(fault.get("target")).get("resolved") or ():
+            if isinstance(node, int):
+                words = _words(action, params, node, links)
+                end = None if until is None else until - begin
+                yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words)
+
+
+def _words(action: str, params: Json, node: int, links: list[str]) -> str:
+    """What is done to `node`, after "Broker N is"."""
+    if action == "partition":
+        pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
+        sends = {target for source, target in pairs if source == str(node)}
+        hears = {source for source, target in pairs if target == str(node)}
+        whom = ", ".join(sorted(sends | hears)) or "its peers"
+        if sends and not hears:
+            return f"not heard any more by {whom}"
+        return f"cut off from {whom}" if sends or not links else f"deaf for {whom}"
+    tell = _WORDS.get(action)
+    return tell(params) if tell is not None else f"hit by {action.replace('_', ' ')}{_params(params)}"
+
+
+_ACTS = {"drop": "dropped", "delay": "delayed", "duplicate": "doubled", "error": "answered with an error"}
+_WORDS: dict[str, Callable[[Json], str]] = {
+    "kill": lambda p: "killed",
+    "stop": lambda p: "told to stop",
+    "pause": lambda p: "paused",
+    "crash_at": lambda p: f"to crash at its {_nth(p)} {p.get('op', 'fsync')}",
+    "power_loss": lambda p: "without power",
+    "clock": lambda p: f"given a wrong clock{_params(p)}",
+    "latency": lambda p: f"slow to reach (+{p.get('latency_ms', '?')} ms)",
+    "packet_loss": lambda p: "losing packets",
+    "reset": lambda p: "losing its connections",
+    "protocol": lambda p: f"to have its {_nth(p)} {p.get('api', '')} request {_ACTS.get(str(p.get('act')), 'harmed')}",
+    "disk": lambda p: (
+        "on a slow disk" if p.get("how") == "slow" else f"on a disk that fails with {p.get('how', 'EIO')}"
+    ),
+    "bit_rot": lambda p: "losing bits on its disk",
+    "leadership": lambda p: f"part of an election by request ({p.get('how', 'preferred')})",
+}
+
+
+def _nth(params: Json) -> str:
+    count = integer(int(params["nth"])) if number(params.get("nth")) is not None else 1
+    return {1: "next", 2: "2nd", 3: "3rd"}.get(count, f"{count}th")
+
+
+def _params(params: Json) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in params.items())
+    return f" ({told})" if told else ""
+
+
+# ------------------------------------------------------------------------------------------------------------ clients
+
+
+def _read_history(files: RunFiles, facts: Facts, begin: float) -> None:
+    path = files.path / "history.jsonl"
+    part = next((dense for dense, name in files.part_names.items() if name == facts.problem.where), None)
+    try:
+        if part is None or path.stat().st_size > HISTORY_LIMIT:
+            return
+    except OSError:
+        return
+    reader = _History(files, facts, part, begin)
+    for line in _json_lines(path):
+        reader.take(line)
+
+
+class _History:
+    """Sends and reads of one partition, line by line."""
+
+    def __init__(self, files: RunFiles, facts: Facts, part: int, begin: float) -> None:
+        self._files, self._facts, self._part, self._begin = files, facts, part, begin
+        self._open: dict[int, Sent] = {}
+        self._process_of: dict[int, tuple[int, bool]] = {}
+        self._final: set[int] = set()
+
+    def take(self, line: Json) -> None:
+        """One line of the history."""
+        kind = line.get("e")
+        if kind == "p" and line.get("role") == "final":
+            self._final.add(integer(line.get("p")))
+        elif kind == "p" and line.get("role") == "producer":
+            slot = integer(mapping(line.get("settings")).get("producer"), integer(line.get("p")))
+            self._facts.slots[integer(line.get("p"))] = slot
+        elif kind == "i":
+            self._invoked(line)
+        elif kind == "c":
+            self._completed(line)
+
+    def _at(self, ns: Any) -> float:
+        at = self._files.seconds(ns)
+        return (at if at is not None else 0.0) - self._begin
+
+    def _invoked(self, line: Json) -> None:
+        op, process = integer(line.get("op")), integer(line.get("p"))
+        if line.get("f") == "send":
+            if line.get("part") == self._part:
+                sent = Sent(integer(line.get("v")), process, self._at(line.get("t")))
+                self._open[op] = sent
+                self._facts.sends.append(sent)
+        elif line.get("f") in ("poll", "final_read"):
+            self._process_of[op] = process, line.get("f") == "final_read" or process in self._final
+
+    def _completed(self, line: Json) -> None:
+        op = integer(line.get("op"))
+        sent = self._open.pop(op, None)
+        if sent is not None:
+            state = line.get("st")
+            sent.done = self._at(line.get("t"))
+            sent.state = _STATES[state] if state in (0, 1, 2) else UNKNOWN
+            sent.offset = integer(line.get("off"))
+            sent.error = str(line.get("err") or "")
+        for got in line.get("got") or ():
+            if isinstance(got, list) and len(got) >= 6 and got[0] == self._part:
+                self._read(op, self._at(line.get("t")), got)
+
+    def _read(self, op: int, at: float, got: list[Any]) -> None:
+        process, final = self._process_of.get(op, (-1, False))
+        epoch = integer(got[6]) if len(got) > 6 else -1
+        for pair in got[5]:
+            if isinstance(pair, list) and len(pair) == 2:
+                self._facts.seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
+
+
+def _json_lines(path: Path) -> Iterable[Json]:
+    try:
+        with path.open("rb") as lines:
+            for raw in lines:
+                try:
+                    value = json.loads(raw)
+                except ValueError:
+                    continue
+                if isinstance(value, dict):
+                    yield value
+    except OSError:
+        return
+
+
+def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
+    """messages.jsonl, where there is one: times as in the traces, monotonic seconds."""
+    for line in _json_lines(files.path / "messages.jsonl"):
+        sent = number(line.get("t_sent"))
+        at = files.seconds(sent * 1e9) if sent is not None else None
+        arrives = number(line.get("t_arrives"))
+        there = files.seconds(arrives * 1e9) if arrives is not None else None
+        if at is not None:
+            yield Wire(
+                at - begin,
+                None if there is None else there - begin,
+                str(line.get("source")),
+                str(line.get("target")),
+                str(line.get("api")),
+                str(line.get("kind")),
+                str(line.get("note") or ""),
+            )
+
+
+# ----------------------------------------------------------------------------------------------------------- problems
+
+
+def problems_of(files: RunFiles) -> list[Problem]:
+    """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
+
+    One for each name and partition; a finding without a partition tells of the metadata log.
+    """
+    found = [*_violations(files), *_anomalies(files)]
+    kept: dict[tuple[str, str], Problem] = {}
+    for problem in found:
+        kept.setdefault((problem.name, problem.where), problem)
+    return list(kept.values())
+
+
+_OTHER_VALUE = ("inconsistent-offset",)
+_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip")
+
+
+def _anomalies(files: RunFiles) -> Iterable[Problem]:
+    for entry in objects(files.verdict.get("anomalies")):
+        if entry.get("permitted") is True:
+            continue
+        for witness in objects(entry.get("witnesses"))[:1]:
+            name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+            topic, _, index = name.rpartition("-")
+            if topic and index.isdigit():
+                values = [integer(witness.get("val"))]
+                offsets = [integer(witness.get("off"))]
+                if entry.get("name") in _OTHER_VALUE:
+                    values.append(integer(witness.get("other")))
+                elif entry.get("name") in _OTHER_OFFSET:
+                    offsets.append(integer(witness.get("other")))
+                yield Problem(
+                    str(entry.get("name")),
+                    str(entry.get("definition") or ""),
+                    topic,
+                    int(index),
+                    tuple(v for v in values if v >= 0),
+                    tuple(dict.fromkeys(o for o in offsets if o >= 0)),
+                )
+
+
+def _violations(files: RunFiles) -> Iterable[Problem]:
+    begin = _load_begin(files)
+    for line in _violation_lines(files):
+        details = mapping(line.get("details"))
+        topic, partition = line.get("topic"), integer(line.get("partition"), 0)
+        offsets = [integer(details.get(name)) for name in ("offset", "base_offset", "base")]
+        at = number(line.get("t"))
+        seconds = files.seconds((at + MONO_AT_BEGIN_S) * 1e9) if at is not None else None
+        yield Problem(
+            str(line.get("name")),
+            str(line.get("message") or ""),
+            str(topic) if topic else METADATA,
+            partition,
+            offsets=tuple(dict.fromkeys(o for o in offsets if o >= 0)),
+            t=None if seconds is None else seconds - begin,
+            node=line.get("node") if isinstance(line.get("node"), int) else None,
+        )
+
+
+def _violation_lines(files: RunFiles) -> list[Json]:
+    path = files.path / "violations.json"
+    try:
+        return objects(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return []

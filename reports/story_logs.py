@@ -1,0 +1,111 @@
+"""What each broker's log held at each moment, as far as its traces tell: who has which record. Pure.
+
+A log is a row of stretches, each of one leader epoch. The simulator tells of every append; a real broker's trace tells
+where its log ended at each turn only, and what lay in between is taken from the leader that it followed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Offsets [start, end) that were written by the leader of `epoch`."""
+
+    start: int
+    end: int
+    epoch: int
+
+
+@dataclass
+class Replica:
+    """One broker's view of the partition. -1: not known; `leader` -1: it knows of none."""
+
+    node: int
+    leo: int = 0
+    hw: int = 0
+    epoch: int = -1
+    leader: int = -1
+    isr: tuple[int, ...] = ()
+    up: bool = True
+    stretches: list[Stretch] = field(default_factory=list)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it believes that it is the leader."""
+        return self.leader == self.node
+
+    def epoch_at(self, offset: int) -> int | None:
+        """Of which epoch the record at `offset` is; None where the log does not hold it."""
+        for stretch in reversed(self.stretches):
+            if stretch.start <= offset < stretch.end:
+                return stretch.epoch
+        return None
+
+    def cut(self, to: int) -> None:
+        """The log ends at `to` now."""
+        kept = [each for each in self.stretches if each.start < to]
+        self.stretches = [replace(each, end=min(each.end, to)) for each in kept]
+        self.leo = to
+        self.hw = min(self.hw, to)
+
+    def write(self, start: int, end: int, epoch: int) -> None:
+        """[start, end) was appended in `epoch`; whatever stood there before is gone."""
+        if start >= end:
+            return
+        if any(each.end > start for each in self.stretches):
+            self.cut(start)
+        last = self.stretches[-1] if self.stretches else None
+        if last is not None and last.epoch == epoch and last.end == start:
+            self.stretches[-1] = replace(last, end=end)
+        else:
+            self.stretches.append(Stretch(start, end, epoch))
+        self.leo = end
+
+    def copy(self, start: int, end: int, source: Replica | None, epoch: int) -> None:
+        """[start, end) came from `source`; what that is not known to hold is of `epoch`."""
+        at = start
+        for each in source.stretches if source is not None else ():
+            low, high = max(each.start, at), min(each.end, end)
+            if low < high:
+                self.write(at, low, epoch)
+                self.write(low, high, each.epoch)
+                at = high
+        self.write(at, end, epoch)
+
+    def stands_at(self, leo: int, source: Replica | None, epoch: int) -> None:
+        """A trace says that the log ends at `leo`: what is missing was copied, what is too much is gone."""
+        if leo < self.leo:
+            self.cut(leo)
+        elif leo > self.leo:
+            self.copy(self.leo, leo, source, epoch)
+
+    def snapshot(self) -> Replica:
+        """Its state now, for later."""
+        return replace(self, stretches=list(self.stretches))
+
+
+@dataclass
+class Logs:
+    """Every replica of the partition."""
+
+    replicas: dict[int, Replica] = field(default_factory=dict)
+
+    def of(self, node: int) -> Replica:
+        """A broker's replica."""
+        return self.replicas.setdefault(node, Replica(node))
+
+    def leader_of(self, node: int) -> Replica | None:
+        """Whom `node` follows, as far as it knows."""
+        leader = self.of(node).leader
+        return None if leader < 0 or leader == node else self.of(leader)
+
+    def holders(self, offset: int, epoch: int) -> list[int]:
+        """Brokers, running or not, whose logs hold the record of `epoch` at `offset`."""
+        return sorted(node for node, each in self.replicas.items() if each.epoch_at(offset) == epoch)
+
+    def newest_leader(self) -> Replica | None:
+        """Who leads in the highest epoch that anybody knows of; None where nobody does."""
+        leaders = [each for each in self.replicas.values() if each.leads]
+        return max(leaders, key=lambda each: each.epoch, default=None)

@@ -1,0 +1,81 @@
+"""What a story is made of: moments, each of one lane, and the words that they share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reports.story_facts import Sent
+from reports.story_logs import Logs, Replica
+
+MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
+"""How much a moment matters: it is about the record in question; it changes who leads or what a log holds; it explains;
+it repeats.
+"""
+READERS = "readers"
+NAMED_AT_MOST = 12
+"""A partition with so few records has a name for each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record that has a name, and where the leader of `epoch` put it; -1 where that is not known."""
+
+    name: str
+    sent: Sent
+    offset: int
+    epoch: int
+    is_subject: bool
+
+
+@dataclass
+class Moment:
+    """One thing that happened to one lane: a broker's id as text, a producer's name, or `READERS`."""
+
+    t: float
+    lane: str
+    kind: str
+    text: str
+    label: tuple[str, ...]
+    weight: int
+    grave: bool = False
+    lost: str = ""
+    """The record that is beyond rescue from here on."""
+    replica: Replica | None = None
+    """The broker's log after it."""
+    came_from: tuple[str, str] | None = None
+    """(lane, kind) of the latest earlier moment that sent what arrived here."""
+    about: tuple[str, ...] = ()
+    """Names of the records that it is about."""
+    group: tuple[object, ...] = ()
+    """Moments in a row that share it are one sentence, `plural` with the brokers for {who}."""
+    plural: str = ""
+
+
+@dataclass
+class Told:
+    """All moments, and the logs as they stood in the end."""
+
+    moments: list[Moment] = field(default_factory=list)
+    logs: Logs = field(default_factory=Logs)
+    lost: dict[str, float] = field(default_factory=dict)
+    """Record's name -> when no log held it any more."""
+
+
+DOWN = ("kill", "stop", "power_loss", "power-loss", "crash")
+"""Actions after which a broker is gone until its next incarnation."""
+
+
+def offsets_of(replica: Replica) -> str:
+    """LEO and HW in a few letters."""
+    return f"LEO {replica.leo} · HW {replica.hw}"
+
+
+def ids(nodes: Iterable[int]) -> str:
+    """Broker ids for people."""
+    return ", ".join(map(str, sorted(nodes))) or "none"
+
+
+def stand(replica: Replica) -> str:
+    """Where a log stands, in brackets."""
+    return f" (LEO {replica.leo}, HW {replica.hw})"

@@ -1,0 +1,450 @@
+"""From facts to moments: what happened, one thing after the other, with what each log held then. Pure.
+
+Moments are told in full; which of them a reader wants to hear is decided in `reports.story`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, FaultBar, Seen, Sent
+from reports.story_logs import Replica
+from reports.story_moments import (
+    DETAIL,
+    DOWN,
+    MUST,
+    NOISE,
+    READERS,
+    TURN,
+    Moment,
+    Placed,
+    Told,
+    ids,
+    offsets_of,
+    stand,
+)
+
+
+def tell(facts: Facts, records: list[Placed], producers: dict[int, str]) -> Told:
+    """Every moment of the partition's life, in order. `producers`: a process's lane."""
+    return _Teller(facts, records, producers).run()
+
+
+class _Teller:
+    """Walks through everything that happened, keeps the logs, and notes moments."""
+
+    def __init__(self, facts: Facts, records: list[Placed], producers: dict[int, str]) -> None:
+        self._facts, self._records, self._producers = facts, records, producers
+        self._told = Told()
+        self._logs = self._told.logs
+        self._doomed: set[str] = set()
+        self._read: set[tuple[int, int]] = set()
+        self._acknowledged: set[str] = set()
+        self._isr: tuple[int, ...] = ()
+        self._on_event: dict[str, Callable[[Event, Replica], None]] = {
+            "became_leader": self._became_leader,
+            "became_follower": self._became_follower,
+            "appended": self._appended,
+            "hw_moved": self._hw_moved,
+            "truncated": self._truncated,
+            "recovered": self._recovered,
+            "isr_changed": self._isr_changed,
+            "leader_elected": self._leader_elected,
+            "node_started": self._node_started,
+            "node_stopped": self._node_stopped,
+            "broker_fenced": self._broker_fenced,
+            "fetch_refused": self._fetch_refused,
+            "election": self._election,
+            "quorum_election": self._election,
+            "vote": self._vote,
+            "quorum_vote": self._vote,
+        }
+
+    def run(self) -> Told:
+        """Everything in order of time; of what happens at once, the cause first."""
+        facts = self._facts
+        steps: list[tuple[float, int, Callable[[], None]]] = []
+        steps += [(s.sent, 0, lambda s=s: self._sent(s)) for s in facts.sends]  # type: ignore[misc]
+        steps += [(f.begin, 1, lambda f=f: self._fault_begins(f)) for f in facts.faults]  # type: ignore[misc]
+        steps += [(e.t, 2, lambda e=e: self._event(e)) for e in facts.events]  # type: ignore[misc]
+        steps += [(s.done, 3, lambda s=s: self._done(s)) for s in facts.sends if s.done is not None]  # type: ignore[misc]
+        steps += [(r.t, 4, lambda r=r: self._seen(r)) for r in facts.seen]  # type: ignore[misc]
+        steps += [(f.end, 5, lambda f=f: self._fault_ends(f)) for f in facts.faults if f.end is not None]  # type: ignore[misc]
+        if facts.problem.t is not None:
+            steps.append((facts.problem.t, 6, self._broken))
+        if facts.final_reads is not None:
+            steps.append((facts.final_reads[1], 7, self._concluded))
+        for _, _, step in sorted(steps, key=lambda each: each[:2]):
+            step()
+        return self._told
+
+    # -------------------------------------------------------------------------------------------------------- helpers
+
+    def _note(self, t: float, lane: str, kind: str, text: str, *label: str, weight: int, **more: object) -> Moment:
+        moment = Moment(t, lane, kind, text, label, weight, **more)  # type: ignore[arg-type]
+        self._told.moments.append(moment)
+        return moment
+
+    def _at(self, event: Event, kind: str, text: str, *label: str, weight: int, **more: object) -> Moment:
+        replica = self._logs.of(event.node)
+        return self._note(
+            event.t, str(event.node), kind, text, *label, weight=weight, replica=replica.snapshot(), **more
+        )
+
+    def _record(self, sent: Sent) -> Placed | None:
+        return next((each for each in self._records if each.sent is sent), None)
+
+    def _names_in(self, start: int, end: int, epoch: int | None = None) -> list[Placed]:
+        """Named records in [start, end), of that epoch where it is given."""
+        found = [each for each in self._records if start <= each.offset < end]
+        return [each for each in found if epoch is None or each.epoch == epoch]
+
+    def _hold(self, replica: Replica) -> list[str]:
+        return [r.name for r in self._records if r.offset >= 0 and replica.epoch_at(r.offset) == r.epoch]
+
+    def _check_copies(self, moment: Moment) -> None:
+        """Whether this moment took the last copy of a record from all logs."""
+        for record in self._records:
+            if record.offset < 0 or record.name in self._told.lost or record.name not in self._acknowledged:
+                continue
+            if not self._logs.holders(record.offset, record.epoch):
+                self._told.lost[record.name] = moment.t
+                moment.text += f" No log holds {record.name} any more."
+                moment.weight, moment.grave = MUST, True
+                if record.name not in self._doomed:
+                    moment.lost = record.name
+                    self._doomed.add(record.name)
+
+    # -------------------------------------------------------------------------------------------------------- clients
+
+    def _sent(self, sent: Sent) -> None:
+        record = self._record(sent)
+        if record is None:
+            return
+        lane = self._producers.get(sent.process, f"producer {sent.process}")
+        weight = MUST if record.is_subject else TURN
+        text = f"{lane.capitalize()} sends {record.name}."
+        self._note(sent.sent, lane, "sends", text, f"sends {record.name}", weight=weight, about=(record.name,))
+
+    def _done(self, sent: Sent) -> None:
+        record = self._record(sent)
+        if record is None:
+            self._leader_has(sent)
+            return
+        lane = self._producers.get(sent.process, f"producer {sent.process}")
+        assert sent.done is not None
+        weight = MUST if record.is_subject else TURN
+        name = record.name
+        if sent.state == ACKNOWLEDGED:
+            self._acknowledged.add(name)
+            leader = self._leader_has(sent, record.epoch)
+            if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
+                told = f"Broker {leader.node} has appended {name} by now{stand(leader)}."
+                self._note(
+                    sent.done, str(leader.node), "appends", told, f"has {name}", offsets_of(leader),
+                    weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
+                )  # fmt: skip
+            at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
+            text = f"{lane.capitalize()} is told that {name} is written{at} (acks={self._facts.acks})."
+            label = (f"{name} acknowledged", f"offset {sent.offset}" if sent.offset >= 0 else "")
+        elif sent.state == FAILED:
+            text, label = f"{lane.capitalize()} is told that {name} failed for certain.", (f"{name} failed", sent.error)
+        else:
+            why = f" ({sent.error})" if sent.error else ""
+            text = f"{lane.capitalize()} does not learn what became of {name}{why}."
+            label = (f"{name}: unknown", sent.error)
+        self._note(
+            sent.done, lane, "told", text, *(each for each in label if each), weight=weight, about=(name,),
+            came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
+        )  # fmt: skip
+
+    def _leader_has(self, sent: Sent, epoch: int | None = None) -> Replica | None:
+        """An acknowledgement tells where its leader's log and, with acks=all, its high watermark are at least.
+
+        The leader, as far as it is known.
+        """
+        if sent.state != ACKNOWLEDGED or sent.offset < 0:
+            return None
+        leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
+        leader = max(leaders, key=lambda each: each.epoch, default=None)
+        if leader is None:
+            return None
+        if leader.leo <= sent.offset:
+            leader.write(leader.leo, sent.offset + 1, leader.epoch)
+        if self._facts.acks == "all":
+            leader.hw = max(leader.hw, sent.offset + 1)
+            for node in leader.isr:
+                follower = self._logs.of(node)
+                if not follower.leads and follower.leader == leader.node and follower.leo <= sent.offset:
+                    follower.copy(follower.leo, sent.offset + 1, leader, leader.epoch)
+        return leader
+
+    def _seen(self, seen: Seen) -> None:
+        record = next((each for each in self._records if each.sent.value == seen.value and each.is_subject), None)
+        if record is None or seen.final or (seen.value, seen.offset) in self._read:
+            return
+        self._read.add((seen.value, seen.offset))
+        text = f"A reader gets {record.name} at offset {seen.offset}."
+        self._note(seen.t, READERS, "read", text, f"reads {record.name}", f"offset {seen.offset}", weight=MUST,
+                   about=(record.name,))  # fmt: skip
+
+    def _concluded(self) -> None:
+        """What the final reads found of the records in question, at the end of the last of them."""
+        finals = [seen for seen in self._facts.seen if seen.final]
+        names = {each.sent.value: each.name for each in self._records}
+        assert self._facts.final_reads is not None
+        for record in self._records:
+            if not record.is_subject:
+                continue
+            found = sorted({seen.offset for seen in finals if seen.value == record.sent.value})
+            there = {seen.value for seen in finals if seen.offset == record.offset} - {record.sent.value}
+            instead = " and ".join(sorted(names.get(value, f"value {value}") for value in there))
+            if found:
+                where = " and ".join(map(str, found))
+                text, grave = f"The final reads find {record.name} at offset {where}.", len(found) > 1
+            else:
+                other = f" Offset {record.offset} holds {instead}." if instead else ""
+                text, grave = f"The final reads do not find {record.name}.{other}", record.sent.state == ACKNOWLEDGED
+            label = [f"{record.name}: {'found' if found else 'nowhere'}"]
+            label += [f"offset {record.offset}: {instead}"] if instead else []
+            self._note(self._facts.final_reads[1], READERS, "final", text, *label, weight=MUST, grave=grave,
+                       about=(record.name,))  # fmt: skip
+
+    def _broken(self) -> None:
+        problem = self._facts.problem
+        assert problem.t is not None
+        lane = str(problem.node) if problem.node is not None else READERS
+        replica = self._logs.of(problem.node).snapshot() if problem.node is not None else None
+        text = f"Here {problem.name} is broken: {problem.text.rstrip('.')}."
+        self._note(problem.t, lane, "broken", text, f"{problem.name}", "is broken", weight=MUST, grave=True,
+                   replica=replica)  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------- faults
+
+    def _fault_begins(self, bar: FaultBar) -> None:
+        replica = self._logs.of(bar.node)
+        text = f"Broker {bar.node} is {bar.words}"
+        if bar.action in DOWN:
+            text += stand(replica)
+            replica.up = False
+        self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot())
+
+    def _fault_ends(self, bar: FaultBar) -> None:
+        if bar.action in DOWN:
+            return  # its new incarnation tells
+        replica = self._logs.of(bar.node)
+        assert bar.end is not None
+        text = f"Broker {bar.node} is no longer {bar.words}."
+        self._note(bar.end, str(bar.node), "fault ends", text, f"no longer {bar.words}", weight=TURN,
+                   replica=replica.snapshot())  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------- traces
+
+    def _event(self, event: Event) -> None:
+        handler = self._on_event.get(event.name)
+        if handler is not None:
+            handler(event, self._logs.of(event.node))
+
+    def _take_role(self, event: Event, replica: Replica, leader: int) -> None:
+        replica.epoch, replica.leader, replica.isr = event.int_of("epoch"), leader, event.ids("isr")
+        source = None if replica.leads else self._logs.leader_of(event.node)
+        newest = self._logs.newest_leader()
+        if replica.leads or source is None or source.leo < event.int_of("leo", 0):
+            source = newest if newest is not replica else source
+        replica.stands_at(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
+        replica.hw = event.int_of("hw", replica.hw)
+
+    def _became_leader(self, event: Event, replica: Replica) -> None:
+        held = set(self._hold(replica))
+        self._take_role(event, replica, event.node)
+        self._isr = replica.isr
+        lacks = [
+            r.name
+            for r in self._records
+            if r.name in self._acknowledged and r.name not in self._hold(replica) and r.epoch < replica.epoch
+        ]
+        text = f"Broker {event.node} leads in epoch {replica.epoch}{stand(replica)}, in sync: {ids(replica.isr)}."
+        moment = self._at(
+            event, "leads", text, f"leads epoch {replica.epoch}", offsets_of(replica), f"ISR {ids(replica.isr)}",
+            weight=TURN,
+        )  # fmt: skip
+        fresh = [name for name in lacks if name not in self._doomed]
+        if fresh:
+            moment.text += f" It does not have {' and '.join(fresh)}: no reader will get {_it(fresh)} from here on."
+            moment.weight, moment.grave, moment.lost = MUST, True, fresh[0]
+            self._doomed.update(fresh)
+        if held - set(self._hold(replica)):
+            self._check_copies(moment)
+
+    def _became_follower(self, event: Event, replica: Replica) -> None:
+        leader, leo = event.int_of("leader"), replica.leo
+        was = replica.epoch, replica.leader
+        self._take_role(event, replica, leader)
+        if leader < 0:
+            text = (
+                f"Broker {event.node} hears that nobody leads in epoch {replica.epoch} (in sync: {ids(replica.isr)})."
+            )
+            self._at(event, "leaderless", text, "no leader", offsets_of(replica), weight=DETAIL,
+                     group=("leaderless", replica.epoch))  # fmt: skip
+            return
+        text = f"Broker {event.node} follows broker {leader} in epoch {replica.epoch}{stand(replica)}."
+        moment = self._at(
+            event, "follows", text, f"follows {leader}, epoch {replica.epoch}", offsets_of(replica),
+            weight=DETAIL if was[0] < 0 else TURN, group=("follows", leader, replica.epoch, replica.leo, replica.hw),
+            plural=f"Brokers {{who}} follow broker {leader} in epoch {replica.epoch}{stand(replica)}.",
+        )  # fmt: skip
+        if replica.leo < leo:
+            self._check_copies(moment)
+
+    def _appended(self, event: Event, replica: Replica) -> None:
+        start, end, epoch = event.int_of("from"), event.int_of("leo"), event.int_of("epoch")
+        leads = event.fields.get("role") == "leader"
+        if leads:
+            replica.write(start, end, epoch)
+        else:
+            replica.copy(start, end, self._logs.leader_of(event.node), epoch)
+        new = [r for r in self._names_in(start, end) if replica.epoch_at(r.offset) == r.epoch]
+        if not new:
+            weight = NOISE
+        else:
+            weight = MUST if any(r.is_subject for r in new) else DETAIL
+        names = " and ".join(r.name for r in new) or f"offsets {start} to {end - 1}"
+        verb = "appends" if leads else "copies"
+        where = f" at offset {start}" if leads and end - start == 1 else ""
+        source = self._producers.get(new[0].sent.process, "") if leads and new else str(replica.leader)
+        text = f"Broker {event.node} {verb} {names}{where}{stand(replica)}."
+        self._at(
+            event, verb, text, f"{verb} {names}", offsets_of(replica), weight=weight, about=tuple(r.name for r in new),
+            came_from=(source, "sends" if leads else "appends") if source else None,
+        )  # fmt: skip
+
+    def _hw_moved(self, event: Event, replica: Replica) -> None:
+        before, replica.hw = replica.hw, event.int_of("hw")
+        new = self._names_in(before, replica.hw) if replica.hw > before else []
+        new = [r for r in new if replica.epoch_at(r.offset) == r.epoch]
+        names = " and ".join(r.name for r in new)
+        weight = NOISE if not new else MUST if any(r.is_subject for r in new) else DETAIL
+        came_from = ("follower", "copies") if replica.leads else (str(replica.leader), "hw")
+        if replica.hw < before:
+            text, weight = f"Broker {event.node}'s high watermark goes back from {before} to {replica.hw}.", TURN
+        elif replica.leads:
+            committed = f": {names} {_is(new)} committed" if new else ""
+            text = f"Broker {event.node} moves the high watermark to {replica.hw}{committed}."
+        else:
+            text = f"Broker {event.node} learns that the high watermark is {replica.hw}."
+            weight = min(weight, TURN)
+        self._at(event, "hw", text, f"HW {replica.hw}", weight=weight, about=tuple(r.name for r in new),
+                 came_from=came_from)  # fmt: skip
+
+    def _truncated(self, event: Event, replica: Replica) -> None:
+        start, to = event.int_of("from_offset"), event.int_of("to_offset")
+        if replica.leo < start:
+            replica.stands_at(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
+        held = self._hold(replica)
+        replica.cut(to)
+        if event.fields.get("hw") is not None:
+            replica.hw = min(event.int_of("hw"), to)
+        gone = [name for name in held if name not in self._hold(replica)]
+        why = str(event.fields.get("reason") or "it does not say why")
+        text = f"Broker {event.node} truncates its log from {start} to {to}, HW {replica.hw}: {why}."
+        if gone:
+            text += f" Its copy of {' and '.join(gone)} is gone."
+        weight = MUST if any(r.is_subject for r in self._records if r.name in gone) else TURN
+        moment = self._at(
+            event, "truncates", text, f"truncates {start} → {to}", offsets_of(replica),
+            *([f"loses {', '.join(gone)}"] if gone else []), weight=weight, grave=bool(gone), about=tuple(gone),
+        )  # fmt: skip
+        self._check_copies(moment)
+
+    def _recovered(self, event: Event, replica: Replica) -> None:
+        leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
+        held, before = self._hold(replica), replica.leo
+        replica.stands_at(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
+        gone = [name for name in held if name not in self._hold(replica)]
+        text = f"Broker {event.node} recovers its log up to {leo}"
+        if cut:
+            text += f", {cut} bytes are cut off ({event.fields.get('reason')})"
+        elif leo < before:
+            text += f", it had ended at {before}"
+        text += f". Its copy of {' and '.join(gone)} is gone." if gone else "."
+        weight = MUST if gone else TURN if cut or leo < before else DETAIL
+        moment = self._at(event, "recovers", text, f"recovers to {leo}", offsets_of(replica), weight=weight,
+                          grave=bool(gone), about=tuple(gone))  # fmt: skip
+        self._check_copies(moment)
+
+    def _isr_changed(self, event: Event, replica: Replica) -> None:
+        replica.isr = event.ids("isr")
+        replica.hw = event.int_of("hw", replica.hw)
+        pending = event.ids("maximal") != replica.isr
+        if pending or replica.isr == self._isr:
+            return
+        left, joined = set(self._isr) - set(replica.isr), set(replica.isr) - set(self._isr)
+        self._isr = replica.isr
+        how = [f"broker {ids(left)} is out" if left else "", f"broker {ids(joined)} is back" if joined else ""]
+        text = f"In sync are {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
+        self._at(event, "isr", text, f"ISR {ids(replica.isr)}", weight=TURN)
+
+    def _leader_elected(self, event: Event, replica: Replica) -> None:
+        leader, epoch, unclean = event.int_of("leader"), event.int_of("epoch"), event.fields.get("unclean") is True
+        isr = ids(event.ids("isr"))
+        if leader < 0:
+            text = f"The controller (broker {event.node}) finds nobody to lead in epoch {epoch} (in sync: {isr})."
+            label = f"no leader, epoch {epoch}"
+        else:
+            how = "elects, uncleanly," if unclean else "elects"
+            text = f"The controller (broker {event.node}) {how} broker {leader} in epoch {epoch} (in sync: {isr})."
+            label = f"elects {leader}, epoch {epoch}"
+        self._at(event, "elected", text, label, *(["unclean"] if unclean else []),
+                 weight=MUST if unclean else DETAIL)  # fmt: skip
+
+    def _node_started(self, event: Event, replica: Replica) -> None:
+        again = event.int_of("incarnation") > 1
+        replica.up, replica.leader = True, -1
+        text = f"Broker {event.node} starts{' again' if again else ''}."
+        self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE)
+
+    def _node_stopped(self, event: Event, replica: Replica) -> None:
+        replica.up = False
+        text = f"Broker {event.node} has stopped{stand(replica)}."
+        self._at(event, "stopped", text, "stopped", offsets_of(replica), weight=DETAIL)
+
+    def _broker_fenced(self, event: Event, replica: Replica) -> None:
+        broker = event.int_of("broker")
+        text = f"The controller (broker {event.node}) fences broker {broker}."
+        self._at(event, "fences", text, f"fences {broker}", weight=DETAIL)
+
+    def _fetch_refused(self, event: Event, replica: Replica) -> None:
+        error, offset = event.fields.get("error"), event.int_of("offset")
+        text = (
+            f"Broker {event.node}'s fetch from offset {offset} is refused by broker {event.int_of('leader')}: {error}."
+        )
+        weight = DETAIL if error == "OFFSET_OUT_OF_RANGE" else NOISE
+        self._at(event, "refused", text, "fetch refused", str(error), weight=weight)
+
+    # --------------------------------------------------------------------------------------------------------- quorum
+
+    def _election(self, event: Event, replica: Replica) -> None:
+        role, why = str(event.fields.get("role")), str(event.fields.get("why") or "")
+        replica.epoch = event.int_of("epoch")
+        replica.leader = event.node if role == "leader" else event.int_of("leader")
+        replica.stands_at(event.int_of("leo", replica.leo), self._logs.newest_leader(), replica.epoch)
+        replica.hw = event.int_of("hw", replica.hw)
+        text = f"Node {event.node} is {role} of the metadata quorum in epoch {replica.epoch} ({why})."
+        weight = TURN if role == "leader" else DETAIL
+        self._at(event, "quorum", text, f"{role}, epoch {replica.epoch}", offsets_of(replica), weight=weight)
+
+    def _vote(self, event: Event, replica: Replica) -> None:
+        granted = "votes for" if event.fields.get("granted") else "refuses its vote to"
+        pre = "would vote for" if event.fields.get("granted") else "would not vote for"
+        verb = pre if event.fields.get("pre_vote") else granted
+        text = f"Node {event.node} {verb} {event.int_of('candidate')} in epoch {event.int_of('epoch')}."
+        weight = NOISE if event.fields.get("pre_vote") else DETAIL
+        self._at(event, "votes", text, f"{verb} {event.int_of('candidate')}", weight=weight)
+
+
+def _it(names: list[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _is(records: list[Placed]) -> str:
+    return "is" if len(records) == 1 else "are"

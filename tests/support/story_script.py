@@ -1,0 +1,113 @@
+"""Stories of anomalies as text files: what happened, a fact a line, then "----" and what is told of it.
+
+about lost-write appends-0-0 value=1 offset=1      the problem; text=... says what it is, t= and node= where it is seen
+nodes 1 2 3
+acks 1
+0.010 sends 0 1                                    process, value
+0.014 told 1 ok 1                                  value, ok|fail|info, offset or error
+0.020 broker 1 became_leader epoch=0 leo=0 hw=0 isr=[1,2]
+0.500..0.900 kill 2                                a fault: action, broker, words for it where they differ
+5.0..6.0 finals 0=0 2=1                            final reads: value=offset
+4.0 reads 0=0
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from reports.story import story_of, text_of
+from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Problem, Seen, Sent
+
+RULER = "----"
+_STATES = {"ok": ACKNOWLEDGED, "fail": FAILED, "info": UNKNOWN}
+_DEFAULT_WORDS = {"kill": "killed", "power_loss": "without power", "pause": "paused"}
+
+
+def run_script(text: str) -> str:
+    """The script with the story that its facts tell now."""
+    script = text.split(f"\n{RULER}\n")[0]
+    return f"{script}\n{RULER}\n{text_of(story_of(facts_of_script(script)))}"
+
+
+def facts_of_script(script: str) -> Facts:
+    """The facts that a script lists."""
+    facts = Facts(Problem("?", "", "appends-0", 0), [1, 2, 3], acks="all")
+    for line in script.split(f"\n{RULER}\n")[0].splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            _take(facts, words)
+    facts.events.sort(key=lambda event: event.t)
+    return facts
+
+
+def _take(facts: Facts, words: list[str]) -> None:
+    match words:
+        case ["about", name, where, *rest]:
+            facts.problem = _problem(name, where, rest)
+        case ["nodes", *nodes]:
+            facts.nodes = [int(node) for node in nodes]
+        case ["acks", acks]:
+            facts.acks = acks
+        case [t, "sends", process, value]:
+            facts.slots[int(process)] = int(process)
+            facts.sends.append(Sent(int(value), int(process), float(t)))
+        case [t, "told", value, state, what]:
+            sent = next(each for each in facts.sends if each.value == int(value))
+            sent.done, sent.state = float(t), _STATES[state]
+            sent.offset, sent.error = (int(what), "") if state == "ok" else (-1, what)
+        case [t, "broker", node, name, *fields]:
+            facts.events.append(Event(float(t), int(node), name, _fields(fields)))
+        case [span, "finals", *pairs]:
+            begin, end = map(float, span.split(".."))
+            facts.final_reads = begin, end
+            facts.seen += [Seen(end, 9, v, o, -1, True) for v, o in map(_pair, pairs)]
+        case [t, "reads", *pairs]:
+            facts.seen += [Seen(float(t), 8, v, o, -1, False) for v, o in map(_pair, pairs)]
+        case [span, action, node, *said]:
+            begin, _, end = span.partition("..")
+            words_of = " ".join(said) or _DEFAULT_WORDS[action]
+            number = len({bar.number for bar in facts.faults})
+            facts.faults.append(
+                FaultBar(number, action, int(node), float(begin), float(end) if end else None, words_of)
+            )
+        case _:
+            raise ValueError(f"not a fact: {' '.join(words)}")
+
+
+def _problem(name: str, where: str, rest: list[str]) -> Problem:
+    topic, _, index = where.rpartition("-")
+    text = ""
+    if any(word.startswith("text=") for word in rest):
+        at = next(i for i, word in enumerate(rest) if word.startswith("text="))
+        text, rest = " ".join(rest[at:]).removeprefix("text="), rest[:at]
+    given: dict[str, list[str]] = {}
+    for word in rest:
+        key, _, value = word.partition("=")
+        given.setdefault(key, []).append(value)
+    return Problem(
+        name,
+        text,
+        topic,
+        int(index),
+        tuple(map(int, given.get("value", []))),
+        tuple(map(int, given.get("offset", []))),
+        float(given["t"][0]) if "t" in given else None,
+        int(given["node"][0]) if "node" in given else None,
+    )
+
+
+def _pair(word: str) -> tuple[int, int]:
+    value, _, offset = word.partition("=")
+    return int(value), int(offset)
+
+
+def _fields(words: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value.replace("_", " ") if key in ("reason", "why") else value
+    return found
