@@ -72,8 +72,8 @@ class Content:
 
     def truncate(self, size: int) -> None:
         """Cut or zero-extend to `size` bytes."""
-        if size == len(self.cached):
-            return
+        if size == len(self.cached) and not self.pending:
+            return  # Else it may outlive the writes that gave the file this size.
         self.pending.append((size, CUT, bytes(self.cached[size:]), len(self.cached)))
         if size < len(self.cached):
             del self.cached[size:]

@@ -42,13 +42,18 @@ class FileNode(Node):
 class Folder(Node):
     """A directory."""
 
-    __slots__ = ("durable", "entries", "pending")
+    __slots__ = ("decided", "durable", "entries", "pending")
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
         self.pending: list[Change] = []
+        self.decided: dict[str, int] = {}
+        """Number of the last change that decided on a durable name, as long as there are older ones to keep out.
+
+        Changes are settled out of order where one is between two directories: it is durable once either is synced.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -66,25 +71,25 @@ class Change:
         """Make it durable: both its halves."""
         self.done = True
         node = self.node
-        if node.settled > self.number:
-            return
-        node.settled = self.number
-        _unplace(node)
+        moved_on = node.settled > self.number
+        if not moved_on:
+            node.settled = self.number
+            _unplace(node)
         if self.source is not None:
             self._clear(self.source)
-        if self.target is not None and self._clear(self.target):
+        if self.target is not None and self._clear(self.target) and not moved_on:
             self.target[0].durable[self.target[1]] = node
             node.durable_at = self.target
 
     def _clear(self, place: Place) -> bool:
-        """Whoever older is durably there goes. False where it is taken by a later change."""
-        holder = place[0].durable.get(place[1])
-        if holder is None:
-            return True
-        if holder.settled > self.number:
+        """Whoever is durably there goes. False where a later change has decided on this name already."""
+        folder, name = place
+        if folder.decided.get(name, 0) > self.number:
             return False
-        holder.settled = self.number
-        _unplace(holder)
+        folder.decided[name] = self.number
+        holder = folder.durable.get(name)
+        if holder is not None:
+            _unplace(holder)
         return True
 
 
@@ -162,6 +167,7 @@ class Names:
                     self._forget(change.node)
         folder.pending = [change for change in folder.pending if not change.done]
         if not folder.pending:
+            folder.decided.clear()
             self._unsynced.pop(folder, None)
 
     def sync_failed(self, folder: Folder) -> None:
@@ -240,6 +246,7 @@ def _walk(folder: Folder, path: str, *, durable: bool) -> Iterator[tuple[str, Fi
 
 def _restart(folder: Folder) -> None:
     folder.pending = []
+    folder.decided = {}
     folder.entries = {name: folder.durable[name] for name in sorted(folder.durable)}
     for node in folder.entries.values():
         if isinstance(node, Folder):

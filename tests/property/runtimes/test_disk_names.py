@@ -137,6 +137,37 @@ Names.TestCase.settings = settings(max_examples=100, stateful_step_count=40, dea
 TestNames = Names.TestCase
 
 
+@given(st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_once_every_directory_was_synced_all_names_are_durable_in_whatever_order_that_was_done(seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(20):
+        disk = Disk(Random(seed))
+        fs = disk.mount(lambda op, path: None)
+        fs.mkdirs("d")
+        fs.mkdirs("e")
+        for step in range(rng.randrange(3, 10)):
+            there = sorted(disk.files())
+            path = rng.choice(["", "d/", "e/"]) + rng.choice("xy")
+            fate = rng.random()
+            if fate < 0.4 and there:
+                fs.rename(rng.choice(there), path)
+            elif fate < 0.7:
+                file = fs.open(path, create=True)
+                file.append(b"%d" % step)
+                file.fsync()
+            elif fate < 0.8 and there:
+                fs.remove(rng.choice(there))
+            else:
+                fs.fsync_dir(rng.choice(["", "d", "e"]))
+        for path in rng.sample(["", "d", "e"], 3):
+            fs.fsync_dir(path)
+        files = disk.files()
+        assert disk.durable_files() == files
+        assert disk.power_loss()["names_pending"] == 0
+        assert disk.files() == files
+
+
 CHANGING = st.sampled_from(
     ["append", "pwrite", "truncate", "fsync", "create", "rename", "remove", "mkdirs", "fsync_dir"]
 )

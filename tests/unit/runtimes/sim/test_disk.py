@@ -187,6 +187,44 @@ def test_a_rename_across_directories_is_durable_once_either_is_synced(synced: st
     assert list(outcomes(story).values()) == [{"d/new": b"data"}]
 
 
+def test_a_new_file_renamed_into_another_directory_is_not_found_under_its_first_name_again() -> None:
+    def story(fs: Fs) -> None:
+        fs.mkdirs("d")
+        fs.open("old", create=True).close()
+        fs.rename("old", "d/new")
+        fs.fsync_dir("d")
+        fs.fsync_dir("")
+
+    assert list(outcomes(story).values()) == [{"d/new": b""}]
+
+
+def test_a_name_given_away_and_taken_from_another_directory_keeps_both_files() -> None:
+    def story(fs: Fs) -> None:
+        fs.mkdirs("d")
+        durable_file(fs, "other", b"other")
+        durable_file(fs, "d/x", b"first")
+        fs.fsync_dir("d")
+        fs.rename("d/x", "d/z")
+        fs.rename("other", "d/x")
+        fs.fsync_dir("")
+        fs.fsync_dir("d")
+
+    assert list(outcomes(story).values()) == [{"d/x": b"other", "d/z": b"first"}]
+
+
+def test_a_surviving_rename_leaves_nothing_under_the_old_name() -> None:
+    def story(fs: Fs) -> None:
+        durable_file(fs, "a", b"old")
+        fs.remove("a")
+        file = fs.open("a", create=True)
+        file.append(b"new")
+        file.fsync()
+        fs.rename("a", "b")
+
+    expected = [{}, {"a": b"old"}, {"a": b"new"}, {"b": b"new"}]
+    assert sorted(outcomes(story)) == sorted(map(repr, expected))
+
+
 def test_a_removal_that_was_not_synced_may_be_undone() -> None:
     def story(fs: Fs) -> None:
         fs.mkdirs("d")
