@@ -18,6 +18,7 @@ from broker.log.manager import LogManager
 from broker.server.admin_handlers import AdminContext
 from broker.server.controller_service import ControllerService
 from broker.server.data_handlers import OffsetApis, ProducerIds
+from broker.server.delete_records import DeleteRecordsApi
 from broker.server.fetch import FetchApi
 from broker.server.fetcher import Fetchers
 from broker.server.forwarding import Forwarder
@@ -189,7 +190,9 @@ class Node:
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, server.answer_later(self.quorum.fetch))
         producer_ids = ProducerIds(self.forwarder, config.node_id, self._broker_epoch)
         for_clients = {
-            **data_routes(produce, fetch, OffsetApis(self.replicas), producer_ids),
+            **data_routes(
+                produce, fetch, OffsetApis(self.replicas), DeleteRecordsApi(env, self.replicas), producer_ids
+            ),
             **admin_routes(context, metadata, self.forwarder),
         }
         for_nodes = node_routes(self.quorum, self.service)
@@ -261,6 +264,8 @@ class Node:
         nursery.start_soon(self._checkpoint_high_watermarks, checkpoint_s)
         flush_s = config.log_flush_offset_checkpoint_interval_ms / 1000 or math.inf
         nursery.start_soon(self._every, flush_s, self.logs.checkpoint_recovery_points)
+        starts_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000 or math.inf
+        nursery.start_soon(self._every, starts_s, self.logs.checkpoint_log_starts)
         nursery.start_soon(self._every, config.log_retention_check_interval_ms / 1000, self._retention)
         nursery.start_soon(self._every, 1.0, lambda: self.fetchers.watch(int(self.env.mono() * 1000)))
 

@@ -50,6 +50,8 @@ class LogManager:
         """Renamed directories, each with the wall-clock ms from which it may be removed."""
         self._forgotten: dict[TopicPartition, None] = {}
         """Deleted since the checkpoints were written, which may still speak of them."""
+        self._starts_written: checkpoints.Offsets = {}
+        """What the checkpoint of log starts says."""
         self.previous_broker_epoch = -1
         """Of the run before, if that ended cleanly (KIP-966); else -1."""
         self.clean = False
@@ -103,7 +105,7 @@ class LogManager:
         # Also for the checkpoints: what is read now must not turn into older ones at the next power loss.
         self._fs.fsync_dir(self.log_dir)
         recovery_points = checkpoints.read_offsets(self._fs, self._path(RECOVERY_POINTS))
-        starts = checkpoints.read_offsets(self._fs, self._path(LOG_STARTS))
+        starts = self._starts_written = checkpoints.read_offsets(self._fs, self._path(LOG_STARTS))
         for name in self._fs.list(self.log_dir):
             if name.endswith(DELETED):
                 self._fs.remove_dir(self._path(name))
@@ -227,15 +229,22 @@ class LogManager:
         Synchronous on purpose: a checkpoint written in the background could overwrite a newer, lower one.
         """
         points = {place: log.recovery_point for place, log in self.logs.items()}
+        checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
+        self.checkpoint_log_starts()
+        self._forgotten.clear()
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where each log starts, as far as its first segment does not say. Durable on return; nothing is
+        written where nothing has changed.
+        """
         starts = {
             place: log.log_start_offset
             for place, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
-        checkpoints.write_offsets(self._fs, self._path(RECOVERY_POINTS), points)
-        if starts or self._fs.exists(self._path(LOG_STARTS)):
+        if starts != self._starts_written:
             checkpoints.write_offsets(self._fs, self._path(LOG_STARTS), starts)
-        self._forgotten.clear()
+            self._starts_written = starts
 
     def read_high_watermarks(self) -> checkpoints.Offsets:
         """The high watermarks that `write_high_watermarks` kept."""

@@ -43,6 +43,7 @@ class Want(NamedTuple):
     leader_epoch: int
     offset: int
     last_fetched_epoch: int
+    log_start: int
     max_bytes: int
     hosted: Hosted | None
 
@@ -120,7 +121,7 @@ class FetchApi:
         for key, part in parts:
             hosted = find(key)
             h = hosted.get(part[0]) if hosted else None
-            wants.append(Want(key, part[0], part[1], part[2], part[3], part[5], h))
+            wants.append(Want(key, part[0], part[1], part[2], part[3], part[4], part[5], h))
         fetch = DelayedFetch(self, slot, request, wants, session)
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
@@ -146,6 +147,10 @@ class FetchApi:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
                     fetch.refused[number] = int(refused)
+                    continue
+            if h.deletions:
+                state.follower_starts_at(replica_id, want.log_start)
+                replicas.low_watermark_moved(h)
 
     def _satisfied(self, fetch: DelayedFetch) -> bool:
         """True when there is reason to answer now: an error, or at least min bytes."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from broker.log.log import Log
     from broker.replication.partition import Partition
     from broker.server.connection import Connection
+    from broker.server.delete_records import Deletion
     from broker.server.fetch import DelayedFetch
     from broker.server.produce import DelayedProduce
 
@@ -18,7 +19,7 @@ class Hosted:
     deterministic.
     """
 
-    __slots__ = ("_given_up", "consumers", "followers", "log", "name", "readers", "state", "waiting")
+    __slots__ = ("_given_up", "consumers", "deletions", "followers", "log", "name", "readers", "state", "waiting")
 
     def __init__(self, state: Partition, log: Log) -> None:
         self.state, self.log = state, log
@@ -26,6 +27,8 @@ class Hosted:
         self.waiting: deque[tuple[int, DelayedProduce, list[object]]] = deque()
         """Appends that wait for the high watermark: (offset it must reach, request, the partition's result)."""
         self._given_up = 0
+        self.deletions: dict[Deletion, None] = {}
+        """DeleteRecords that wait for the low watermark."""
         self.followers: dict[DelayedFetch, None] = {}
         self.consumers: dict[DelayedFetch, None] = {}
         self.readers: dict[Connection, None] = {}

@@ -140,6 +140,28 @@ class ReplicaManager:
         if effects:
             self.apply_effects(h, effects)
 
+    def delete_records(self, h: Hosted, offset: int) -> None:
+        """A client wants a log that is led here to begin at `offset`. `log_starts_moved` is to follow."""
+        if h.log.increment_log_start(offset):
+            self._log_start_moved(h, "DeleteRecords")
+            # Their answers carry the new start; else they would hear of it when their wait is over.
+            self.ready.update(h.followers)
+
+    def log_starts_moved(self) -> None:
+        """Make durable where logs start now, before anybody is told: what was deleted stays so."""
+        self._logs.checkpoint_log_starts()
+        self.settle()
+
+    def low_watermark_moved(self, h: Hosted) -> None:
+        """A replica has told where its log starts, or is not waited for any more."""
+        for deletion in list(h.deletions):
+            deletion.look()
+
+    def _log_start_moved(self, h: Hosted, reason: str) -> None:
+        h.state.log_start_moved(h.log.log_start_offset)
+        self._trace(h, "log_start_moved", log_start=h.log.log_start_offset, hw=h.state.high_watermark,
+                    leo=h.log.log_end_offset, reason=reason)  # fmt: skip
+
     def apply_effects(self, h: Hosted, effects: Effects) -> ErrorCode:
         """Do what a state machine asked for, in order. The error to answer where a fetch was refused, else NONE."""
         refused = ErrorCode.NONE
@@ -185,6 +207,7 @@ class ReplicaManager:
             _, delayed, result = h.waiting.popleft()
             result[6] = (h.state.leader_id, h.state.leader_epoch)
             delayed.complete(result, _NOT_LEADER)
+        self.low_watermark_moved(h)
 
     def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
         self.apply_effects(h, h.state.prepare_to_fetch(h.log.epochs.latest))
@@ -211,7 +234,7 @@ class ReplicaManager:
 
     def _advance_log_start(self, h: Hosted, effect: AdvanceLogStart) -> None:
         h.log.increment_log_start(effect.offset)
-        h.state.log_start_moved(h.log.log_start_offset)
+        self._log_start_moved(h, "the leader's")
 
     _EFFECTS: dict[type[Any], Callable[[ReplicaManager, Hosted, Any], None]] = {
         ProposeIsr: _propose_isr,
@@ -310,6 +333,7 @@ class ReplicaManager:
         )
         for h in self.hosted():
             self.apply_effects(h, h.state.brokers_changed(self._brokers, now_ms))
+            self.low_watermark_moved(h)
 
     # ------------------------------------------------------------------ settings
 
@@ -362,7 +386,7 @@ class ReplicaManager:
         for log, _ in self._logs.tick(wall_ms, self.high_watermark):
             h = self.by_name.get(log.topic.encode(), {}).get(log.partition)
             if h is not None and h.log is log:
-                h.state.log_start_moved(log.log_start_offset)
+                self._log_start_moved(h, "retention")
 
     def high_watermark(self, log: Log) -> int:
         """Up to where retention may delete: the high watermark, 0 where the replica is not hosted."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.server.connection import Slot
     from broker.server.controller_service import ControllerService
     from broker.server.data_handlers import OffsetApis, ProducerIds
+    from broker.server.delete_records import DeleteRecordsApi
     from broker.server.fetch import FetchApi
     from broker.server.forwarding import Forwarder
     from broker.server.metadata_handler import MetadataHandler
@@ -38,7 +39,7 @@ _BY_CONTROLLER = (
 
 
 def data_routes(
-    produce: ProduceApi, fetch: FetchApi, offsets: OffsetApis, producer_ids: ProducerIds
+    produce: ProduceApi, fetch: FetchApi, offsets: OffsetApis, deletions: DeleteRecordsApi, producer_ids: ProducerIds
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
     return _table(
@@ -46,6 +47,7 @@ def data_routes(
         Route(ApiKey.FETCH, hot=fetch.handle),
         Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
+        Route(ApiKey.DELETE_RECORDS, waits=deletions.delete_records),
         Route(ApiKey.INIT_PRODUCER_ID, waits=producer_ids.init_producer_id),
     )
 

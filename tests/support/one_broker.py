@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -14,8 +15,10 @@ from broker.log.manager import LogManager
 from broker.protocol.apis import ApiKey, response_class, response_header_version
 from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.server.connection import Connection, Slot
+from broker.server.data_handlers import OffsetApis
 from broker.server.fetch import FetchApi
 from broker.server.hosted import Hosted
 from broker.server.produce import ProduceApi
@@ -112,13 +115,16 @@ class Orders:
 class OneBroker:
     """Broker 1 of three."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, *, fs: MemoryFs | None = None, **properties: str) -> None:
+        """`fs`: what an earlier life has left."""
         given = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
-        self.fs = MemoryFs()
+        self.fs = fs or MemoryFs()
         self.env = HandEnv(self.fs)
         self.image = ClusterImage()
         self.logs = LogManager(self.fs, "data", lambda topic: LogConfig(), rng=random.Random(1))
+        if fs is not None:
+            self.logs.load_all(self.env.wall_ms())
         self.orders = Orders()
         orders: Any = self.orders
         self.replicas = ReplicaManager(self.env, self.config, self.image, self.logs, orders, orders)
@@ -172,6 +178,12 @@ class OneBroker:
         """Metadata says that settings were altered."""
         self.image.configs[kind, name] = {key.replace("_", "."): value for key, value in settings.items()}
         self.replicas.apply(ImageDelta(configs={(kind, name): None}))
+
+    def fence(self, broker_id: int) -> None:
+        """Metadata says that a broker is fenced."""
+        before = self.image.brokers[broker_id]
+        self.image.brokers[broker_id] = replace(before, fenced=True)
+        self.replicas.apply(ImageDelta(brokers={broker_id: before}))
 
     def pass_ms(self, ms: int) -> None:
         """Time passes, and what is due then is done."""
@@ -235,6 +247,7 @@ class OneBroker:
         forget: tuple[str, ...] = (),
         version: int = 17,
         broker_epoch: int | None = None,
+        log_start: int = -1,
     ) -> None:
         """A Fetch of (topic, offset) of their partitions 0."""
         state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch or EPOCHS.get(replica, -1))
@@ -252,6 +265,7 @@ class OneBroker:
                 current_leader_epoch=epoch,
                 fetch_offset=offset,
                 last_fetched_epoch=last_epoch,
+                log_start_offset=log_start,
                 partition_max_bytes=part_max_bytes,
             )
             topic_id = IDS.get(name, bytes(15) + b"\x77")
@@ -259,9 +273,13 @@ class OneBroker:
         request.forgotten_topics_data = [ForgottenTopic(topic_id=IDS[name], partitions=[0]) for name in forget]
         self.ask(conn, self.fetch_api.handle, ApiKey.FETCH, request, version)
 
-    def follower_has(self, replica: int, offset: int, *, epoch: int = 5, name: str = "t") -> None:
-        """A follower fetches from there, so that is what it has."""
-        self.fetch(self.client(), (name, offset), replica=replica, epoch=epoch, max_wait_ms=0)
+    def follower_has(
+        self, replica: int, offset: int, *, epoch: int = 5, name: str = "t", log_start: int = -1
+    ) -> FetchPartOut:
+        """A follower fetches from there, so that is what it has. What it is answered."""
+        conn = self.client()
+        self.fetch(conn, (name, offset), replica=replica, epoch=epoch, max_wait_ms=0, log_start=log_start)
+        return fetched(conn)
 
 
 def answers(conn: Connection) -> list[tuple[int, bytes]]:
@@ -300,3 +318,12 @@ def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
     """The only partition of the only reply."""
     [(_, [part])] = fetched_all(conn, version).topics
     return part
+
+
+def listed(room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t") -> Any:
+    """What ListOffsets tells of a partition."""
+    part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=name, partitions=[part])])
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    [topic] = OffsetApis(room.replicas).list_offsets(request, slot).topics
+    return topic.partitions[0]

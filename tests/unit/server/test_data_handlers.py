@@ -10,7 +10,6 @@ import trio
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsResponse
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
-from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -18,19 +17,12 @@ from broker.protocol.schema.offset_for_leader_epoch import (
 )
 from broker.server.connection import Slot
 from broker.server.data_handlers import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
-from tests.support.one_broker import OneBroker
+from tests.support.one_broker import OneBroker, listed
 
 
 def slot_of(version: int) -> Slot:
     conn: Any = None
     return Slot(conn, 1, version, False)
-
-
-def listed(room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t") -> Any:
-    part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=name, partitions=[part])])
-    [topic] = OffsetApis(room.replicas).list_offsets(request, slot_of(7)).topics
-    return topic.partitions[0]
 
 
 def epoch_end(room: OneBroker, asked: int, *, current: int = -1) -> Any:

@@ -1,0 +1,126 @@
+"""DeleteRecords (L4): the start of a log is moved, and the answer waits until every replica in service has done so too.
+
+Only what is committed may go. Followers hear of the new start in their next Fetch's answer and tell their own in the
+one after: the smallest of them is the low watermark. What lies below a log's start is not served any more; its segments
+go with the next check of retention.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.env import Env
+    from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from broker.server.connection import Slot
+    from broker.server.hosted import Hosted
+    from broker.server.replica_manager import ReplicaManager
+
+
+class Deletion:
+    """One partition of a request, for as long as some replica has not deleted yet."""
+
+    __slots__ = ("_hosted", "_offset", "_request", "result")
+
+    def __init__(
+        self, request: DelayedDeletions, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult
+    ) -> None:
+        self._request, self._hosted, self._offset, self.result = request, hosted, offset, result
+
+    def look(self) -> None:
+        """The low watermark may have moved, or is not for this broker to tell any more."""
+        state, result = self._hosted.state, self.result
+        if not state.is_leader:
+            result.error_code, result.low_watermark = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            self._request.settled(self)
+            return
+        result.low_watermark = state.low_watermark()
+        if result.low_watermark >= self._offset:
+            result.error_code = int(ErrorCode.NONE)
+            self._request.settled(self)
+
+    def forget(self) -> None:
+        """Nobody waits any more."""
+        self._hosted.deletions.pop(self, None)
+
+
+class DelayedDeletions:
+    """A request whose deletions are not everywhere yet."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Deletion, None] = {}
+        self.done = trio.Event()
+
+    def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
+        """Wait for a partition's low watermark to reach `offset`. Until then its result is that of a time-out."""
+        result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        deletion = Deletion(self, hosted, offset, result)
+        self.waiting[deletion] = None
+        hosted.deletions[deletion] = None
+        deletion.look()
+
+    def settled(self, deletion: Deletion) -> None:
+        """One partition's answer is known."""
+        deletion.forget()
+        del self.waiting[deletion]
+        if not self.waiting:
+            self.done.set()
+
+    def abandon(self) -> None:
+        """The connection has ended, or the time is over: whoever has not deleted yet will all the same."""
+        for deletion in self.waiting:
+            deletion.forget()
+        self.waiting.clear()
+        self.done.set()
+
+
+class DeleteRecordsApi:
+    """Handles DeleteRecords requests, on the leaders of the partitions."""
+
+    def __init__(self, env: Env, replicas: ReplicaManager) -> None:
+        self._env, self._replicas = env, replicas
+
+    async def delete_records(self, request: DeleteRecordsRequest, slot: Slot) -> DeleteRecordsResponse:
+        """Move the starts of the logs, durably, and wait for the followers: for `timeout_ms` at most."""
+        delayed = DelayedDeletions()
+        topics = [
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[self._delete(topic.name, asked, delayed) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+        self._replicas.log_starts_moved()
+        if delayed.waiting:
+            slot.parked = delayed
+            with self._env.timeout(max(0, request.timeout_ms) / 1000):
+                await delayed.done.wait()
+            delayed.abandon()
+        return DeleteRecordsResponse(topics=topics)
+
+    def _delete(
+        self, name: str, asked: DeleteRecordsPartition, delayed: DelayedDeletions
+    ) -> DeleteRecordsPartitionResult:
+        key, index = name.encode(), asked.partition_index
+        result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
+        h = self._replicas.by_name.get(key, {}).get(index)
+        if h is None:
+            result.error_code = int(self._replicas.absent(key, index, by_id=False)[0])
+        elif not h.state.is_leader:
+            result.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif "delete" not in h.log.config.cleanup_policy:
+            result.error_code = int(ErrorCode.POLICY_VIOLATION)
+        elif (offset := h.state.deletion_offset(asked.offset)) is None:
+            result.error_code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+        else:
+            self._replicas.delete_records(h, offset)
+            delayed.add(h, offset, result)
+        return result
