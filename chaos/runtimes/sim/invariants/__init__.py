@@ -1,0 +1,16 @@
+"""God's eye: what must hold of a cluster after every event of a simulation, and who looks.
+
+Every invariant is a small pure function with its definition and its source in the table `INVARIANTS`. `Watch` looks at
+the world; `Known` is what it knows of a partition, above all the ledger of committed batches.
+"""
+
+from chaos.runtimes.sim.invariants import acks, commitment, decisions, metadata, producers, replicas
+from chaos.runtimes.sim.invariants.promise import Promise
+from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
+from chaos.runtimes.sim.invariants.violation import Violation
+from chaos.runtimes.sim.invariants.watch import Watch
+
+ROOMS = (acks, commitment, decisions, metadata, producers, replicas)
+"""Whoever is imported has entered its invariants into the table."""
+
+__all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "Watch", "When"]

@@ -1,0 +1,164 @@
+"""Logs as a god sees them: the headers of their batches, without asking the node that owns the file."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from broker.env import Buffer
+from broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+
+
+class Batch(NamedTuple):
+    """What tells one batch from another. Offsets: `base` to `end` - 1."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+    attributes: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+
+    @property
+    def is_control(self) -> bool:
+        """True for markers and the like, which have no sequence."""
+        return self.attributes & CONTROL_BIT != 0
+
+    def __str__(self) -> str:
+        return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
+
+
+NO_BATCHES: Final[tuple[Batch, ...]] = ()
+
+
+def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[Batch, int]]:
+    """Each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
+
+    `checked`: ends, too, at a batch whose CRC is wrong.
+    """
+    view = memoryview(buffer)
+    try:
+        while position + HEADER_SIZE <= size:
+            base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (
+                HEADER.unpack_from(view, position)
+            )
+            stop = position + LENGTH_OVERHEAD + length
+            if magic != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or stop > size:
+                return
+            if checked and crc32c(view[position + CRC_FROM : stop]) != crc:
+                return
+            yield Batch(base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence), stop
+            position = stop
+    finally:
+        view.release()
+
+
+class Ledger:
+    """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them."""
+
+    __slots__ = ("bases", "batches", "end", "start")
+
+    def __init__(self, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
+        self.batches: list[Batch] = []
+        self.bases: list[int] = []
+        self.start = batches[0].base if batches else 0
+        """Where what is known begins."""
+        self.end = self.start
+        """Exclusive: all before it is committed."""
+        for batch in batches:
+            self.add(batch)
+
+    def add(self, batch: Batch) -> None:
+        """One more is committed."""
+        if not self.batches:
+            self.start = batch.base
+        self.batches.append(batch)
+        self.bases.append(batch.base)
+        self.end = batch.end
+
+    def index(self, offset: int) -> int:
+        """Which batch `offset` is in; one less or more than there are where it is in none."""
+        if offset >= self.end:
+            return len(self.batches)
+        return bisect_right(self.bases, offset) - 1
+
+    def at(self, offset: int) -> Batch | None:
+        """The committed batch that `offset` is in."""
+        return self.batches[self.index(offset)] if self.start <= offset < self.end else None
+
+    def cut(self, offset: int) -> None:
+        """What is not wholly below `offset` counts as committed no longer: its loss was permitted."""
+        while self.batches and self.batches[-1].end > offset:
+            self.batches.pop()
+            self.bases.pop()
+        self.end = self.batches[-1].end if self.batches else self.start
+
+
+class Copy:
+    """One replica's log: its batches, and how far they are the committed ones."""
+
+    __slots__ = ("_shift", "batches", "generation", "low", "matched", "position", "same", "segment", "start")
+
+    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
+        self.batches = list(batches)
+        self.start = batches[0].base if batches else start
+        """Where the first batch is, or would be."""
+        self.low = start
+        """The log's start: what is before it has been deleted, whether or not its bytes are still there."""
+        self.matched = self.start
+        """All from `start` to here is what the ledger holds. At most the ledger's end."""
+        self.same = 0
+        """How many batches that is."""
+        self._shift = -1
+        """Which batch of the ledger the first one here is; -1 while that is not known."""
+        self.generation = 0
+        self.segment, self.position = -1, 0
+        """How far the files have been read: base offset of a segment, and a byte in it."""
+
+    @property
+    def end(self) -> int:
+        """Exclusive end of the last batch."""
+        return self.batches[-1].end if self.batches else self.start
+
+    def realign(self) -> None:
+        """Find anew which batch of the ledger the first one here is."""
+        self._shift = -1
+
+    def compare(self, ledger: Ledger) -> int:
+        """Bring `matched` up to date after batches were added here or in the ledger. Returns it."""
+        batches, committed, same = self.batches, ledger.batches, self.same
+        shift = self._shift
+        if shift < 0:
+            if not batches or not committed or batches[0].base >= ledger.end:
+                self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
+                return self.matched
+            shift = self._shift = self._align(ledger)
+        while same < len(batches) and same + shift < len(committed) and batches[same] == committed[same + shift]:
+            same += 1
+        if same != self.same:
+            self.same = same
+            self.matched = batches[same - 1].end
+        return self.matched
+
+    def _align(self, ledger: Ledger) -> int:
+        at = ledger.index(max(self.batches[0].base, ledger.start))
+        if self.batches[0].base < ledger.start:
+            # Older than what is known: nothing to compare it with.
+            self.same = bisect_right([batch.base for batch in self.batches], ledger.start) - 1
+            return at - self.same
+        return at
+
+    def first_difference(self, ledger: Ledger) -> tuple[Batch | None, Batch | None]:
+        """The first batch here that is not the ledger's, and what the ledger has there."""
+        mine = self.batches[self.same] if self.same < len(self.batches) else None
+        return mine, ledger.at(self.matched)
+
+    def ledger_was_cut(self, ledger: Ledger) -> None:
+        """Compare anew: the ledger is shorter than it was."""
+        self.same, self._shift, self.matched = 0, -1, self.start
+        self.compare(ledger)

@@ -1,0 +1,185 @@
+"""What must hold of committed batches: nobody has others, nobody who counts lacks them, nothing takes them away.
+
+A permitted loss (see `Known.is_excused` and `losing_is_permitted`) makes the ledger shorter; it is the watch's to see
+that, the checks only know the ledger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
+    from chaos.runtimes.sim.invariants.batches import Batch
+    from chaos.runtimes.sim.invariants.known import Known, View
+
+
+def lacks(known: Known, node: int) -> str:
+    """How a node's log differs from what is committed."""
+    copy = known.copies.get(node)
+    if copy is None:
+        return f"node {node} has no log"
+    mine, committed = copy.first_difference(known.ledger)
+    has = f"ends at {copy.end}" if mine is None else f"has {mine}"
+    return f"node {node} {has}, committed is {committed if committed is not None else 'nothing'}"
+
+
+@invariant("committed-prefix", When.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
+def committed_prefix(before: View | None, now: View, known: Known) -> str | None:
+    """Below its high watermark a replica holds exactly the batches that some leader committed. (Not promised with
+    truncation to the high watermark, nor by replicas that have not heard of a permitted loss.)"""
+    if known.promise.hw_truncation or not known.counts(now):
+        return None
+    copy = known.copies[now.node]
+    if now.hw <= copy.matched:
+        return None
+    return f"high watermark {now.hw}, but {lacks(known, now.node)}; the ledger ends at {known.ledger.end}"
+
+
+@invariant("hw-held-by-min-isr", When.REPLICA, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
+def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | None:
+    """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
+    nodes, too. (What a power loss has taken from one since it said so counts.)"""
+    if not now.leads or before is None or now.hw <= before.hw or not known.counts(now):
+        return None
+    if known.promise.hw_truncation:
+        return None
+    needed = known.promise.effective_min_isr(len(now.replicas))
+    holders = [node for node in known.copies if known.held_once(node, now.hw)]
+    if len(holders) >= needed:
+        return None
+    return f"high watermark {now.hw} is held by {holders} only; min ISR is {needed}"
+
+
+@invariant("weak-isr", When.REPLICA, "hachikuji: WeakIsr")
+def weak_isr(before: View | None, now: View, known: Known) -> str | None:
+    """A leader of the newest epoch and the members of its own ISR have the same log below its high watermark."""
+    truth = known.truth
+    if not now.leads or truth is None or truth.leader_epoch != now.leader_epoch or not known.counts(now):
+        return None
+    if before is not None and before.hw == now.hw and before.isr is now.isr and before.leads:
+        return None
+    if known.promise.hw_truncation:
+        return None
+    for member in now.isr:
+        if not known.held_once(member, min(now.hw, known.ledger.end)) and not known.is_excused(member):
+            return f"high watermark {now.hw}, ISR {list(now.isr)}: {lacks(known, member)}"
+    return None
+
+
+@invariant("strong-isr", When.PARTITION, "hachikuji: StrongIsr; Vanlightly, KIP-966: LeaderCandidateCompleteness")
+def strong_isr(known: Known) -> str | None:
+    """Every member of the ISR and of the eligible leader replicas, as the control plane has decided them, holds every
+    committed batch. (Except one that lost them with the power, until it has registered again; or as the last one.)"""
+    truth = known.truth
+    if truth is None or known.promise.hw_truncation:
+        return None
+    end = known.ledger.end
+    for member in truth.isr + truth.elr:
+        if not known.holds(member, end) and not known.is_excused(member):
+            which = "ISR" if member in truth.isr else "ELR"
+            return f"{which} {list(truth.isr if which == 'ISR' else truth.elr)}: {lacks(known, member)}"
+    return None
+
+
+@invariant("valid-high-watermark", When.PARTITION, "hachikuji: AsyncIsr.ValidHighWatermark")
+def valid_high_watermark(known: Known) -> str | None:
+    """The logs of the decided ISR reach the high watermark of the leader of that epoch."""
+    truth = known.truth
+    if truth is None or known.promise.hw_truncation:
+        return None
+    leader = known.views.get(truth.leader)
+    if leader is None or not leader.leads or leader.leader_epoch != truth.leader_epoch:
+        return None
+    for member in truth.isr:
+        copy = known.copies.get(member)
+        end = -1 if copy is None else copy.end
+        if end < leader.hw and not known.is_excused(member):
+            return f"node {member} of the ISR {list(truth.isr)} ends at {end}, the high watermark is {leader.hw}"
+    return None
+
+
+@invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
+def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """Who is elected holds every committed batch. (Not promised of unclean elections, of a last replica that lost
+    them with the power, and with truncation to the high watermark.)"""
+    if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
+        return None
+    if known.holds(now.leader, known.ledger.end) or losing_is_permitted(now, known):
+        return None
+    return f"elected in epoch {now.leader_epoch} from the ISR {list(now.isr)}: {lacks(known, now.leader)}"
+
+
+def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
+    """Whether the leader of this decision may lack committed batches."""
+    promise = known.promise
+    if promise.hw_truncation or promise.without_controller:
+        return True
+    if promise.unclean and elected.leader_recovery_state:
+        return True
+    if elected.leader in known.cluster.damaged:
+        return True
+    if elected.leader not in known.lost or promise.durable:
+        return False
+    # The last replica standing lost them with the power: without KIP-966 it leads again, with it only where no
+    # eligible one is left.
+    return elected.isr == (elected.leader,) and (not promise.elr or bool(elected.leader_recovery_state))
+
+
+@invariant("log-matching", When.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching")
+def log_matching(batch: Batch, first: Batch, view: View) -> str | None:
+    """Batches of one leader epoch at one offset are one and the same, in whatever log they are. (Also what is not
+    committed, and under every configuration: one leader wrote it, once.)"""
+    return None if batch == first else f"{batch}; it was {first}"
+
+
+@invariant("batches-in-epochs", When.WRITTEN, "KIP-101: the epoch cache follows from the batches")
+def batches_in_epochs(batch: Batch, first: Batch, view: View) -> str | None:
+    """A batch's leader epoch is the one that the log's epoch cache has for its offset."""
+    found = None
+    for epoch, start in view.epochs:
+        if start > batch.base:
+            break
+        found = epoch
+    if found == batch.epoch or batch.base < view.start or batch.base >= view.log_end:
+        return None
+    return f"{batch}, but the epoch cache says {found}: {list(view.epochs)}"
+
+
+@invariant("truncation-keeps-committed", When.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
+def truncation_keeps_committed(before: int, now: int, known: Known) -> str | None:
+    """A follower's truncation takes nothing that is committed, unless the leader has deleted it. (Not promised with
+    truncation to the high watermark.)"""
+    if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
+        return None
+    if min(before, known.ledger.end) <= known.low:
+        return None
+    return f"held what is committed up to {min(before, known.ledger.end)}, now up to {now}"
+
+
+@invariant("recovery-keeps-committed", When.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop")
+def recovery_keeps_committed(before: int, now: int, known: Known) -> str | None:
+    """Loading a log takes away nothing that is committed and was found whole on the disk."""
+    if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.low:
+        return None
+    if known.cluster.damaged:
+        return None
+    return f"the disk held what is committed up to {min(before, known.ledger.end)}, the loaded log up to {now}"
+
+
+@invariant("replicas-agree", When.FINAL, "TigerBeetle: the liveness phase of its simulator")
+def replicas_agree(known: Known) -> str | None:
+    """Once converged, every replica holds every committed batch, and its high watermark is at the log's end."""
+    if known.truth is None:
+        return None
+    for node in known.truth.replicas:
+        view = known.views.get(node)
+        if view is None:
+            return f"node {node} does not run its replica"
+        if not known.holds(node, known.ledger.end):
+            return lacks(known, node)
+        if view.hw != view.leo or known.ledger.end != view.hw:
+            return f"node {node} ends at {view.leo}, high watermark {view.hw}, committed up to {known.ledger.end}"
+    return None

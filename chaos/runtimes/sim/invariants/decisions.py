@@ -1,0 +1,70 @@
+"""What must hold of the control plane's decisions, and of the images that nodes make of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
+    from chaos.runtimes.sim.invariants.known import Known
+
+STATE = "Vanlightly, KIP-966: ValidControllerState"
+
+
+@invariant("valid-decision", When.DECISION, STATE)
+def valid_decision(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """ISR and eligible leader replicas are replicas, each once and in one of both only; a leader is in the ISR; only
+    with eligible leader replicas may the ISR be empty."""
+    members = now.isr + now.elr
+    if len(set(members)) != len(members) or not set(members) <= set(now.replicas):
+        return f"ISR {list(now.isr)}, ELR {list(now.elr)} of the replicas {list(now.replicas)}"
+    if now.leader >= 0 and now.leader not in now.isr:
+        return f"leader {now.leader} is not in the ISR {list(now.isr)}"
+    if not now.isr and not known.promise.elr:
+        return "the ISR is empty"
+    return None
+
+
+@invariant("decision-epochs", When.DECISION, "KIP-497: every change of a partition has an epoch of its own")
+def decision_epochs(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """Every change bumps the partition epoch, a change of the leader the leader epoch, and neither goes back."""
+    if before is None or before == now:
+        return None
+    if now.partition_epoch <= before.partition_epoch or now.leader_epoch < before.leader_epoch:
+        was, is_ = (before.leader_epoch, before.partition_epoch), (now.leader_epoch, now.partition_epoch)
+        return f"leader and partition epoch were {was}, and are {is_} after another change"
+    if now.leader != before.leader and now.leader_epoch == before.leader_epoch:
+        return f"leader {before.leader} and leader {now.leader} in one epoch, {now.leader_epoch}"
+    return None
+
+
+@invariant("isr-joins-in-service", When.DECISION, "KIP-841, KAFKA-13916; " + STATE)
+def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """No fenced broker is in an ISR, unless it is the only one."""
+    if len(now.isr) < 2:
+        return None
+    fenced = [member for member in now.isr if known.cluster.is_fenced(member)]
+    return f"the ISR {list(now.isr)} has fenced members: {fenced}" if fenced else None
+
+
+@invariant("clean-election", When.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
+def clean_election(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
+    """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
+    and that only where unclean elections or eligible leader replicas are on."""
+    if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
+        return None
+    if now.leader in before.isr or now.leader in before.elr:
+        return None
+    if not now.leader_recovery_state:
+        return f"{now.leader} leads, and was in neither ISR {list(before.isr)} nor ELR {list(before.elr)}"
+    if not known.promise.unclean and not known.promise.elr:
+        return f"{now.leader} was elected from outside the ISR {list(before.isr)}; unclean elections are off"
+    return None
+
+
+@invariant("images-agree", When.IMAGE, "KRaft: metadata is a function of the log; Vanlightly: MetadataLogMatching")
+def images_agree(image: object, first: object) -> str | None:
+    """The images of two nodes at one offset of the metadata log are equal."""
+    return None if image == first else f"{image!r} is not {first!r}"

@@ -1,0 +1,148 @@
+"""What is seen of partitions is taken into the books, and the invariants are asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from chaos.runtimes.sim.invariants.known import Lost
+from chaos.runtimes.sim.invariants.producers import Producer
+from chaos.runtimes.sim.invariants.table import Invariant, When, entered
+
+if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
+    from chaos.runtimes.sim.invariants.acks import Ack
+    from chaos.runtimes.sim.invariants.batches import Batch, Copy
+    from chaos.runtimes.sim.invariants.known import Known, View
+
+Report = Callable[[Invariant, str, "int | None", "Known | None", Mapping[str, Any]], None]
+"""Takes the invariant, what is wrong, the node, the partition, and more details."""
+Change = tuple["View | None", "View"]
+
+
+class Judge:
+    """Asks the invariants of partitions. Order of one event's news: `wrote` and `truncated`, `decided`, `settle`."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._of_replica = entered(When.REPLICA)
+        self._of_partition = entered(When.PARTITION)
+        self._of_decision = entered(When.DECISION)
+        self._of_batch = entered(When.BATCH)
+        self._of_written = entered(When.WRITTEN)
+
+    def wrote(self, known: Known, view: View, batches: Sequence[Batch]) -> None:
+        """These batches have appeared in a log."""
+        written = known.written
+        for batch in batches:
+            first = written.setdefault((batch.base, batch.epoch), batch)
+            for each in self._of_written:
+                wrong = each.check(batch, first, view)
+                if wrong is not None:
+                    self._report(each, wrong, view.node, known, {"batch": str(batch)})
+
+    def shortened(self, when: When, known: Known, node: int, before: int) -> None:
+        """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
+        now = known.copies[node].compare(known.ledger)
+        for each in entered(when):
+            wrong = each.check(before, now, known)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
+    def decided(self, known: Known, now: PartitionImage) -> None:
+        """The control plane has decided something newer about a partition."""
+        before, known.truth = known.truth, now
+        for copy in known.copies.values():
+            copy.compare(known.ledger)
+        for each in self._of_decision:
+            wrong = each.check(before, now, known)
+            if wrong is not None:
+                self._report(each, wrong, now.leader, known, {"before": repr(before)})
+        elected = now.leader >= 0 and (before is None or before.leader_epoch < now.leader_epoch)
+        if elected and (now.leader_recovery_state or not known.holds(now.leader, known.ledger.end)):
+            copy_or_none = known.copies.get(now.leader)
+            known.void_from(known.ledger.start if copy_or_none is None else copy_or_none.matched, now.leader_epoch)
+
+    def settle(self, known: Known, changes: Sequence[Change]) -> None:
+        """All news of this event is in: see what is committed now, and ask what must hold."""
+        for before, now in changes:
+            # Also one that led when the event began: news of brokers may commit first, and end its leadership next.
+            if now.leads or (before is not None and before.leads):
+                self.commit(known, now)
+        for copy in known.copies.values():
+            copy.compare(known.ledger)
+        for node in list(known.lost):
+            copy, upto = known.copies[node], known.lost[node].upto
+            if copy.end >= upto and copy.matched >= min(upto, known.ledger.end):
+                del known.lost[node]
+        for before, now in changes:
+            if now.node in known.stale and now.leader_epoch >= known.void_epoch:
+                if now.hw <= known.copies[now.node].matched:
+                    known.stale.discard(now.node)
+            for each in self._of_replica:
+                wrong = each.check(before, now, known)
+                if wrong is not None:
+                    self._report(each, wrong, now.node, known, {})
+            if now.leads:
+                known.leaders.setdefault(now.leader_epoch, now.node)
+        for each in self._of_partition:
+            wrong = each.check(known)
+            if wrong is not None:
+                self._report(each, wrong, None, known, {})
+
+    def commit(self, known: Known, view: View) -> None:
+        """A leader's high watermark says what is committed."""
+        if known.counts(view) and view.start > known.low:
+            known.low = view.start
+        ledger, copy = known.ledger, known.copies[view.node]
+        if view.hw <= ledger.end or not known.counts(view):
+            return
+        if copy.compare(ledger) < ledger.end:
+            if not known.promise.hw_truncation:
+                return  # committed-prefix will tell
+            known.void_from(copy.matched, view.leader_epoch)
+        for batch in copy.batches[copy.same :]:
+            if batch.end > view.hw:
+                break
+            self._committed(known, view.node, batch)
+        copy.compare(ledger)
+
+    def _committed(self, known: Known, node: int, batch: Batch) -> None:
+        known.ledger.add(batch)
+        if batch.producer_id < 0:
+            return
+        producer = known.producers.get(batch.producer_id)
+        for each in self._of_batch:
+            wrong = each.check(batch, producer)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {"batch": str(batch)})
+        known.producers[batch.producer_id] = Producer.after(batch)
+
+    def died(self, known: Known, node: int, left: Copy) -> None:
+        """A node is down, and that is what its disk has of its log."""
+        known.views.pop(node, None)
+        before = known.copies.get(node)
+        known.copies[node] = left
+        left.compare(known.ledger)
+        if before is None:
+            return
+        left.low = max(before.low, left.start) if left.start > before.start else before.low
+        # What was not committed yet counts, too: a fetch that says so may be under way to the leader.
+        if left.matched < before.compare(known.ledger) or left.end < before.end:
+            harmed = known.lost.get(node)
+            upto = before.end if harmed is None else max(before.end, harmed.upto)
+            known.lost[node] = Lost(upto, known.cluster.broker_epoch(node))
+
+    def acknowledged(self, known: Known, ack: Ack) -> None:
+        """A client was told so."""
+        for each in entered(When.ACK):
+            wrong = each.check(ack, known)
+            if wrong is not None:
+                self._report(each, wrong, None, known, {"offset": ack.offset})
+
+    def final(self, known: Known) -> None:
+        """The cluster has converged."""
+        for each in entered(When.FINAL):
+            wrong = each.check(known)
+            if wrong is not None:
+                self._report(each, wrong, None, known, {})

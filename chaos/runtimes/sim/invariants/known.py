@@ -1,0 +1,160 @@
+"""What a god knows of one partition: what was committed, who holds it, what each replica thinks, what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from chaos.runtimes.sim.invariants.producers import Producer
+from chaos.runtimes.sim.invariants.promise import Promise
+
+if TYPE_CHECKING:
+    from broker.controller.image import Broker, PartitionImage
+
+RECOVERING: Final = 1
+"""`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
+LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
+
+
+class View(NamedTuple):
+    """What one running replica thinks, at one instant."""
+
+    node: int
+    incarnation: int
+    role: str
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    maximal_isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    start: int
+    """The log's start."""
+    hw: int
+    leo: int
+    """The log's end, as the state machine has it."""
+    log_end: int
+    """The log's end, as the log has it."""
+    lso: int
+    """Where readers of committed data stop."""
+    generation: int
+    """Counts the log's truncations."""
+    epochs: tuple[tuple[int, int], ...]
+    """The epoch cache: (epoch, first offset)."""
+
+    @property
+    def leads(self) -> bool:
+        """True where it thinks that it is the leader."""
+        return self.role == LEADER
+
+
+@dataclass(slots=True)
+class Lost:
+    """A power loss took batches from a replica."""
+
+    upto: int
+    """It held everything before this offset; until it does so again it counts as harmed."""
+    broker_epoch: int
+    """Of its registration then. A later one must not count on what it held."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What the newest metadata says of the brokers."""
+
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    offset: int = -1
+    """Of the newest record that any node has replayed."""
+    damaged: set[int] = field(default_factory=set)
+    """Nodes whose disks were damaged on purpose: what they lack is not held against them."""
+
+    def broker_epoch(self, node: int) -> int:
+        """Of the registration in force; -1 without one."""
+        broker = self.brokers.get(node)
+        return -1 if broker is None else broker.epoch
+
+    def is_fenced(self, node: int) -> bool:
+        """True for one that is not registered, too."""
+        broker = self.brokers.get(node)
+        return broker is None or broker.fenced
+
+
+@dataclass(slots=True)
+class Known:
+    """One partition."""
+
+    topic: str = "t"
+    partition: int = 0
+    topic_id: bytes = bytes(16)
+    promise: Promise = field(default_factory=Promise)
+    cluster: Cluster = field(default_factory=Cluster)
+    ledger: Ledger = field(default_factory=Ledger)
+    copies: dict[int, Copy] = field(default_factory=dict)
+    """Every node's log, those of dead nodes as their disks have them."""
+    views: dict[int, View] = field(default_factory=dict)
+    """Those of the running replicas."""
+    truth: PartitionImage | None = None
+    """The newest decision of the control plane that any node knows of."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch to the node that led in it."""
+    void_epoch: int = -1
+    """Leaders of earlier epochs no longer count: a permitted loss has overtaken them."""
+    stale: set[int] = field(default_factory=set)
+    """Nodes whose high watermark may be from before a permitted loss."""
+    lost: dict[int, Lost] = field(default_factory=dict)
+    low: int = 0
+    """The largest log start that any leader has told: what is before it was deleted on purpose."""
+    producers: dict[int, Producer] = field(default_factory=dict)
+    """Producer id to what its committed batches say."""
+    written: dict[tuple[int, int], Batch] = field(default_factory=dict)
+    """(base offset, leader epoch) to the batch that was first seen there."""
+
+    def counts(self, view: View) -> bool:
+        """False for a replica that lives before a permitted loss: what it thinks is committed is not."""
+        return view.leader_epoch >= self.void_epoch and view.node not in self.stale
+
+    def holds(self, node: int, end: int) -> bool:
+        """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
+        copy = self.copies.get(node)
+        if end <= self.low:
+            return True
+        return copy is not None and copy.matched >= end and copy.low <= max(self.low, 0)
+
+    def held_once(self, node: int, end: int) -> bool:
+        """As `holds`, or it did and a power loss took it."""
+        lost = self.lost.get(node)
+        return self.holds(node, end) or (lost is not None and lost.upto >= end)
+
+    def is_excused(self, node: int) -> bool:
+        """Whether a member of the ISR may lack what is committed: a power loss took it, and either the control plane
+        does not know yet that this was another incarnation, or it is the last member, which nothing removes
+        (without KIP-966).
+        """
+        if node in self.cluster.damaged:
+            return True
+        lost = self.lost.get(node)
+        if lost is None or self.promise.durable:
+            return False
+        if self.cluster.broker_epoch(node) <= lost.broker_epoch:
+            return True
+        alone = self.truth is not None and self.truth.isr == (node,)
+        return alone and (not self.promise.elr or self.is_recovering)
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the leader was elected from outside of ISR and ELR."""
+        return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
+
+    def void_from(self, offset: int, epoch: int) -> None:
+        """Committed batches from `offset` on are gone, as is permitted, since the election of leader epoch `epoch`."""
+        self.ledger.cut(offset)
+        self.void_epoch = epoch
+        for node, copy in self.copies.items():
+            copy.ledger_was_cut(self.ledger)
+            self.stale.add(node)
+        self.lost.clear()
+        self.producers.clear()
+        for batch in self.ledger.batches:
+            if batch.producer_id >= 0:
+                self.producers[batch.producer_id] = Producer.after(batch)

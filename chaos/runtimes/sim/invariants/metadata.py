@@ -1,0 +1,112 @@
+"""What must hold of the metadata quorum: one leader an epoch, one vote, nothing committed is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chaos.runtimes.sim.invariants.batches import Copy, Ledger
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+NOBODY = -1
+
+
+class Seat(NamedTuple):
+    """What one node thinks of the quorum, at one instant at which all that it must not forget is durable."""
+
+    node: int
+    incarnation: int
+    leads: bool
+    epoch: int
+    voted: int
+    """Whom it gave its vote in this epoch, or NOBODY."""
+    leader: int
+    """Who leads this epoch, as it knows for good, or NOBODY."""
+    hw: int
+    log_end: int
+
+
+@dataclass(slots=True)
+class Quorum:
+    """What a god knows of the metadata log."""
+
+    voters: tuple[int, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
+    copies: dict[int, Copy] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    """Epoch to the node that led it."""
+    votes: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(node, epoch) to whom its vote went."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The highest epoch that each node has been in, over all its incarnations."""
+    low: int = 0
+    """Where the log of some node begins: what is before it is in a snapshot."""
+
+
+@invariant("one-controller-per-epoch", When.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
+def one_controller_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """At most one node ever leads the quorum in one epoch."""
+    if not now.leads:
+        return None
+    other = quorum.leaders.get(now.epoch, now.node)
+    return None if other == now.node else f"node {other} led epoch {now.epoch}, too"
+
+
+@invariant("one-vote-per-epoch", When.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told")
+def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """A node gives one vote in an epoch, and does not forget it: not by a kill, not by a loss of power."""
+    if now.voted == NOBODY:
+        return None
+    told = quorum.votes.get((now.node, now.epoch), now.voted)
+    return None if told == now.voted else f"voted for {told} and for {now.voted} in epoch {now.epoch}"
+
+
+@invariant("quorum-epoch-monotone", When.QUORUM, "Raft, section 5.1; KIP-595: quorum-state is durable")
+def quorum_epoch_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """The epoch that a node is in never goes back, over all its incarnations."""
+    known = quorum.epochs.get(now.node, now.epoch)
+    return None if now.epoch >= known else f"in epoch {now.epoch}, after {known}"
+
+
+@invariant("metadata-hw-monotone", When.QUORUM, "KIP-595: the high watermark never goes back")
+def metadata_hw_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """A node's high watermark of the metadata log does not go back while it runs."""
+    if before is None or before.incarnation != now.incarnation or now.hw >= before.hw:
+        return None
+    return f"from {before.hw} to {now.hw}"
+
+
+@invariant("metadata-committed-prefix", When.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
+def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """Below its high watermark a node's metadata log holds what the quorum has committed."""
+    copy = quorum.copies[now.node]
+    if min(now.hw, now.log_end) <= max(copy.matched, quorum.low):
+        return None
+    mine, committed = copy.first_difference(quorum.ledger)
+    return f"high watermark {now.hw}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
+
+
+@invariant("metadata-leader-completeness", When.QUORUM, "Raft: Leader Completeness; KRaft: LeaderHasAllAckedValues")
+def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """Who leads the quorum in the newest epoch holds every committed metadata record."""
+    if not now.leads or now.epoch < max(quorum.leaders, default=-1):
+        return None
+    if before is not None and before.leads and before.epoch == now.epoch and before.hw == now.hw:
+        return None
+    copy = quorum.copies[now.node]
+    if max(copy.matched, quorum.low) >= quorum.ledger.end:
+        return None
+    mine, committed = copy.first_difference(quorum.ledger)
+    return f"leads epoch {now.epoch}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
+
+
+@invariant("metadata-held-by-majority", When.QUORUM, "Raft, section 5.3; KIP-595: committed is what a majority holds")
+def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """What a quorum leader calls committed is in the logs of a majority of the voters."""
+    if not now.leads or (before is not None and before.hw == now.hw) or not quorum.voters:
+        return None
+    end = min(now.hw, quorum.ledger.end)
+    holders = [node for node in quorum.voters if node in quorum.copies and quorum.copies[node].matched >= end]
+    if end <= quorum.low or len(holders) > len(quorum.voters) // 2:
+        return None
+    return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}"

@@ -1,0 +1,63 @@
+"""What must hold of the committed batches of one producer: every sequence once, none left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.batches import Batch
+
+SEQUENCES: Final = 2**31
+"""Sequences wrap from the one before this to 0."""
+
+
+class Producer(NamedTuple):
+    """What the committed batches of one producer id say of it."""
+
+    epoch: int
+    expected: int
+    """The next sequence; -1 where any may come."""
+
+    @classmethod
+    def after(cls, batch: Batch) -> Producer:
+        """As that batch leaves it. A marker ends nothing of a sequence but begins its epoch."""
+        if batch.is_control or batch.sequence < 0:
+            return cls(batch.producer_epoch, -1)
+        return cls(batch.producer_epoch, (batch.sequence + batch.end - batch.base) % SEQUENCES)
+
+
+@invariant("producer-sequences", When.BATCH, "KIP-98: sequence numbers; KIP-360")
+def producer_sequences(batch: Batch, producer: Producer | None) -> str | None:
+    """The committed sequences of a producer id in one producer epoch have no gap. (Whoever is not known may begin
+    anywhere: a broker forgets producers.)"""
+    if producer is None or batch.is_control or batch.producer_epoch != producer.epoch or producer.expected < 0:
+        return None
+    ahead = (batch.sequence - producer.expected) % SEQUENCES
+    if 0 < ahead < SEQUENCES // 2:
+        return f"producer {batch.producer_id}: {producer.expected} was due, {batch.sequence} came: {batch}"
+    return None
+
+
+@invariant("appended-once", When.BATCH, "KIP-98: idempotence; KAFKA-5435, Redpanda #3038")
+def appended_once(batch: Batch, producer: Producer | None) -> str | None:
+    """A sequence of a producer id in one producer epoch is committed at most once."""
+    if producer is None or batch.is_control or batch.producer_epoch != producer.epoch or producer.expected < 0:
+        return None
+    ahead = (batch.sequence - producer.expected) % SEQUENCES
+    if ahead >= SEQUENCES // 2:
+        return f"producer {batch.producer_id}: {producer.expected} was due, {batch.sequence} came again: {batch}"
+    return None
+
+
+@invariant("producer-epochs", When.BATCH, "KIP-98, KIP-360: a fenced producer writes nothing more")
+def producer_epochs(batch: Batch, producer: Producer | None) -> str | None:
+    """The producer epochs of a producer id do not go back, and a new one begins with sequence 0."""
+    if producer is None or batch.producer_epoch == producer.epoch:
+        return None
+    if batch.producer_epoch < producer.epoch:
+        return f"producer {batch.producer_id}: epoch {batch.producer_epoch} after {producer.epoch}: {batch}"
+    if not batch.is_control and batch.sequence != 0:
+        return f"producer {batch.producer_id}: epoch {batch.producer_epoch} begins with {batch.sequence}: {batch}"
+    return None

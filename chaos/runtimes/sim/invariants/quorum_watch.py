@@ -1,0 +1,98 @@
+"""Looking at the metadata quorum: every node's seat in it, and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from chaos.runtimes.sim.invariants import seeing
+from chaos.runtimes.sim.invariants.batches import Copy
+from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
+from chaos.runtimes.sim.invariants.table import When, entered
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.judging import Report
+    from chaos.runtimes.sim.invariants.metadata import Seat
+
+
+class QuorumWatch:
+    """The books of the metadata log."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._checks = entered(When.QUORUM)
+        self.known = Quorum()
+        self._keys: dict[int, tuple[Any, ...]] = {}
+        self._seats: dict[int, Seat] = {}
+        self._written: dict[tuple[int, int], Any] = {}
+
+    def look(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
+        """See whether one node's seat has changed."""
+        quorum = broker.quorum
+        raft = quorum._raft
+        log = quorum._storage._log
+        key = (
+            raft._state,
+            raft.leadership,
+            raft.high_watermark,
+            log.log_end_offset,
+            log.generation,
+            quorum._round,
+            log.log_start_offset,
+            quorum,
+        )
+        if key == self._keys.get(node):
+            return
+        self._keys[node] = key
+        self._take_in(node, incarnation, quorum, log, disk)
+
+    def _take_in(self, node: int, incarnation: int, quorum: Any, log: Any, disk: Any) -> None:
+        known = self.known
+        if not known.voters:
+            known.voters = tuple(quorum._settings.voters)
+        before = self._seats.get(node)
+        copy = known.copies.get(node)
+        if copy is None or before is None or before.incarnation != incarnation:
+            copy = known.copies[node] = Copy(log.segments[0].base_offset)
+        if copy.generation != log.generation or copy.end != log.log_end_offset or copy.segment < 0:
+            seeing.follow(copy, log, disk)
+        known.low = max(known.low, log.log_start_offset)
+        if quorum._round is not None:
+            return  # What it may not forget is being made durable: nobody has been told of it yet.
+        now = seeing.seat_of(node, incarnation, quorum, log)
+        self._seats[node] = now
+        if now.leads:
+            self._commit(now, copy)
+        for each in known.copies.values():
+            each.compare(known.ledger)
+        for check in self._checks:
+            wrong = check.check(before, now, known)
+            if wrong is not None:
+                self._report(check, wrong, node, None, {"seat": now._asdict()})
+        if now.leads:
+            known.leaders.setdefault(now.epoch, node)
+        if now.voted != NOBODY:
+            known.votes.setdefault((node, now.epoch), now.voted)
+        known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
+
+    def _commit(self, seat: Seat, copy: Copy) -> None:
+        ledger = self.known.ledger
+        if seat.hw <= ledger.end or (copy.compare(ledger) < ledger.end and ledger.batches):
+            return
+        for batch in copy.batches[copy.same :]:
+            if batch.end > seat.hw:
+                break
+            ledger.add(batch)
+
+    def died(self, node: int, broker: Any, files: Mapping[str, bytes]) -> None:
+        """What a dead node's disk has of the metadata log."""
+        log = broker.quorum._storage._log
+        before = self.known.copies.get(node)
+        left = self.known.copies[node] = seeing.copy_on_disk(files, log.directory)
+        if before is not None:
+            left.low = before.low
+        left.compare(self.known.ledger)
+        self._keys.pop(node, None)
+
+    def final(self) -> None:
+        """Nothing more is asked of the quorum at the end than all the time."""

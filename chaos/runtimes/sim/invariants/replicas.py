@@ -1,0 +1,115 @@
+"""What must hold of one replica: offsets in order, nothing goes back, epochs only rise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.known import Known, View
+
+OWN = "Kafka: Partition and ReplicaManager; no specification says it"
+
+
+@invariant("offsets-in-order", When.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)")
+def offsets_in_order(before: View | None, now: View, known: Known) -> str | None:
+    """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
+    machine and the log agree on where the log ends."""
+    if now.start <= now.hw <= now.leo == now.log_end and now.lso <= now.hw:
+        return None
+    return f"log start {now.start}, LSO {now.lso}, high watermark {now.hw}, end {now.leo}, the log's own {now.log_end}"
+
+
+@invariant("hw-monotone", When.REPLICA, OWN)
+def hw_monotone(before: View | None, now: View, known: Known) -> str | None:
+    """While a node leads in one epoch, its high watermark does not go back. (A follower's may: by truncation, and
+    because a new leader's lags behind its predecessor's.)"""
+    if before is None or not (before.leads and now.leads and before.leader_epoch == now.leader_epoch):
+        return None
+    return None if now.hw >= before.hw else f"from {before.hw} to {now.hw} in epoch {now.leader_epoch}"
+
+
+@invariant("leader-append-only", When.REPLICA, "Raft, figure 3: Leader Append-Only")
+def leader_append_only(before: View | None, now: View, known: Known) -> str | None:
+    """While a node leads in one epoch, its log is not truncated."""
+    if before is None or not (before.leads and now.leads and before.leader_epoch == now.leader_epoch):
+        return None
+    if now.log_end >= before.log_end and now.generation == before.generation:
+        return None
+    return f"the log ended at {before.log_end} and ends at {now.log_end}, in epoch {now.leader_epoch}"
+
+
+@invariant("epochs-monotone", When.REPLICA, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)")
+def epochs_monotone(before: View | None, now: View, known: Known) -> str | None:
+    """Leader epoch and partition epoch of a replica never go back, and a new leader epoch comes with a new partition
+    epoch."""
+    if before is None:
+        return None
+    if now.leader_epoch < before.leader_epoch or now.partition_epoch < before.partition_epoch:
+        return f"from {before.leader_epoch}/{before.partition_epoch} to {now.leader_epoch}/{now.partition_epoch}"
+    if now.leader_epoch > before.leader_epoch and now.partition_epoch == before.partition_epoch:
+        return f"leader epoch {now.leader_epoch} has the partition epoch of {before.leader_epoch}"
+    return None
+
+
+@invariant("epoch-cache", When.REPLICA, "KIP-101, KIP-279, KAFKA-10432")
+def epoch_cache(before: View | None, now: View, known: Known) -> str | None:
+    """The epoch cache rises strictly in epochs and offsets, knows no epoch that the replica has not heard of, begins
+    no epoch behind the log's end, and a leader's ends with its own epoch."""
+    entries = now.epochs
+    if before is not None and before.epochs == entries and before.role == now.role and before.log_end <= now.log_end:
+        return None
+    for (epoch, start), (later, further) in zip(entries, entries[1:], strict=False):
+        if not (epoch < later and start < further):
+            return f"{(later, further)} follows {(epoch, start)}"
+    if entries and entries[-1][1] > now.log_end:
+        return f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {now.log_end}"
+    if entries and 0 <= now.leader_epoch < entries[-1][0]:
+        return f"knows epoch {entries[-1][0]} in epoch {now.leader_epoch}"
+    if now.leads and (not entries or entries[-1][0] != now.leader_epoch):
+        return f"leads in epoch {now.leader_epoch}, which its cache does not end with: {list(entries)}"
+    return None
+
+
+@invariant("isr-of-replicas", When.REPLICA, "hachikuji: TypeOk")
+def isr_of_replicas(before: View | None, now: View, known: Known) -> str | None:
+    """ISR and maximal ISR are made of replicas, each once, and the maximal one holds the committed one."""
+    if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
+        return None
+    for members in (now.isr, now.maximal_isr):
+        if len(set(members)) != len(members) or not set(members) <= set(now.replicas):
+            return f"{list(members)} of the replicas {list(now.replicas)}"
+    if not set(now.isr) <= set(now.maximal_isr):
+        return f"the maximal ISR {list(now.maximal_isr)} lacks a member of the committed one, {list(now.isr)}"
+    return None
+
+
+@invariant("leader-in-isr", When.REPLICA, "hachikuji: LeaderInIsr (where there is a leader)")
+def leader_in_isr(before: View | None, now: View, known: Known) -> str | None:
+    """A leader is in its own ISR."""
+    if now.leads and now.node not in now.isr:
+        return f"leads in epoch {now.leader_epoch} with the ISR {list(now.isr)}"
+    return None
+
+
+@invariant("one-leader-per-epoch", When.REPLICA, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
+def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | None:
+    """One node leads in a leader epoch, and no other ever does. (Not promised without a controller.)"""
+    if not now.leads or known.promise.without_controller:
+        return None
+    other = known.leaders.get(now.leader_epoch, now.node)
+    return None if other == now.node else f"node {other} led in epoch {now.leader_epoch}, too"
+
+
+@invariant("isr-superset", When.REPLICA, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
+def isr_superset(before: View | None, now: View, known: Known) -> str | None:
+    """The leader in the newest epoch waits for every member of the ISR that the control plane has decided: its maximal
+    ISR contains that one."""
+    truth = known.truth
+    if truth is None or not now.leads or now.leader_epoch != truth.leader_epoch:
+        return None
+    missing = [member for member in truth.isr if member not in now.maximal_isr]
+    if not missing:
+        return None
+    return f"the maximal ISR is {list(now.maximal_isr)}, the decided one {list(truth.isr)}"

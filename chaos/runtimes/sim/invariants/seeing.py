@@ -1,0 +1,199 @@
+"""Looking into running nodes and at disks, without a call that a node, its disk or its faults could notice.
+
+What is read here is the broker's own memory: its state machines, its logs' bookkeeping, and the page cache's bytes by
+path (never through a handle: that would pass the incarnation's gate, and count there).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.env import Buffer
+from broker.log.segment import LOG, file_name
+from broker.protocol.records import HEADER, BatchHeader, decode_batch
+from chaos.runtimes.sim.invariants.batches import Batch, Copy, read
+from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
+from chaos.runtimes.sim.invariants.metadata import Seat
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.log.log import Log
+    from broker.server.hosted import Hosted
+    from broker.server.metadata_quorum import MetadataQuorum
+
+
+class Disk(Protocol):
+    """What is asked of a node's disk."""
+
+    names: Any
+    """Has `find(path)`, which answers with something whose `content.cached` are the bytes, or with None."""
+
+    def files(self) -> Mapping[str, bytes]:
+        """Every file by path without a leading "/"."""
+
+
+class SimNode(Protocol):
+    """What is asked of a node of the simulation."""
+
+    @property
+    def id(self) -> int:
+        """The node's id."""
+
+    @property
+    def incarnation(self) -> int:
+        """Counts its starts."""
+
+    @property
+    def node(self) -> Any:
+        """The `broker.main.Node` that runs; None while it is down."""
+
+    @property
+    def disk(self) -> Any:
+        """A `Disk`."""
+
+
+def view_of(node: int, incarnation: int, hosted: Hosted) -> View:
+    """What one replica thinks now."""
+    state, log = hosted.state, hosted.log
+    return View(
+        node,
+        incarnation,
+        LEADER if state.is_leader else FOLLOWER if state.is_follower else IDLE,
+        state.leader_epoch,
+        state.partition_epoch,
+        state.isr,
+        state.maximal_isr,
+        state.replicas,
+        state.log_start_offset,
+        state.high_watermark,
+        state.log_end_offset,
+        log.log_end_offset,
+        stable_offset(log, state.high_watermark),
+        log.generation,
+        tuple(log.epochs.entries),
+    )
+
+
+def stable_offset(log: Log, high_watermark: int) -> int:
+    """The last stable offset; unlike the broker's own call, this one forgets nothing on the way."""
+    stable = high_watermark
+    producers = log.producers
+    if producers._open:
+        stable = min(stable, next(iter(producers._open)))
+    for txn in producers._ended:
+        if txn.last_offset >= high_watermark:
+            stable = min(stable, txn.first_offset)
+    return stable
+
+
+def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, log: Log) -> Seat:
+    """What one node thinks of the quorum now."""
+    raft = quorum._raft
+    state = raft._state
+    leads = raft.leadership is not None
+    return Seat(
+        node, incarnation, leads, state.epoch, state.voted_id, state.leader_id, raft.high_watermark, log.log_end_offset
+    )
+
+
+def canonical(image: ClusterImage) -> object:
+    """An image as a value: equal for equal images."""
+    topics = sorted(image.topics_by_id.items())
+    return (
+        tuple(image.brokers[broker] for broker in sorted(image.brokers)),
+        tuple((topic_id, topic.name, tuple(sorted(topic.partitions.items()))) for topic_id, topic in topics),
+        tuple((key, tuple(sorted(values.items()))) for key, values in sorted(image.configs.items())),
+        tuple(sorted(image.features.items())),
+        image.next_producer_id,
+        image.epoch,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- logs
+
+
+def peek(disk: Disk, path: str) -> Buffer | None:
+    """A file's bytes as a process would read them now; None where there is no such file. Not to be kept."""
+    found = disk.names.find(path)
+    content = getattr(found, "content", None)
+    return None if content is None else content.cached
+
+
+def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[Batch]:
+    """Read what a log has got since the last time, or all of it anew after a truncation. The batches read."""
+    if log.generation != copy.generation or copy.segment < 0:
+        _begin(copy, log)
+    copy.low = log.log_start_offset
+    found: list[Batch] = []
+    segments = log.segments
+    at = len(segments) - 1
+    while at > 0 and segments[at].base_offset > copy.segment:
+        at -= 1
+    for segment in segments[at:]:
+        if segment.base_offset != copy.segment:
+            if copy.batches and segment.base_offset < copy.batches[-1].end:
+                continue
+            copy.segment, copy.position = segment.base_offset, 0
+        if copy.position >= segment.size:
+            continue
+        buffer = peek(disk, f"{log.directory}/{file_name(segment.base_offset, LOG)}")
+        if buffer is None:
+            break
+        for batch, stop in read(buffer, copy.position, min(segment.size, len(buffer)), checked=checked):
+            found.append(batch)
+            copy.position = stop
+    copy.batches += found
+    return found
+
+
+def _begin(copy: Copy, log: Log) -> None:
+    """Forget what was read: the log is to be read from its first segment on."""
+    first = log.segments[0].base_offset
+    fresh = Copy(first)
+    copy.batches, copy.start, copy.matched, copy.same = fresh.batches, first, first, 0
+    copy.realign()
+    copy.generation = log.generation
+    copy.segment, copy.position = first, 0
+
+
+def copy_on_disk(files: Mapping[str, bytes], directory: str) -> Copy:
+    """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see."""
+    prefix = directory.strip("/") + "/"
+    names = sorted(path for path in files if path.startswith(prefix) and path.endswith(LOG))
+    bases = [int(path[len(prefix) : -len(LOG)]) for path in names if path[len(prefix) : -len(LOG)].isdigit()]
+    if not bases:
+        return Copy(0)
+    copy = Copy(bases[0])
+    for base in bases:
+        if base != copy.end:
+            break
+        data = files[f"{prefix}{file_name(base, LOG)}"]
+        stop = 0
+        for batch, stop in read(data, 0, len(data), checked=True):  # noqa: B007  stop: of the last one
+            if batch.base != copy.end:
+                return copy
+            copy.batches.append(batch)
+        if stop != len(data):
+            break
+    return copy
+
+
+def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
+    """The value of the record at an offset; None where the log has none there, or none that can be read."""
+    if not log.segments[0].base_offset <= offset < log.log_end_offset:
+        return None
+    segment = next(s for s in reversed(log.segments) if s.base_offset <= offset)
+    buffer = peek(disk, f"{log.directory}/{file_name(segment.base_offset, LOG)}")
+    if buffer is None:
+        return None
+    at = bisect_right(segment.ends, offset) - 1
+    position = segment.stops[at] if at >= 0 else 0
+    for batch, stop in read(buffer, position, min(segment.size, len(buffer))):
+        if batch.end > offset:
+            data = bytes(memoryview(buffer)[position:stop])
+            header = BatchHeader._make(HEADER.unpack_from(data))
+            return next((r.value for r in decode_batch(header, memoryview(data)) if r.offset == offset), None)
+        position = stop
+    return None

@@ -1,0 +1,71 @@
+"""What lacks where a cluster does not come to rest: lines for a person who must find out why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.known import Cluster, Known
+
+
+def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[Known], cluster: Cluster) -> list[str]:
+    """Nothing where all is well, but for the lines on the quorum, which come with any other."""
+    lines = [f"node {sim.id} is down" for sim in nodes.values() if sim.node is None]
+    running = [sim for sim in nodes.values() if sim.node is not None]
+    lines += [f"node {node} is fenced" for node, broker in sorted(cluster.brokers.items()) if broker.fenced]
+    lines += [f"node {sim.id} is not registered" for sim in running if sim.id not in cluster.brokers]
+    for known in partitions:
+        lines += _of_partition(known)
+    for sim in running:
+        lines += _proposals(sim)
+    leaders = sorted({sim.node.quorum.leader_id for sim in running if sim.node.quorum.is_leader})
+    if lines or len(leaders) != 1:
+        lines += [_seat(sim) for sim in running]
+    return lines
+
+
+def _of_partition(known: Known) -> list[str]:
+    where, truth = f"{known.topic}-{known.partition}", known.truth
+    if truth is None:
+        return [f"{where}: nothing is decided"]
+    lines = []
+    decided = f"leader {truth.leader} in epoch {truth.leader_epoch}.{truth.partition_epoch}, ISR {list(truth.isr)}"
+    if truth.elr:
+        decided += f", ELR {list(truth.elr)}"
+    if truth.leader < 0:
+        lines.append(f"{where}: nobody leads; {decided}")
+    elif set(truth.isr) != set(truth.replicas):
+        lines.append(f"{where}: not in the ISR: {sorted(set(truth.replicas) - set(truth.isr))}; {decided}")
+    for node in truth.replicas:
+        view = known.views.get(node)
+        if view is None:
+            lines.append(f"{where}: node {node} runs no replica; {decided}")
+        elif view.leader_epoch != truth.leader_epoch:
+            lines.append(f"{where}: node {node} is {view.role} in epoch {view.leader_epoch}; {decided}")
+        elif view.hw != view.leo or view.leo != known.ledger.end:
+            lines.append(
+                f"{where}: node {node}, {view.role}, ends at {view.leo}, high watermark {view.hw}, maximal ISR "
+                f"{list(view.maximal_isr)}; committed is what is before {known.ledger.end}"
+            )
+    return lines
+
+
+def _proposals(sim: Any) -> list[str]:
+    lines = []
+    for hosted, proposal in sim.node.proposals._open.values():
+        state = hosted.state
+        lines.append(
+            f"{state.topic}-{state.index}: node {sim.id} waits for its proposed ISR {list(proposal.members)} "
+            f"in epoch {proposal.leader_epoch}.{proposal.partition_epoch}"
+        )
+    return lines
+
+
+def _seat(sim: Any) -> str:
+    quorum = sim.node.quorum
+    role = quorum._raft.role.value
+    return (
+        f"quorum: node {sim.id} is {role} in epoch {quorum.epoch}, leader {quorum.leader_id}, "
+        f"high watermark {quorum.high_watermark} of {quorum.end_offset}, image at {sim.node.feed.image.offset}"
+    )

@@ -1,0 +1,67 @@
+"""The table of invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class When(StrEnum):
+    """What an invariant is asked about, and so when. The check's arguments follow from it."""
+
+    REPLICA = "replica"
+    """One replica has changed: check(before: View | None, now: View, known: Known)."""
+    PARTITION = "partition"
+    """Something of a partition has changed: check(known: Known)."""
+    DECISION = "decision"
+    """The control plane decided: check(before: PartitionImage | None, now: PartitionImage, known: Known)."""
+    BATCH = "batch"
+    """A batch was committed: check(batch: Batch, producer: Producer | None)."""
+    WRITTEN = "written"
+    """A batch was written anywhere: check(batch: Batch, first: Batch, view: View)."""
+    TRUNCATED = "truncated"
+    """A log was truncated: check(before: int, now: int, known: Known) with the ends of its committed prefix."""
+    RECOVERED = "recovered"
+    """A log was loaded: check(before: int, now: int, known: Known), as above."""
+    QUORUM = "quorum"
+    """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
+    IMAGE = "image"
+    """A node's image has moved: check(image: object, first: object), canonical, at one offset."""
+    ACK = "ack"
+    """A client was told of success: check(ack: Ack, known: Known)."""
+    FINAL = "final"
+    """The cluster has converged: check(known: Known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """One promise. `check` is pure and answers with what is wrong, or None."""
+
+    name: str
+    definition: str
+    source: str
+    when: When
+    check: Callable[..., str | None]
+
+
+INVARIANTS: dict[str, Invariant] = {}
+"""By name."""
+
+
+def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a check into the table; its docstring is the definition."""
+
+    def enter(check: Callable[..., Any]) -> Callable[..., Any]:
+        assert name not in INVARIANTS, f"two invariants are called {name}"
+        assert check.__doc__, f"{name} has no definition"
+        INVARIANTS[name] = Invariant(name, " ".join(check.__doc__.split()), source, when, check)
+        return check
+
+    return enter
+
+
+def entered(when: When) -> tuple[Invariant, ...]:
+    """Those of one kind, in the order in which they were entered."""
+    return tuple(each for each in INVARIANTS.values() if each.when is when)

@@ -1,0 +1,28 @@
+"""A promise that was seen broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken invariant, at the first moment at which it was seen."""
+
+    name: str
+    """Of the invariant, as in `INVARIANTS`."""
+    message: str
+    t: float
+    """Virtual seconds."""
+    node: int | None
+    topic: str | None
+    partition: int | None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Plain values that explain it: offsets, epochs, batches."""
+
+    def __str__(self) -> str:
+        place = "" if self.topic is None else f" {self.topic}-{self.partition}"
+        who = "" if self.node is None else f" node {self.node}"
+        return f"{self.t:.6f} {self.name}{place}{who}: {self.message}"

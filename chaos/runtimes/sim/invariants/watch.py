@@ -1,0 +1,330 @@
+"""The god that looks at everything after every event, and says when a promise is broken.
+
+What did not change costs a comparison: a tuple of each replica's offsets, epochs and ISR, of each seat in the quorum,
+and the offset of each image. What did change goes to the `Judge`, and from there to the invariants that it concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from chaos.runtimes.sim.invariants import seeing
+from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.batches import Copy
+from chaos.runtimes.sim.invariants.judging import Change, Judge
+from chaos.runtimes.sim.invariants.known import Cluster, Known
+from chaos.runtimes.sim.invariants.promises import promise_of
+from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
+from chaos.runtimes.sim.invariants.stuck import what_lacks
+from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
+from chaos.runtimes.sim.invariants.violation import Violation
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.server.hosted import Hosted
+    from chaos.runtimes.sim.invariants.known import View
+    from chaos.runtimes.sim.invariants.promise import Promise
+
+Place = tuple[bytes, int]
+MOST_IMAGES = 4096
+"""Offsets for which an image is kept to compare others with."""
+
+
+class Kernel(Protocol):
+    """What is asked of the simulation's kernel."""
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds."""
+
+
+class World(Protocol):
+    """What is asked of the simulation."""
+
+    @property
+    def kernel(self) -> Any:
+        """A `Kernel`."""
+
+    @property
+    def nodes(self) -> Mapping[int, Any]:
+        """Node id to `seeing.SimNode`."""
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Where broken promises are put."""
+
+
+class _Replica:
+    """One hosted replica as it was last seen."""
+
+    __slots__ = ("copy", "hosted", "key", "known", "log", "state", "view")
+
+    def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
+        self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
+        self.known, self.copy = known, copy
+        self.key: tuple[Any, ...] = ()
+        self.view: View | None = None
+
+
+class _Node:
+    """One node as it was last seen."""
+
+    __slots__ = ("broker", "hosted_key", "id", "image", "image_offset", "incarnation", "places", "replicas", "sim")
+
+    def __init__(self, sim: seeing.SimNode) -> None:
+        self.sim, self.id = sim, sim.id
+        self.broker: Any = None
+        self.incarnation = -1
+        self.image: Any = None
+        self.image_offset = -1
+        self.hosted_key: tuple[int, int] = (-2, -2)
+        self.replicas: list[_Replica] = []
+        self.places: dict[Place, _Replica] = {}
+
+
+class Watch:
+    """`look` after every event; `acknowledged` whenever a client is told of success; `final` at the end."""
+
+    def __init__(self, world: World, promise: Promise | None = None) -> None:
+        """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
+        self._world, self._promise = world, promise
+        self.partitions: dict[Place, Known] = {}
+        self.cluster = Cluster()
+        self.quorum = QuorumWatch(self._report)
+        self._judge = Judge(self._report)
+        self._nodes = [_Node(sim) for sim in world.nodes.values()]
+        self._by_name: dict[tuple[str, int], Known] = {}
+        self._images: dict[int, object] = {}
+        self._of_image = entered(When.IMAGE)
+        self._reported: set[tuple[str, str | None, int | None]] = set()
+
+    # ------------------------------------------------------------------------------------------------------- looking
+
+    def look(self) -> None:
+        """See what the last event has changed. Cheap where that is nothing."""
+        changed: list[tuple[_Node, _Replica, tuple[Any, ...]]] | None = None
+        images: list[_Node] | None = None
+        if len(self._nodes) != len(self._world.nodes):
+            known = {seen.id for seen in self._nodes}
+            self._nodes += [_Node(sim) for sim in self._world.nodes.values() if sim.id not in known]
+        for seen in self._nodes:
+            sim = seen.sim
+            broker = sim.node
+            if broker is not seen.broker or sim.incarnation != seen.incarnation:
+                self._life_changed(seen)
+            if broker is None:
+                continue
+            self.quorum.look(seen.id, seen.incarnation, broker, sim.disk)
+            offset = seen.image.offset
+            if offset != seen.image_offset or (offset, len(broker.replicas.by_id)) != seen.hosted_key:
+                self._hosting_changed(seen)
+                images = [*(images or ()), seen]
+            for replica in seen.replicas:
+                state, log = replica.state, replica.log
+                key = (
+                    state.high_watermark,
+                    state.log_end_offset,
+                    log.log_end_offset,
+                    state.isr,
+                    state.maximal_isr,
+                    state.partition_epoch,
+                    state.leader_epoch,
+                    state.is_leader,
+                    state.is_follower,
+                    log.generation,
+                    log.log_start_offset,
+                )
+                if key != replica.key:
+                    if changed is None:
+                        changed = []
+                    changed.append((seen, replica, key))
+        if changed is not None or images is not None:
+            self._take_in(changed or [], images or [])
+
+    def _take_in(self, changed: list[tuple[_Node, _Replica, tuple[Any, ...]]], images: list[_Node]) -> None:
+        touched: dict[int, tuple[Known, list[Change]]] = {}
+        for seen, replica, key in changed:
+            known = replica.known
+            before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted)
+            replica.key, replica.view = key, now
+            known.views[seen.id] = now
+            self._read(seen, replica, now)
+            touched.setdefault(id(known), (known, []))[1].append((before, now))
+        for seen in images:
+            self._image_moved(seen, touched)
+        for known, changes in touched.values():
+            self._judge.settle(known, changes)
+
+    def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
+        copy, known, log = replica.copy, replica.known, replica.log
+        if copy.generation == log.generation and copy.end == log.log_end_offset:
+            copy.low = log.log_start_offset
+            return
+        held, truncated = copy.matched, copy.generation != log.generation
+        self._judge.wrote(known, view, seeing.follow(copy, log, seen.sim.disk))
+        if truncated:
+            self._judge.shortened(When.TRUNCATED, known, seen.id, held)
+
+    # ---------------------------------------------------------------------------------------------- what is decided
+
+    def _image_moved(self, seen: _Node, touched: dict[int, tuple[Known, list[Change]]]) -> None:
+        image: ClusterImage = seen.image
+        offset = seen.image_offset = image.offset
+        if offset < 0:
+            return
+        value = seeing.canonical(image)
+        first = self._images.setdefault(offset, value)
+        for each in self._of_image:
+            wrong = each.check(value, first)
+            if wrong is not None:
+                self._report(each, wrong, seen.id, None, {"offset": offset})
+        if len(self._images) > MOST_IMAGES:
+            del self._images[next(iter(self._images))]
+        if offset <= self.cluster.offset:
+            return
+        self.cluster.offset = offset
+        self.cluster.brokers = dict(image.brokers)
+        for topic, index, partition in image.partitions():
+            known = self._known(topic.id, topic.name, index)
+            known.promise = self._promise or promise_of(seen.broker.config, image, topic.name)
+            if partition is not known.truth and partition != known.truth:
+                self._judge.decided(known, partition)
+            touched.setdefault(id(known), (known, []))
+        for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
+            gone = self.partitions.pop(place)
+            touched.pop(id(gone), None)
+
+    def _known(self, topic_id: bytes, topic: str, index: int) -> Known:
+        known = self.partitions.get((topic_id, index))
+        if known is None:
+            known = self.partitions[topic_id, index] = Known(topic, index, topic_id, cluster=self.cluster)
+            self._by_name[topic, index] = known
+            if self._promise is not None:
+                known.promise = self._promise
+        return known
+
+    # -------------------------------------------------------------------------------------------------- life and death
+
+    def _life_changed(self, seen: _Node) -> None:
+        if seen.broker is not None:
+            self._died(seen)
+        seen.broker, seen.incarnation = seen.sim.node, seen.sim.incarnation
+        if seen.broker is not None:
+            seen.image, seen.image_offset, seen.hosted_key = seen.broker.feed.image, -1, (-2, -2)
+            for log in seen.broker.logs.logs.values():
+                known = self.partitions.get((log.topic_id, log.partition))
+                if known is not None:
+                    self._loaded(seen, known, log)
+
+    def _loaded(self, seen: _Node, known: Known, log: Any) -> None:
+        """A node has started: what it made of its files must be what was there."""
+        before = known.copies.get(seen.id)
+        copy = known.copies[seen.id] = Copy(log.segments[0].base_offset)
+        seeing.follow(copy, log, seen.sim.disk, checked=True)
+        if before is not None:
+            self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
+
+    def _died(self, seen: _Node) -> None:
+        """The last that is seen of an incarnation, and what its disk has left."""
+        for replica in seen.replicas:
+            if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
+                seeing.follow(replica.copy, replica.log, seen.sim.disk)
+                self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
+        files = seen.sim.disk.files()
+        for replica in seen.replicas:
+            left = seeing.copy_on_disk(files, replica.log.directory)
+            self._judge.died(replica.known, seen.id, left)
+        for (topic, index), log in seen.broker.logs.logs.items():
+            known = self._by_name.get((topic, index))
+            if known is not None and (log.topic_id, index) not in seen.places:
+                self._judge.died(known, seen.id, seeing.copy_on_disk(files, log.directory))
+        self.quorum.died(seen.id, seen.broker, files)
+        seen.replicas, seen.places = [], {}
+
+    def _hosting_changed(self, seen: _Node) -> None:
+        """Which replicas there are follows from the image."""
+        replicas = seen.broker.replicas
+        seen.hosted_key = seen.image.offset, len(replicas.by_id)
+        places = {}
+        for hosted in replicas.hosted():
+            state = hosted.state
+            place = state.topic_id, state.index
+            replica = seen.places.get(place)
+            if replica is None or replica.hosted is not hosted:
+                known = self._known(state.topic_id, state.topic, state.index)
+                copy = known.copies.get(seen.id)
+                if copy is None or (replica is not None and replica.hosted is not hosted):
+                    copy = known.copies[seen.id] = Copy(hosted.log.segments[0].base_offset)
+                replica = _Replica(hosted, known, copy)
+            places[place] = replica
+        for place, replica in seen.places.items():
+            if place not in places:
+                replica.known.copies.pop(seen.id, None)
+                replica.known.views.pop(seen.id, None)
+                replica.known.lost.pop(seen.id, None)
+        seen.places, seen.replicas = places, list(places.values())
+
+    # ------------------------------------------------------------------------------------------------- being told
+
+    def damaged(self, node: int) -> None:
+        """A node's disk was damaged on purpose (bit rot, a failed fsync): what it lacks is not held against it."""
+        self.cluster.damaged.add(node)
+
+    def acknowledged(
+        self, topic: str, partition: int, offset: int, value: bytes | None, acks: int, min_isr: int, now: float
+    ) -> None:
+        """A client got an ok for a send. `acks`: -1 is all. `value`: the record's, where that is known."""
+        known = self._by_name.get((topic, partition))
+        if known is None or acks == 0:
+            return
+        found = None
+        if value is not None:
+            for seen in self._nodes:
+                replica = seen.places.get((known.topic_id, partition))
+                if replica is not None and known.holds(seen.id, offset + 1):
+                    found = seeing.record_at(replica.log, seen.sim.disk, offset)
+                    break
+        self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value))
+
+    def final(self) -> list[Violation]:
+        """Look once more, at a cluster that should have converged. What was found now."""
+        already = len(self._world.violations)
+        self.look()
+        for known in self.partitions.values():
+            self._judge.final(known)
+        self.quorum.final()
+        return self._world.violations[already:]
+
+    def stuck(self) -> list[str]:
+        """What lacks for the cluster to be in order: a line each."""
+        return what_lacks(self._world.nodes, self.partitions.values(), self.cluster)
+
+    def _report(
+        self, broken: Invariant, wrong: str, node: int | None, known: Known | None, details: Mapping[str, Any]
+    ) -> None:
+        topic, partition = (None, None) if known is None else (known.topic, known.partition)
+        mark = (broken.name, topic, partition)
+        if mark in self._reported:
+            return
+        self._reported.add(mark)
+        if known is not None:
+            details = {**details, **_situation(known)}
+        self._world.violations.append(
+            Violation(broken.name, wrong, self._world.kernel.now, node, topic, partition, details)
+        )
+
+
+def _situation(known: Known) -> dict[str, Any]:
+    return {
+        "committed": known.ledger.end,
+        "decided": repr(known.truth),
+        "replicas": {node: view._asdict() for node, view in known.views.items()},
+        "logs": {n: {"start": c.low, "matched": c.matched, "end": c.end} for n, c in known.copies.items()},
+        "harmed": {node: asdict(lost) for node, lost in known.lost.items()},
+        "promise": asdict(known.promise),
+    }
+
+
+__all__ = ["INVARIANTS", "Violation", "Watch"]

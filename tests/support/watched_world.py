@@ -1,0 +1,174 @@
+"""A world for `Watch` made of real logs on simulated disks, real state machines and a real image, and of no tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from broker.config import BrokerConfig
+from broker.controller.image import Broker, ClusterImage, PartitionImage, Topic
+from broker.log.config import LogConfig
+from broker.log.manager import LogManager
+from broker.quorum.state import QuorumState
+from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
+from broker.server.hosted import Hosted
+from chaos.runtimes.sim.disk import Disk
+from chaos.runtimes.sim.invariants import Violation, Watch
+from tests.support.batches import batch
+
+TOPIC_ID = bytes(15) + b"\x07"
+METADATA_ID = bytes(15) + b"\x01"
+NODES = (1, 2, 3)
+
+
+class FakeNode:
+    """A `SimNode`: its disk and, while it runs, its parts. All replicas know the newest decision unless told not to."""
+
+    def __init__(self, world: WatchedWorld, node_id: int) -> None:
+        self.id, self.incarnation, self.node = node_id, 0, None
+        self.disk = Disk(Random(node_id))
+        self._world = world
+
+    def start(self) -> None:
+        self.incarnation += 1
+        fs = self.disk.mount(lambda op, path: None)
+        logs = LogManager(fs, "data", lambda topic: LogConfig(segment_bytes=self._world.segment_bytes), rng=Random(1))
+        logs.load_all(0)
+        metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
+        raft = SimpleNamespace(
+            _state=QuorumState(1), leadership=None, high_watermark=0, role=SimpleNamespace(value="x")
+        )
+        quorum = SimpleNamespace(
+            _raft=raft, _storage=SimpleNamespace(_log=metadata), _round=None, _settings=SimpleNamespace(voters=NODES),
+            leader_id=-1, is_leader=False, epoch=1, high_watermark=0, end_offset=0,
+        )  # fmt: skip
+        by_id: dict[bytes, dict[int, Hosted]] = {}
+        replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])
+        self.node: Any = SimpleNamespace(
+            replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs, quorum=quorum,
+            config=self._world.config, proposals=SimpleNamespace(_open={}),
+        )  # fmt: skip
+        log = logs.get_or_create("t", 0, TOPIC_ID)
+        settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)
+        state = Partition("t", 0, TOPIC_ID, self.id, settings, self._world.brokers())
+        state.opened(log.log_start_offset, log.log_end_offset, 0)
+        by_id[TOPIC_ID] = {0: Hosted(state, log)}
+
+    @property
+    def hosted(self) -> Hosted:
+        return self.node.replicas.by_id[TOPIC_ID][0]
+
+    def learn(self) -> None:
+        """Hear of the newest decision."""
+        self.node.feed.image = image = self._world.image.clone()
+        self._world.watch_image(self, image)
+        truth, h = image.partition(TOPIC_ID, 0), self.hosted
+        assert truth is not None
+        said = LeaderAndIsr(truth.leader, truth.leader_epoch, truth.partition_epoch, truth.isr, truth.replicas)
+        change = h.state.become_leader if truth.leader == self.id else h.state.become_follower
+        change(said, h.log.log_end_offset, 0)
+        if truth.leader == self.id:
+            h.log.epochs.assign(truth.leader_epoch, h.log.log_end_offset)
+
+    def kill(self, *, power: bool = False) -> None:
+        self.node = None
+        if power:
+            self.disk.power_loss()
+        else:
+            self.disk.kill()
+
+    # --------------------------------------------------------------------------------------------------- as leader
+
+    def write(self, value: bytes = b"v", **producer: Any) -> int:
+        """Append one record; its offset."""
+        h = self.hosted
+        done = h.log.append_as_leader(batch(1, key=value, **producer), h.state.leader_epoch, 1_000)
+        assert not done.error, done
+        h.state.appended(h.log.log_end_offset, 0)
+        return done.base_offset
+
+    def fetch_from(self, leader: FakeNode) -> None:
+        """One fetch: it tells how far this log reaches, and brings what is behind."""
+        mine, its = self.hosted, leader.hosted
+        end = mine.log.log_end_offset
+        its.state.follower_fetched(self.id, end, self._world.epochs[self.id], 0)
+        data = b"".join(found for _, found in its.log.read_batches(end, its.log.log_end_offset))
+        if data:
+            mine.log.append_as_follower(memoryview(bytearray(data)))
+        mine.state.leader_said(its.state.high_watermark, 0, mine.log.log_end_offset)
+
+
+class WatchedWorld:
+    """Three nodes and one partition, which node 1 leads at first."""
+
+    def __init__(self, *, min_isr: int = 2, segment_bytes: int = 1 << 20, **properties: str) -> None:
+        named = {name.replace("_", "."): value for name, value in properties.items()}
+        self.config = BrokerConfig.from_properties(
+            {
+                "node.id": "1",
+                "process.roles": "broker,controller",
+                "controller.quorum.voters": "1@127.0.0.1:1001",
+                "min.insync.replicas": str(min_isr),
+                **named,
+            }
+        )
+        self.segment_bytes = segment_bytes
+        self.kernel = SimpleNamespace(now=0.0)
+        self.violations: list[Violation] = []
+        self.epochs = {node: 100 + node for node in NODES}
+        self.image = ClusterImage(offset=0)
+        self.image.topics_by_id[TOPIC_ID] = Topic("t", TOPIC_ID, {0: PartitionImage(NODES, NODES, 1, 0, 0)})
+        self.image.topic_ids["t"] = TOPIC_ID
+        self.register()
+        self.nodes = {node: FakeNode(self, node) for node in NODES}
+        self.watch = Watch(self)
+        for node in self.nodes.values():
+            node.start()
+            node.learn()
+        self.look()
+
+    def brokers(self) -> BrokerView:
+        return BrokerView(dict(self.epochs))
+
+    def register(self, node: int | None = None) -> None:
+        """All brokers as they are; `node` anew, with a higher broker epoch."""
+        if node is not None:
+            self.epochs[node] = max(self.epochs.values()) + 100
+        self.image.brokers = {b: Broker(b, epoch, b"", {}, False) for b, epoch in self.epochs.items()}
+        self.image.offset += 1
+
+    def decide(self, **changes: Any) -> None:
+        """The control plane decides; who leads another epoch is told by `leader`."""
+        partitions = self.image.topics_by_id[TOPIC_ID].partitions
+        before = partitions[0]
+        epoch = before.leader_epoch + (changes.get("leader", before.leader) != before.leader)
+        partitions[0] = replace(
+            before, **{"leader_epoch": epoch, "partition_epoch": before.partition_epoch + 1, **changes}
+        )
+        self.image.offset += 1
+
+    def watch_image(self, node: FakeNode, image: ClusterImage) -> None:
+        """A real node's image is one object for its life; here each news makes another."""
+        for seen in self.watch._nodes:
+            if seen.id == node.id and seen.image is not None:
+                seen.image = image
+
+    def look(self) -> None:
+        self.kernel.now += 0.001
+        self.watch.look()
+
+    def replicate(self, *followers: int, rounds: int = 2) -> None:
+        """The decided leader's log to all or these followers, and its high watermark after it."""
+        leader = self.nodes[self.image.topics_by_id[TOPIC_ID].partitions[0].leader]
+        for _ in range(rounds):
+            for node in self.nodes.values():
+                if node is not leader and node.node is not None and (not followers or node.id in followers):
+                    node.fetch_from(leader)
+                    self.look()
+
+    @property
+    def names(self) -> list[str]:
+        """Of what was broken."""
+        return [violation.name for violation in self.violations]
