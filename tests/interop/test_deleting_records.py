@@ -73,7 +73,7 @@ def test_confluent_kafka_deletes_records_and_they_stay_deleted(cluster: Any) -> 
         deadline = time.monotonic() + 20
         while leader_of(admin, topic) in (first, -1):
             assert time.monotonic() < deadline, "nobody else leads"
-            time.sleep(0.1)
+            admin.poll(0.1)
         assert readable(admin, topic) == 7
         assert read(cluster, topic) == list(range(7, RECORDS))
     finally:
