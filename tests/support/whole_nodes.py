@@ -242,17 +242,23 @@ class Load:
         self._cluster = cluster
 
     async def run(self, client: Client) -> None:
-        """Until cancelled."""
-        producer = Producer(client, ProducerSettings(linger_ms=0, delivery_timeout_ms=60_000))
+        """Until cancelled. A producer that had to give a record up is followed by another."""
         client.track([self.topic])
+        while True:
+            await self._run_producer(client)
+
+    async def _run_producer(self, client: Client) -> None:
+        producer = Producer(client, ProducerSettings(linger_ms=0, delivery_timeout_ms=10_000))
         async with trio.open_nursery() as nursery:
             await nursery.start(producer.run)
-            while True:
+            while not producer.retired:
                 value = b"%s-%d-%d" % (self.topic.encode(), self.index, self.sent)
                 self.sent += 1
                 done = partial(self._done, value, client.env.mono())
                 producer.send(self.topic, self.index, None, value, [], client.env.wall_ms(), done)
                 await client.env.sleep(self.every_s)
+            await producer.finish()
+            producer.close()
 
     def _done(self, value: bytes, sent_at: float, outcome: Outcome) -> None:
         self.slowest_s = max(self.slowest_s, trio.current_time() - sent_at)

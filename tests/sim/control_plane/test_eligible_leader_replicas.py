@@ -1,0 +1,96 @@
+"""The last replica standing loses its disk's cache: with eligible leader replicas (KIP-966) nothing acknowledged is
+lost, without them it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from broker.controller.image import NO_LEADER, RECOVERING
+from tests.support.whole_nodes import Load, WholeCluster, surely, values_of
+from workloads.client import admin
+
+TOPIC = "t"
+ELR = "eligible.leader.replicas.version=1"
+
+
+async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[WholeCluster, Load, list[int]]:
+    """Replicas c, then b stop cleanly; then a, alone in the ISR, loses power and comes back. As (cluster, load, abc)."""
+    cluster = WholeCluster(nursery, 6, voters=3, squall_bootstrap_features=features, min_insync_replicas="2")
+    await cluster.start()
+    client = await cluster.client()
+    await surely(admin.create_topics, client, [admin.NewTopic(TOPIC, 1, 3)])
+    a, b, c = replicas = (4, 5, 6)  # not those that vote
+    await surely(admin.alter_partition_reassignments, client, {(TOPIC, 0): replicas})
+    await cluster.until(lambda: cluster.partition(TOPIC).replicas == replicas)
+    load = Load(cluster, TOPIC)
+    nursery.start_soon(load.run, client)
+    await cluster.until(lambda: len(load.acknowledged) > 100)
+    await cluster.stop(c)
+    await cluster.until(lambda: len(load.acknowledged) > 200)
+    await cluster.stop(b)
+    await cluster.until(lambda: cluster.partition(TOPIC).isr == (a,))
+    await trio.sleep(1)
+    await cluster.kill(a, lose_power=True)
+    await cluster.until(lambda: cluster.partition(TOPIC).leader == NO_LEADER)
+    await cluster.start(a)
+    return cluster, load, [a, b, c]
+
+
+def lost(cluster: WholeCluster, load: Load, leader: int) -> dict[bytes, int]:
+    """What was acknowledged, and the leader does not have where it was said to be."""
+    held = values_of(cluster.running()[leader].logs.logs[TOPIC, 0])
+    return {value: offset for value, offset in load.acknowledged.items() if held.get(offset) != value}
+
+
+async def test_the_last_isr_member_that_lost_its_cache_gives_way_to_an_eligible_one(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, load, (a, b, _) = await last_one_standing(nursery, ELR)
+        partition = cluster.partition(TOPIC)
+        assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (b,))
+        assert partition.last_known_elr == (a,)
+        await cluster.start(b)
+        await cluster.until(lambda: cluster.partition(TOPIC).leader == b)
+        assert cluster.partition(TOPIC).leader_recovery_state != RECOVERING
+        assert lost(cluster, load, b) == {}
+        done = len(load.acknowledged)
+        await cluster.until(lambda: set(cluster.partition(TOPIC).isr) == {a, b} and len(load.acknowledged) > done)
+        assert lost(cluster, load, b) == {} and not load.failed
+        nursery.cancel_scope.cancel()
+
+
+async def test_without_eligible_replicas_it_leads_again_and_what_it_lost_is_lost(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, load, (a, *_) = await last_one_standing(nursery, "")
+        await cluster.until(lambda: cluster.partition(TOPIC).leader == a)
+        assert lost(cluster, load, a), "this is the loss that KIP-966 is for"
+        nursery.cancel_scope.cancel()
+
+
+async def test_where_all_eligible_ones_lost_their_cache_the_last_leader_leads_and_says_so(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, load, (a, b, _) = await last_one_standing(nursery, ELR)
+        cluster.nodes[b].fs.remove("data/.kafka_cleanshutdown")
+        await cluster.start(b)
+        await cluster.until(lambda: cluster.partition(TOPIC).leader == a)
+        partition = cluster.partition(TOPIC)
+        assert (partition.elr, partition.last_known_elr) == ((), ())
+        events = cluster.nodes[cluster.controller().config.node_id].env.events("leader_elected")  # type: ignore[union-attr]
+        assert [event["unclean"] for event in events if event["leader"] == a][-1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_stopped_cleanly_is_known_by_the_epoch_in_its_marker(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery, 3)
+        await cluster.start()
+        epoch = cluster.image().brokers[2].epoch
+        await cluster.stop(2)
+        await cluster.start(2)
+        assert cluster.running()[2].logs.previous_broker_epoch == epoch
+        await cluster.kill(2)
+        await cluster.start(2)
+        assert cluster.running()[2].logs.previous_broker_epoch == -1
+        nursery.cancel_scope.cancel()
