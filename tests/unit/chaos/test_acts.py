@@ -1,0 +1,241 @@
+"""Faults beyond killing and cutting: what proves each, what undoes it, and what it asks of the runtime."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.real_env import RealEnv
+from chaos.faults import ACTIONS, make_fault
+from chaos.nemesis import ACTS, Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import FailWrites, FrameAct, Frames, Link, Loss, NodeState, SlowDisk, Stream
+from chaos.targets import ClusterView
+from workloads.client import admin
+
+VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+DRIFTED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1, 2, 3)})
+
+
+class World:
+    """A runtime that does as it is told. `hits`: how often its faults strike."""
+
+    nodes = (1, 2, 3)
+
+    def __init__(self, hits: int = 3) -> None:
+        self.hits = hits
+        self.states = dict.fromkeys(self.nodes, NodeState.RUNNING)
+        self.faults: list[Any] = []
+        self.healed = 0
+        self.clocks: dict[int, float] = {}
+        self.done: list[str] = []
+
+    def state(self, node: int) -> NodeState:
+        return self.states[node]
+
+    def links(self) -> tuple[Link, ...]:
+        peers = [Link(a, b) for a in self.nodes for b in self.nodes if a != b]
+        return (*peers, *(Link("CLIENT", node) for node in self.nodes))
+
+    async def start_node(self, node: int) -> dict[str, Any]:
+        self.states[node] = NodeState.RUNNING
+        self.done.append(f"start {node}")
+        return {"ready_ns": 1}
+
+    async def power_loss(self, nodes: tuple[int, ...]) -> dict[str, Any]:
+        for node in nodes:
+            self.states[node] = NodeState.DOWN
+        return {"nodes": {str(node): {"bytes_lost": 7} for node in nodes}}
+
+    async def crash_at(self, node: int, op: str, nth: int, *, within_s: float) -> dict[str, Any]:
+        if not self.hits:
+            await trio.sleep(within_s)
+            return {"gone": False}
+        self.states[node] = NodeState.DOWN
+        return {"gone": True, "op": op, "nth": nth}
+
+    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> dict[str, Any]:
+        self.clocks[node] = offset_ms
+        return {"offset_ms": offset_ms}
+
+    async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
+        self.faults.append((str(link), fault))
+        return {}
+
+    async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
+        self.healed += 1
+        return {"hits": self.hits}
+
+    async def reset_links(self, links: list[Link]) -> dict[str, Any]:
+        self.done.append(f"reset {len(links)}")
+        return {"reset": self.hits}
+
+    async def fault_disk(self, name: str, node: int, fault: Any) -> dict[str, Any]:
+        self.faults.append((node, fault))
+        if isinstance(fault, FailWrites) and self.hits:
+            self.states[node] = NodeState.DOWN
+        return {}
+
+    async def heal_disk(self, name: str, node: int) -> dict[str, Any]:
+        self.healed += 1
+        return {"hits": self.hits}
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> dict[str, Any]:
+        return {"path": "a.log", "before": "x", "after": "y"} if self.hits else {"path": None}
+
+
+class Asked:
+    client: Any = None
+
+    def __init__(self, *views: ClusterView) -> None:
+        self.views = list(views) or [VIEW]
+
+    async def view(self) -> ClusterView:
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+
+class VirtualEnv(RealEnv):
+    def __init__(self) -> None:
+        super().__init__("harness")
+        self.mono = trio.current_time
+
+
+async def played(
+    world: World,
+    action: str,
+    params: dict[str, Any] | None = None,
+    *,
+    target: str = "node:2",
+    asked: Asked | None = None,
+) -> list[dict[str, Any]]:
+    """The lines of nemesis.jsonl that one fault of two seconds leaves."""
+    papers, runtime = MemoryPapers("a run"), world
+    fault = make_fault(0, 0.1, 2.0, action, target, params or {})
+    any_runtime: Any = runtime
+    nemesis = Nemesis(any_runtime, [fault], 1, env=VirtualEnv(), cluster=asked or Asked(), record=papers.fault)
+    await nemesis.play()
+    return [json.loads(line) for line in papers.faults]
+
+
+def test_every_action_can_be_played_and_nothing_else_can() -> None:
+    assert ACTS.keys() == ACTIONS.keys()
+
+
+PLAYABLE = [
+    ("power_loss", {}),
+    ("crash_at", {"op": "fsync", "nth": 3}),
+    ("clock", {"offset_ms": -5000}),
+    ("packet_loss", {"probability": 0.1}),
+    ("protocol", {"api": "Fetch", "act": "delay", "nth": 2}),
+    ("reset", {"every_ms": 500}),
+    ("disk", {"how": "EIO"}),
+    ("disk", {"how": "slow", "delay_ms": 50}),
+    ("bit_rot", {}),
+]
+
+
+@pytest.mark.parametrize(("action", "params"), PLAYABLE, ids=lambda value: value if isinstance(value, str) else "")
+async def test_a_fault_that_strikes_has_its_evidence_and_leaves_every_node_running(
+    action: str, params: dict[str, Any], autojump_clock: trio.testing.MockClock
+) -> None:
+    world = World()
+    last = (await played(world, action, params))[-1]
+    assert last["error"] is None
+    assert last["evidence"]
+    assert last["ended"] - last["began"] == pytest.approx(2e9, rel=0.3)
+    assert set(world.states.values()) == {NodeState.RUNNING}
+
+
+@pytest.mark.parametrize("action", ["crash_at", "packet_loss", "protocol", "reset", "disk", "bit_rot"])
+async def test_a_fault_that_never_strikes_has_no_evidence(action: str, autojump_clock: trio.testing.MockClock) -> None:
+    last = (await played(World(hits=0), action))[-1]
+    assert last["evidence"] is None
+    assert last["error"]
+
+
+async def test_a_power_loss_stays_open_until_its_nodes_have_again_what_the_others_have(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    lines = await played(World(), "power_loss", asked=Asked(VIEW, DRIFTED, DRIFTED, VIEW))
+    assert lines[-2]["evidence"]["caught_up_ns"] == -1
+    assert lines[-1]["evidence"]["caught_up_ns"] > lines[-1]["ended"]
+
+
+async def test_a_clock_is_true_again_at_the_end(autojump_clock: trio.testing.MockClock) -> None:
+    world = World()
+    await played(world, "clock", {"offset_ms": 9000}, target="all")
+    assert world.clocks == {1: 0, 2: 0, 3: 0}
+
+
+async def test_a_protocol_fault_hits_the_requests_that_its_target_is_asked(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    params = {"api": "Produce", "act": "error", "error": "NOT_LEADER_OR_FOLLOWER", "nth": 4, "side": "clients"}
+    await played(world, "protocol", params)
+    frames = Frames(0, FrameAct.ERROR, nth=4, count=1, delay_ms=500, error=6, stream=Stream.THERE)
+    assert world.faults == [("CLIENT->2", frames)]
+    assert world.healed == 1
+
+
+async def test_lost_packets_are_those_of_either_direction_between_the_target_and_its_peers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    await played(world, "packet_loss", {"probability": 0.3, "rto_ms": 50})
+    assert sorted(link for link, _ in world.faults) == ["1->2", "2->1", "2->3", "3->2"]
+    assert {fault for _, fault in world.faults} == {Loss(0.3, 50)}
+
+
+async def test_connections_are_reset_every_so_often_until_the_end(autojump_clock: trio.testing.MockClock) -> None:
+    world = World()
+    await played(world, "reset", {"every_ms": 900, "side": "clients"})
+    assert world.done == ["reset 1"] * 3
+
+
+async def test_a_slow_disk_is_made_slow_and_a_failing_one_fails_from_the_nth_call(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    await played(world, "disk", {"how": "slow", "op": "fsync", "delay_ms": 70})
+    await played(world, "disk", {"how": "ENOSPC", "nth": 5})
+    assert world.faults == [(2, SlowDisk(70, "fsync")), (2, FailWrites("ENOSPC", 5, "write"))]
+    assert world.done == ["start 2"]
+
+
+@pytest.mark.parametrize("how", ["preferred", "unclean", "move"])
+async def test_leadership_is_asked_for_as_an_administrator_would(
+    how: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    asked: list[str] = []
+
+    async def elect(client: Any, places: Any, *, unclean: bool = False, timeout_ms: int = 0) -> dict[Any, str]:
+        asked.append(f"elect {places} unclean={unclean}")
+        return dict.fromkeys(places, "")
+
+    async def move(client: Any, moves: Any, *, timeout_ms: int = 0) -> dict[Any, str]:
+        asked.append(f"move {moves}")
+        return dict.fromkeys(moves, "")
+
+    monkeypatch.setattr(admin, "elect_leaders", elect)
+    monkeypatch.setattr(admin, "alter_partition_reassignments", move)
+    last = (await played(World(), "leadership", {"how": how}))[-1]
+    assert last["evidence"]["answers"] == {"t-0": ""}
+    elected = f"elect [('t', 0)] unclean={how == 'unclean'}"
+    assert asked == (["move {('t', 0): [2, 3, 1]}", elected] if how == "move" else [elected])
+
+
+async def test_a_refused_election_has_not_landed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def refuse(client: Any, places: Any, *, unclean: bool = False, timeout_ms: int = 0) -> dict[Any, str]:
+        return dict.fromkeys(places, "PREFERRED_LEADER_NOT_AVAILABLE")
+
+    monkeypatch.setattr(admin, "elect_leaders", refuse)
+    last = (await played(World(), "leadership"))[-1]
+    assert last["evidence"] is None
+    assert last["seen"]["answers"] == {"t-0": "PREFERRED_LEADER_NOT_AVAILABLE"}

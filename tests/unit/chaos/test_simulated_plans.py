@@ -1,0 +1,143 @@
+"""Plans for the simulator: loads as data, what only it can do, and the swarm's draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.faults import ACTIONS
+from chaos.operations import concrete, drawn
+from chaos.plan import Operation, PlanError, make_plan, read_plan, write_plan
+from chaos.rare_paths import PATHS, count
+from chaos.runs import appends_settings
+from chaos.swarm import KINDS, swarm_plan
+
+SIM = {"runtime": "sim"}
+ONE = [1.5, 0, "appends-0", 2, 312]
+
+
+def test_a_plan_with_operations_reads_back_equal(tmp_path: Path) -> None:
+    for number, operations in enumerate(([], [ONE], [[-1.25, 3, "appends-1", 0, 64], ONE])):
+        plan = make_plan({**SIM, "operations": operations})
+        path = tmp_path / f"{number}.toml"
+        path.write_text(write_plan(plan))
+        assert read_plan(path) == plan
+        assert plan.operations is not None
+        assert len(plan.operations) == len(operations)
+
+
+def test_without_operations_there_is_no_word_of_them() -> None:
+    assert "operations" not in write_plan(make_plan({}))
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ([99, 0, "appends-0", 0, 100], "operation 0: at 99 s"),
+        ([-3, 0, "appends-0", 0, 100], "operation 0: at -3 s"),
+        ([1, 4, "appends-0", 0, 100], "there is no producer 4"),
+        ([1, 0, "appends-2", 0, 100], "there is no partition appends-2-0"),
+        ([1, 0, "appends-0", 3, 100], "there is no partition appends-0-3"),
+        ([1, 0, "appends-0", 0, 63], "63 bytes"),
+    ],
+)
+def test_an_operation_that_the_workload_cannot_do_is_refused(operation: list[object], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        make_plan({**SIM, "operations": [operation]})
+
+
+@pytest.mark.parametrize("action", sorted(a for a in ACTIONS if "process" not in ACTIONS[a].runtimes))
+def test_what_only_the_simulator_can_do_is_refused_elsewhere(action: str) -> None:
+    faults = [{"at_s": 3, "duration_s": 1, "action": action}]
+    assert make_plan({**SIM, "faults": faults}).faults
+    with pytest.raises(PlanError, match=f"{action}.*not possible in runtime 'process': use sim"):
+        make_plan({"faults": faults})
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"cluster": {"settings": {"no.such.setting": "1"}}}, "unknown setting no.such.setting"),
+        ({"cluster": {"settings": {"node.id": "4"}}}, "node.id cannot be given"),
+        ({"cluster": {"settings": {"log.segment.bytes": "x"}}}, "log.segment.bytes=x"),
+        ({"workload": {"topic_settings": {"segment.byte": "1"}}}, "unknown topic setting segment.byte"),
+        ({"runtime": "moon"}, "runtime"),
+        (
+            {**SIM, "faults": [{"at_s": 1, "duration_s": 1, "action": "protocol", "params": {"api": "Fetsch"}}]},
+            "api = 'Fetsch'",
+        ),
+        (
+            {
+                **SIM,
+                "faults": [
+                    {"at_s": 1, "duration_s": 1, "action": "protocol", "params": {"act": "error", "stream": "back"}}
+                ],
+            },
+            "act = 'error' is of requests",
+        ),
+    ],
+)
+def test_a_plan_that_names_what_does_not_exist_is_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        make_plan(values)
+
+
+def test_a_drawn_load_has_the_workloads_rate_and_each_producer_its_own_stream() -> None:
+    plan = make_plan({**SIM, "seed": 5, "workload": {"rate": 100, "producers": 2}})
+    operations = drawn(plan)
+    assert len(operations) == pytest.approx(3200, rel=0.01)
+    assert operations == tuple(sorted(operations))
+    assert all(-2 <= each.at_s < 30 and 100 <= each.bytes <= 2048 for each in operations)
+    alone = drawn(make_plan({**SIM, "seed": 5, "workload": {"rate": 50, "producers": 1}}))
+    assert alone == tuple(each for each in operations if each.producer == 0)
+
+
+def test_a_plan_with_its_load_written_out_is_a_plan_and_stays_as_it_is(tmp_path: Path) -> None:
+    plan = concrete(swarm_plan(3))
+    assert concrete(plan) is plan
+    path = tmp_path / "plan.toml"
+    path.write_text(write_plan(plan))
+    assert read_plan(path) == plan
+
+
+def test_operations_count_as_faults_do_and_the_workload_begins_with_the_warm_up() -> None:
+    plan = make_plan(
+        {**SIM, "operations": [Operation(-2, 0, "appends-0", 0, 5000), Operation(0, 0, "appends-0", 0, 64)]}
+    )
+    settings = appends_settings(plan)
+    assert settings.operations is not None
+    assert [each.at_s for each in settings.operations] == [0, 2]
+    assert settings.max_size == 5000
+
+
+def test_a_seed_is_one_plan_and_seeds_differ() -> None:
+    assert swarm_plan(7) == swarm_plan(7)
+    plans = [swarm_plan(seed) for seed in range(200)]
+    assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
+    assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
+    assert {fault.action for plan in plans for fault in plan.faults} == set(KINDS)
+    assert any(not plan.faults for plan in plans)
+    assert all(plan.workload.rate <= 100 for plan in plans)
+    targets = {fault.target for plan in plans for fault in plan.faults}
+    assert targets >= {"leader", "follower", "controller", "random", "minority", "majority", "all"}
+
+
+def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:
+    trace = [
+        {"e": "isr_changed", "isr": [2]},
+        {"e": "isr_changed", "isr": [1, 2]},
+        {"e": "truncated", "topic": "t", "from_offset": 9, "to_offset": 7},
+        {"e": "truncated", "topic": "t", "from_offset": 9, "to_offset": 9},
+        {"e": "controller_active", "epoch": 1},
+        {"e": "controller_active", "epoch": 4},
+        {"e": "node_ready"},
+    ]
+    counts = count(trace, {"dedup hit": 3, "something else": 1})
+    assert counts["ISR shrunk to one"] == 1
+    assert counts["log truncated"] == 1
+    assert counts["controller failover"] == 1
+    assert counts["dedup hit"] == 3
+    assert counts["something else"] == 1
+    assert set(PATHS) <= set(counts)
+    assert counts["unclean election"] == 0

@@ -1,0 +1,96 @@
+"""`squall sim`: what is refused before anything runs, and what a batch says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos import batch, cli
+from chaos.batch import Order, Seeded
+from chaos.sim_result import Failure
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seeds", "7"], "FIRST..LAST"),
+        (["--seeds", "7..7"], "FIRST..LAST"),
+        (["--seed", "1", "--seeds", "0..3"], "give one of them"),
+        (["--seeds", "0..3", "--nodes", "5"], "no --nodes"),
+        (["--swarm"], "--swarm makes the plan of a --seed"),
+        (["--swarm", "--seed", "1", "--rate", "5"], "no --rate"),
+        (["--seed", "1", "--faults", "earthquake"], "unknown fault 'earthquake'"),
+        (["--seed", "1", "--set", "no.such=1"], "unknown setting no.such"),
+        (["--seeds", "0..3", "--plan", "/nonexistent"], "cannot be read"),
+        (["--jobs", "0", "--seeds", "0..3"], "--jobs"),
+    ],
+)
+def test_what_does_not_go_together_or_does_not_exist_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["sim", *arguments]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_an_unknown_mutant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["sim", "--seed", "1", "--mutant", "nobody"]) == 3
+    assert "there is no mutant 'nobody'" in capsys.readouterr().err
+
+
+def seeded(seed: int, failure: Failure | None = None, trouble: str | None = None) -> Seeded:
+    counts = Counter({"log truncated": 2, "unclean election": 0})
+    verdict = "invalid" if failure else "unknown" if trouble else "valid"
+    told = ("records 3 and 4 are gone",) if failure else ()
+    return Seeded(seed, verdict, failure, told, trouble, 40.0, 0.5, "d", counts, 4, 3)
+
+
+def run_batch_of(monkeypatch: pytest.MonkeyPatch, results: Iterable[Seeded], *arguments: str) -> int:
+    made = list(results)
+
+    def faked(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]:
+        assert [each.seed for each in made] == list(seeds)
+        return iter(made)
+
+    monkeypatch.setattr(batch, "run_batch", faked)
+    return cli.run(["sim", "--seeds", f"0..{len(made)}", "--jobs", "1", *arguments])
+
+
+def test_a_clean_batch_says_how_fast_it_was_and_which_paths_nobody_took(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_batch_of(monkeypatch, [seeded(0), seeded(1)]) == 0
+    said = capsys.readouterr().out
+    assert "2/2 seeds" in said
+    assert "80 virtual s a CPU second" in said
+    assert "6 of 8 faults landed" in said
+    assert "never taken by any of these seeds: unclean election" in said
+
+
+def test_every_failure_is_told_with_the_command_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [
+        seeded(0),
+        seeded(1, Failure("invariant", "committed-prefix")),
+        seeded(2, trouble="Traceback\nKeyError: 3"),
+    ]
+    assert run_batch_of(monkeypatch, results, "--mutant", "1") == 1
+    said = capsys.readouterr()
+    assert "seed 1: invariant committed-prefix" in said.err
+    assert "records 3 and 4 are gone" in said.err
+    assert "./squall sim --seed 1 --swarm --mutant 1" in said.err
+    assert "seed 2: the harness failed" in said.err
+    assert "KeyError: 3" in said.err
+    assert "1 x invariant committed-prefix, first by seed 1" in said.out
+
+
+def test_trouble_of_the_harness_alone_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_batch_of(monkeypatch, [seeded(0), seeded(1, trouble="KeyError")]) == 2
+
+
+def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:
+    order = Order(Path("p.toml"), None, Path("runs"))
+    assert order.command(9) == "./squall sim --seed 9 --plan p.toml"
