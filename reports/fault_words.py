@@ -129,6 +129,62 @@ def _pause(seen: Json) -> str:
     return " ".join(words)
 
 
+def _crash(seen: Json) -> str:
+    down = mapping(seen.get("down"))
+    if not down.get("gone"):
+        return f"It came to no {down.get('nth')}. {down.get('op')}."
+    where = f" ({down['at']})" if down.get("at") else ""
+    words = [f"Killed before its {down.get('nth')}. {down.get('op')}{where}."]
+    return " ".join([*words, *_came_back({"up": [seen.get("up")]})])
+
+
+def _power_loss(seen: Json) -> str:
+    words = []
+    for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
+        told = mapping(lost)
+        what = f"{told.get('bytes_lost', '?')} of {told.get('bytes_pending', '?')} unsynced bytes"
+        names = f"{told.get('names_lost', '?')} of {told.get('names_pending', '?')} unsynced names"
+        words.append(f"Broker {node} lost {what} and {names}.")
+    return " ".join([*words, *_came_back(seen)])
+
+
+def _counted(seen: Json) -> str:
+    hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
+    links = ", ".join(link.replace("->", "→") for link in texts(seen.get("links")))
+    return f"It struck {sum(hits)} times over links {links}."
+
+
+def _reset(seen: Json) -> str:
+    told = [each.get("reset") for each in objects(seen.get("resets"))]
+    known = [each for each in told if isinstance(each, int)]
+    count = f"{sum(known)} connections" if known else "The connections there were"
+    return f"{count} were reset, {len(told)} {'time' if len(told) == 1 else 'times'}."
+
+
+def _disk(seen: Json) -> str:
+    hits = [each.get("hits") for each in objects(seen.get("healed"))]
+    words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
+    return " ".join([words, *_came_back({"up": seen.get("started")})])
+
+
+def _bit_rot(seen: Json) -> str:
+    rotten = [each for each in objects(seen.get("rotten")) if each.get("path")]
+    told = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
+    return f"Flipped: {', '.join(told) or 'nothing'}."
+
+
+def _leadership(seen: Json) -> str:
+    before, after = mapping(seen.get("before")), mapping(seen.get("after"))
+    words = []
+    for name, error in mapping(seen.get("answers")).items():
+        was, now = mapping(before.get(name)), mapping(after.get(name))
+        led = f"led by {was.get('leader')}, then by {now.get('leader')}"
+        words.append(
+            f"{name}: {error or 'accepted'}, {led}, replicas {was.get('replicas')}, then {now.get('replicas')}."
+        )
+    return " ".join(words)
+
+
 def _partition(seen: Json) -> str:
     during, after = objects(seen.get("during")), objects(seen.get("after"))
     links = ", ".join(link.replace("->", "→") for link in texts(seen.get("links")))
@@ -172,4 +228,12 @@ _TOLD: dict[str, Callable[[Json], str]] = {
     "pause": _pause,
     "partition": _partition,
     "latency": _latency,
+    "crash_at": _crash,
+    "power_loss": _power_loss,
+    "packet_loss": _counted,
+    "protocol": _counted,
+    "reset": _reset,
+    "disk": _disk,
+    "bit_rot": _bit_rot,
+    "leadership": _leadership,
 }
