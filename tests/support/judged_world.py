@@ -18,7 +18,7 @@ from tests.support.replication_world import Node, World
 
 
 class Judged:
-    """Shows a `World` to a `Judge` after every step. `broken`: the invariants that were, each with its first message."""
+    """Shows a `World` to a `Judge` after every step. `broken`: the invariants that were, with their first messages."""
 
     def __init__(self, world: World, promise: Promise | None = None) -> None:
         controller = world.controller

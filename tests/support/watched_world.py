@@ -37,9 +37,8 @@ class FakeNode:
         logs = LogManager(fs, "data", lambda topic: LogConfig(segment_bytes=self._world.segment_bytes), rng=Random(1))
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
-        raft = SimpleNamespace(
-            _state=QuorumState(1), leadership=None, high_watermark=0, role=SimpleNamespace(value="x")
-        )
+        role = SimpleNamespace(value="follower")
+        raft = SimpleNamespace(_state=QuorumState(1), leadership=None, high_watermark=0, role=role)
         quorum = SimpleNamespace(
             _raft=raft, _storage=SimpleNamespace(_log=metadata), _round=None, _settings=SimpleNamespace(voters=NODES),
             leader_id=-1, is_leader=False, epoch=1, high_watermark=0, end_offset=0,

@@ -1,0 +1,473 @@
+"""For each invariant, situations that break it, and beside each the nearest one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.runtimes.sim.invariants import Promise
+from chaos.runtimes.sim.invariants.acks import Ack
+from chaos.runtimes.sim.invariants.batches import Batch
+from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
+from chaos.runtimes.sim.invariants.producers import Producer
+from tests.support.known_partitions import ALL, decision, known, one, quorum, run, seat, view
+
+Arguments = tuple[Any, ...]
+Case = tuple[str, Arguments, Arguments]
+"""What it is about, the broken situation, the sound one: the check's arguments each."""
+
+# -------------------------------------------------------------------------------------------------------- one replica
+
+NOTHING = known()
+STEP = view(hw=5, leo=8)
+
+
+def replica(before: View | None, now: View, about: Known = NOTHING) -> Arguments:
+    return before, now, about
+
+
+REPLICA: dict[str, list[Case]] = {
+    "offsets-in-order": [
+        ("high watermark and end", replica(None, view(hw=9, leo=8)), replica(None, view(hw=8, leo=8))),
+        (
+            "start and high watermark",
+            replica(None, view(start=6, hw=5, leo=8)),
+            replica(None, view(start=5, hw=5, leo=8)),
+        ),
+        ("last stable offset", replica(None, view(hw=5, leo=8, lso=6)), replica(None, view(hw=5, leo=8, lso=2))),
+        ("the log's own end", replica(None, view(hw=5, leo=8, log_end=9)), replica(None, view(hw=5, leo=8, log_end=8))),
+    ],
+    "hw-monotone": [
+        ("within an epoch", replica(STEP, view(hw=4, leo=8)), replica(STEP, view(hw=5, leo=9))),
+        ("a new leader's may lag", replica(STEP, view(hw=4, leo=8)), replica(STEP, view(hw=4, leo=8, epoch=2))),
+        (
+            "a follower's may go back",
+            replica(STEP, view(hw=4, leo=8)),
+            replica(view(hw=5, leo=8, role=FOLLOWER), view(hw=4, leo=4, role=FOLLOWER)),
+        ),
+    ],
+    "leader-append-only": [
+        ("it shrinks", replica(STEP, view(hw=5, leo=7)), replica(STEP, view(hw=5, leo=9))),
+        (
+            "and grows again",
+            replica(STEP, view(hw=5, leo=9, generation=1)),
+            replica(STEP, view(hw=5, leo=7, generation=1, role=FOLLOWER, epoch=2)),
+        ),
+    ],
+    "epochs-monotone": [
+        ("leader epoch", replica(view(epoch=2), view(epoch=1)), replica(view(epoch=2), view(epoch=2))),
+        ("partition epoch", replica(STEP, view(partition_epoch=4)), replica(STEP, view(partition_epoch=6))),
+        ("both rise", replica(STEP, view(epoch=2)), replica(STEP, view(epoch=2, partition_epoch=6))),
+    ],
+    "epoch-cache": [
+        ("epochs", replica(None, view(leo=8, epochs=((1, 0), (1, 5)))), replica(None, view(leo=8))),
+        (
+            "offsets",
+            replica(None, view(leo=8, epoch=2, epochs=((1, 5), (2, 5)))),
+            replica(None, view(leo=8, epoch=2, epochs=((1, 5), (2, 8)))),
+        ),
+        (
+            "beyond the end",
+            replica(None, view(leo=8, epoch=2, epochs=((1, 0), (2, 9)))),
+            replica(None, view(leo=8, epoch=2, epochs=((1, 0), (2, 8)))),
+        ),
+        (
+            "unheard of",
+            replica(None, view(leo=8, role=FOLLOWER, epochs=((1, 0), (2, 5)))),
+            replica(None, view(leo=8, role=FOLLOWER, epoch=-1, epochs=((1, 0), (2, 5)))),
+        ),
+        (
+            "a leader's own epoch",
+            replica(None, view(leo=8, epoch=2)),
+            replica(None, view(leo=8, epoch=2, role=FOLLOWER)),
+        ),
+    ],
+    "isr-of-replicas": [
+        ("a stranger", replica(None, view(isr=(1, 4))), replica(None, view(isr=(1, 3)))),
+        ("twice", replica(None, view(isr=(1, 1))), replica(None, view(isr=(1,)))),
+        (
+            "the maximal one",
+            replica(None, view(isr=(1, 2), maximal=(1, 3))),
+            replica(None, view(isr=(1,), maximal=(1, 3))),
+        ),
+    ],
+    "leader-in-isr": [
+        ("it is not", replica(None, view(isr=(2, 3))), replica(None, view(isr=(2, 3), role=FOLLOWER))),
+    ],
+    "one-leader-per-epoch": [
+        (
+            "two",
+            replica(None, view(2), known(leaders={1: 1})),
+            replica(None, view(2, epoch=2), known(leaders={1: 1})),
+        ),
+        ("one again", replica(None, view(2), known(leaders={1: 1})), replica(None, view(1), known(leaders={1: 1}))),
+    ],
+    "isr-superset": [
+        (
+            "a decided member is not waited for",
+            replica(None, view(isr=(1, 2)), known(truth=decision())),
+            replica(None, view(isr=(1, 2), maximal=ALL), known(truth=decision())),
+        ),
+        (
+            "a zombie does not matter",
+            replica(None, view(isr=(1, 2)), known(truth=decision())),
+            replica(None, view(isr=(1, 2)), known(truth=decision(2, epoch=2))),
+        ),
+    ],
+    "committed-prefix": [
+        (
+            "another batch",
+            replica(None, view(2, hw=5), known(5, copies={2: (*run(4), one(4, mark=7))})),
+            replica(None, view(2, hw=4), known(5, copies={2: (*run(4), one(4, mark=7))})),
+        ),
+        (
+            "what no leader committed",
+            replica(None, view(2, hw=6), known(5, copies={2: 6})),
+            replica(None, view(2, hw=5), known(5, copies={2: 6})),
+        ),
+        (
+            "before it heard of a permitted loss",
+            replica(None, view(2, hw=6), known(5, copies={2: 6})),
+            replica(None, view(2, hw=6), known(5, copies={2: 6}, stale={2})),
+        ),
+    ],
+    "hw-held-by-min-isr": [
+        (
+            "alone",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4, 3: 4})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 5, 3: 4})),
+        ),
+        (
+            "min ISR is 1",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, promise=Promise(min_isr=1))),
+        ),
+        (
+            "lost since it was told",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4})),
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),
+        ),
+    ],
+    "weak-isr": [
+        (
+            "a member of its own ISR",
+            replica(view(hw=4), view(hw=5), known(5, copies={1: 5, 2: 4, 3: 5}, truth=decision())),
+            replica(view(hw=4), view(hw=5, isr=(1, 3)), known(5, copies={1: 5, 2: 4, 3: 5}, truth=decision())),
+        ),
+    ],
+}
+
+# -------------------------------------------------------------------------------------------------- what is committed
+
+LACKING: dict[int, int | tuple[Batch, ...]] = {1: 5, 2: 4, 3: 5}
+PARTITION: dict[str, list[Case]] = {
+    "strong-isr": [
+        (
+            "a member lacks it",
+            (known(5, copies=LACKING, truth=decision()),),
+            (known(5, copies=LACKING, truth=decision(isr=(1, 3))),),
+        ),
+        (
+            "an eligible one lacks it",
+            (known(5, copies=LACKING, truth=decision(isr=(1,), elr=(2,))),),
+            (known(5, copies=LACKING, truth=decision(isr=(1,), elr=(3,))),),
+        ),
+        (
+            "lost with the power, and not registered again",
+            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 99)}),),
+            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 102)}),),
+        ),
+        (
+            "lost by the last one",
+            (
+                known(
+                    5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: Lost(5, 99)}, promise=Promise(2, elr=True)
+                ),
+            ),
+            (known(5, copies={2: 4}, truth=decision(2, isr=(2,)), lost={2: Lost(5, 99)}),),
+        ),
+        (
+            "what everything is synced for",
+            (known(5, copies=LACKING, truth=decision(), lost={2: Lost(5, 102)}, promise=Promise(2, durable=True)),),
+            (known(5, copies=LACKING, truth=decision(), damaged={2}, promise=Promise(2, durable=True)),),
+        ),
+        (
+            "the leader deleted it",
+            (known(5, copies=LACKING, truth=decision()),),
+            (known(5, copies=LACKING, truth=decision(), low=5),),
+        ),
+    ],
+    "valid-high-watermark": [
+        (
+            "a member ends before it",
+            (known(5, copies=LACKING, views=[view(hw=5, leo=5)], truth=decision()),),
+            (known(5, copies=LACKING, views=[view(hw=4, leo=5)], truth=decision()),),
+        ),
+        (
+            "that of a zombie",
+            (known(5, copies=LACKING, views=[view(hw=5, leo=5)], truth=decision()),),
+            (known(5, copies=LACKING, views=[view(hw=5, leo=5)], truth=decision(epoch=2)),),
+        ),
+    ],
+}
+
+WRITTEN: dict[str, list[Case]] = {
+    "log-matching": [
+        ("another batch", (one(3), one(3, mark=1), view(leo=9)), (one(3), one(3), view(leo=9))),
+    ],
+    "batches-in-epochs": [
+        (
+            "another epoch",
+            (one(3, epoch=2), one(3, epoch=2), view(leo=9, epoch=2, epochs=((1, 0), (2, 4)))),
+            (one(3, epoch=2), one(3, epoch=2), view(leo=9, epoch=2, epochs=((1, 0), (2, 3)))),
+        ),
+    ],
+}
+
+CUT: list[Case] = [
+    ("something is gone", (5, 4, known(5)), (6, 5, known(5))),
+    ("it was deleted by the leader", (5, 4, known(5)), (5, 4, known(5, low=5))),
+]
+CUTS: dict[str, list[Case]] = {
+    "truncation-keeps-committed": [
+        *CUT,
+        (
+            "truncation to the high watermark",
+            (5, 4, known(5)),
+            (5, 4, known(5, promise=Promise(2, hw_truncation=True))),
+        ),
+    ],
+    "recovery-keeps-committed": [*CUT, ("a damaged disk", (5, 4, known(5)), (5, 4, known(5, damaged={1})))],
+}
+
+FINAL: dict[str, list[Case]] = {
+    "replicas-agree": [
+        (
+            "one ends early",
+            (known(5, copies=LACKING, views=[view(n, hw=5, leo=5) for n in ALL], truth=decision()),),
+            (known(5, copies={1: 5, 2: 5, 3: 5}, views=[view(n, hw=5, leo=5) for n in ALL], truth=decision()),),
+        ),
+        (
+            "not all is committed",
+            (known(5, copies={1: 6, 2: 6, 3: 6}, views=[view(n, hw=5, leo=6) for n in ALL], truth=decision()),),
+            (known(6, copies={1: 6, 2: 6, 3: 6}, views=[view(n, hw=6, leo=6) for n in ALL], truth=decision()),),
+        ),
+        (
+            "one does not run",
+            (known(truth=decision(), copies={1: 0, 2: 0, 3: 0}, views=[view(n) for n in (1, 2)]),),
+            (known(truth=decision(), copies={1: 0, 2: 0, 3: 0}, views=[view(n) for n in ALL]),),
+        ),
+    ],
+}
+
+# ---------------------------------------------------------------------------------------------------------- producers
+
+
+def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> Batch:
+    return Batch(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)
+
+
+BATCH: dict[str, list[Case]] = {
+    "producer-sequences": [
+        ("a gap", (sent(6), Producer(0, 5)), (sent(5), Producer(0, 5))),
+        ("around the wrap", (sent(1), Producer.after(sent(2**31 - 1))), (sent(0), Producer.after(sent(2**31 - 1)))),
+        ("whoever is new", (sent(6), Producer(0, 5)), (sent(6), None)),
+        (
+            "after a batch of three",
+            (sent(6), Producer.after(sent(2, records=3))),
+            (sent(5), Producer.after(sent(2, records=3))),
+        ),
+    ],
+    "appended-once": [
+        ("again", (sent(4), Producer(0, 5)), (sent(5), Producer(0, 5))),
+        ("a new epoch begins at 0", (sent(0), Producer(0, 5)), (sent(0, epoch=1), Producer(0, 5))),
+    ],
+    "producer-epochs": [
+        ("a zombie", (sent(0, epoch=1), Producer(2, 5)), (sent(5, epoch=2), Producer(2, 5))),
+        ("not from 0", (sent(5, epoch=3), Producer(2, 5)), (sent(0, epoch=3), Producer(2, 5))),
+        (
+            "a marker has no sequence",
+            (sent(-1, epoch=3), Producer(2, 5)),
+            (sent(-1, epoch=3, attributes=0x30), Producer(2, 5)),
+        ),
+    ],
+}
+
+# ---------------------------------------------------------------------------------------------------------- decisions
+
+
+def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
+    return before, now, about
+
+
+HARMED = {"copies": LACKING, "lost": {2: Lost(5, 102)}}
+DECISION: dict[str, list[Case]] = {
+    "leader-completeness": [
+        (
+            "who is elected lacks something",
+            decided(decision(), decision(2, 2, 6), known(5, copies=LACKING)),
+            decided(decision(), decision(3, 2, 6), known(5, copies=LACKING)),
+        ),
+        (
+            "an unclean election",
+            decided(decision(), decision(2, 2, 6, (2,)), known(5, copies=LACKING, promise=Promise(unclean=True))),
+            decided(
+                decision(),
+                decision(2, 2, 6, (2,), leader_recovery_state=1),
+                known(5, copies=LACKING, promise=Promise(unclean=True)),
+            ),
+        ),
+        (
+            "it lost that with the power, and was the last one",
+            decided(decision(), decision(2, 2, 6), known(5, **HARMED)),
+            decided(decision(), decision(2, 2, 6, (2,)), known(5, **HARMED)),
+        ),
+        (
+            "with eligible leader replicas only where none was left",
+            decided(decision(), decision(2, 2, 6, (2,)), known(5, **HARMED, promise=Promise(2, elr=True))),
+            decided(
+                decision(),
+                decision(2, 2, 6, (2,), leader_recovery_state=1),
+                known(5, **HARMED, promise=Promise(2, elr=True)),
+            ),
+        ),
+    ],
+    "valid-decision": [
+        ("leader", decided(None, decision(1, isr=(2, 3))), decided(None, decision(-1, isr=(2, 3)))),
+        ("a stranger", decided(None, decision(isr=(1, 4))), decided(None, decision(isr=(1, 3)))),
+        ("in both", decided(None, decision(isr=(1,), elr=(1, 2))), decided(None, decision(isr=(1,), elr=(2,)))),
+        (
+            "an empty ISR",
+            decided(None, decision(-1, isr=())),
+            decided(None, decision(-1, isr=(), elr=(1,)), known(promise=Promise(elr=True))),
+        ),
+    ],
+    "decision-epochs": [
+        ("partition epoch", decided(decision(), decision(isr=(1, 2))), decided(decision(), decision(1, 1, 6, (1, 2)))),
+        ("leader epoch", decided(decision(), decision(2, 1, 6)), decided(decision(), decision(2, 2, 6))),
+        ("back", decided(decision(1, 2, 6), decision(1, 1, 7)), decided(decision(1, 2, 6), decision(1, 2, 6))),
+    ],
+    "isr-joins-in-service": [
+        (
+            "a fenced one",
+            decided(decision(isr=(1,)), decision(1, 1, 6, (1, 2)), known(fenced=[2])),
+            decided(decision(isr=(1,)), decision(1, 1, 6, (1, 2)), known(fenced=[3])),
+        ),
+        (
+            "the last one may be",
+            decided(decision(), decision(1, 1, 6, (1, 2)), known(fenced=[2])),
+            decided(decision(), decision(-1, 2, 6, (2,)), known(fenced=[2])),
+        ),
+    ],
+    "clean-election": [
+        (
+            "from outside",
+            decided(decision(isr=(1,)), decision(2, 2, 6, (1, 2))),
+            decided(decision(isr=(1, 2)), decision(2, 2, 6, (1, 2))),
+        ),
+        (
+            "from the eligible ones",
+            decided(decision(isr=(1,)), decision(2, 2, 6, (2,))),
+            decided(decision(isr=(1,), elr=(2,)), decision(2, 2, 6, (2,))),
+        ),
+        (
+            "unclean",
+            decided(decision(isr=(1,)), decision(2, 2, 6, (2,), leader_recovery_state=1)),
+            decided(
+                decision(isr=(1,)),
+                decision(2, 2, 6, (2,), leader_recovery_state=1),
+                known(promise=Promise(unclean=True)),
+            ),
+        ),
+    ],
+}
+
+IMAGE: dict[str, list[Case]] = {"images-agree": [("they do", ((1, "a"), (1, "b")), ((1, "a"), (1, "a")))]}
+
+# ------------------------------------------------------------------------------------------------------------- quorum
+
+
+QUORUM: dict[str, list[Case]] = {
+    "one-controller-per-epoch": [
+        ("two", (None, seat(2), quorum(leaders={3: 1})), (None, seat(2, epoch=4), quorum(leaders={3: 1}))),
+        ("one again", (None, seat(2), quorum(leaders={3: 1})), (None, seat(1), quorum(leaders={3: 1}))),
+    ],
+    "one-vote-per-epoch": [
+        (
+            "two",
+            (None, seat(2, leads=False, voted=1), quorum(votes={(2, 3): 3})),
+            (None, seat(2, leads=False, voted=1), quorum(votes={(2, 2): 3})),
+        ),
+    ],
+    "quorum-epoch-monotone": [
+        ("forgotten", (None, seat(2), quorum(epochs={2: 4})), (None, seat(2), quorum(epochs={2: 3}))),
+    ],
+    "metadata-hw-monotone": [
+        ("back", (seat(hw=5), seat(hw=4), quorum()), (seat(hw=5), seat(hw=0, life=2), quorum())),
+    ],
+    "metadata-committed-prefix": [
+        (
+            "what it lacks",
+            (None, seat(3, leads=False, hw=5), quorum(5, (5, 5, 4))),
+            (None, seat(3, leads=False, hw=5), quorum(5, (5, 5, 5))),
+        ),
+    ],
+    "metadata-leader-completeness": [
+        ("it lacks something", (None, seat(3, hw=0), quorum()), (None, seat(2, hw=0), quorum())),
+        (
+            "one of the past",
+            (None, seat(3, hw=0), quorum()),
+            (None, seat(3, hw=0), quorum(leaders={4: 1})),
+        ),
+    ],
+    "metadata-held-by-majority": [
+        ("alone", (None, seat(), quorum(5, (5, 4, 4))), (None, seat(), quorum(5, (5, 4, 5)))),
+    ],
+}
+
+# --------------------------------------------------------------------------------------------------- acknowledgements
+
+
+def ack(offset: int, acks: int = -1, found: bytes | None = None, value: bytes | None = None) -> Ack:
+    return Ack(offset, acks, 2, found, value)
+
+
+def told(offset: int, about: Known, **more: Any) -> Arguments:
+    return ack(offset, **more), about
+
+
+HELD = {1: 5, 2: 5, 3: 4}
+ACK: dict[str, list[Case]] = {
+    "acknowledged-is-committed": [
+        ("too early", told(5, known(5, copies=HELD)), told(4, known(5, copies=HELD))),
+        ("acks=1", told(5, known(5, copies=HELD)), told(5, known(5, copies=HELD), acks=1)),
+        ("a permitted loss", told(5, known(5, copies=HELD)), told(5, known(5, copies=HELD, void_epoch=3))),
+    ],
+    "acknowledged-is-replicated": [
+        ("by one", told(4, known(5, copies={1: 5, 2: 4})), told(3, known(5, copies={1: 5, 2: 4}))),
+        (
+            "lost since",
+            told(4, known(5, copies={1: 5, 2: 4})),
+            told(4, known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),
+        ),
+    ],
+    "acknowledged-offset": [
+        (
+            "another record",
+            told(4, known(5, copies=HELD), found=b"a", value=b"b"),
+            told(4, known(5, copies=HELD), found=b"b", value=b"b"),
+        ),
+    ],
+}
+
+CASES: dict[str, list[Case]] = {
+    **REPLICA,
+    **PARTITION,
+    **WRITTEN,
+    **CUTS,
+    **FINAL,
+    **BATCH,
+    **DECISION,
+    **IMAGE,
+    **QUORUM,
+    **ACK,
+}

@@ -1,0 +1,87 @@
+"""Hand-made knowledge of partitions and quorums, for tests of what must hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker.controller.image import Broker, PartitionImage
+from chaos.runtimes.sim.invariants import Promise
+from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from chaos.runtimes.sim.invariants.known import LEADER, Cluster, Known, Lost, View
+from chaos.runtimes.sim.invariants.metadata import Quorum, Seat
+
+ALL = (1, 2, 3)
+
+
+def one(base: int, epoch: int = 1, mark: int = 0, **more: Any) -> Batch:
+    """A batch of one record. `mark` tells it from others at its place."""
+    return Batch(base, base + 1, epoch, 1000 + base + mark, **more)
+
+
+def run(end: int, start: int = 0, epoch: int = 1, mark: int = 0) -> tuple[Batch, ...]:
+    return tuple(one(base, epoch, mark) for base in range(start, end))
+
+
+def view(
+    node: int = 1,
+    *,
+    hw: int = 0,
+    leo: int = 0,
+    role: str = LEADER,
+    epoch: int = 1,
+    partition_epoch: int = 5,
+    isr: tuple[int, ...] = ALL,
+    maximal: tuple[int, ...] | None = None,
+    replicas: tuple[int, ...] = ALL,
+    start: int = 0,
+    log_end: int | None = None,
+    lso: int | None = None,
+    generation: int = 0,
+    epochs: Iterable[tuple[int, int]] = ((1, 0),),
+) -> View:
+    return View(
+        node, 1, role, epoch, partition_epoch, isr, isr if maximal is None else maximal, replicas, start, hw, leo,
+        leo if log_end is None else log_end, hw if lso is None else lso, generation, tuple(epochs),
+    )  # fmt: skip
+
+
+def decision(leader: int = 1, epoch: int = 1, partition_epoch: int = 5, isr: tuple[int, ...] = ALL, **more: Any) -> Any:
+    return PartitionImage(ALL, isr, leader, epoch, partition_epoch, **more)
+
+
+def known(
+    committed: int | tuple[Batch, ...] = 0,
+    *,
+    copies: dict[int, int | tuple[Batch, ...]] | None = None,
+    views: Iterable[View] = (),
+    truth: PartitionImage | None = None,
+    fenced: Iterable[int] = (),
+    promise: Promise | None = None,
+    lost: dict[int, Lost] | None = None,
+    **more: Any,
+) -> Known:
+    """A ledger and copies, by their ends or by their batches; brokers 1, 2, 3 with broker epochs 101, 102, 103."""
+    brokers = {node: Broker(node, 100 + node, b"", {}, node in tuple(fenced)) for node in ALL}
+    cluster = Cluster(brokers, damaged=more.pop("damaged", set()))
+    made = Known(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
+    made.ledger = Ledger(run(committed) if isinstance(committed, int) else committed)
+    for node, batches in (copies or {}).items():
+        copy = made.copies[node] = Copy(0, run(batches) if isinstance(batches, int) else batches)
+        copy.compare(made.ledger)
+    made.views = {each.node: each for each in views}
+    return made
+
+
+def seat(
+    node: int = 1, *, leads: bool = True, epoch: int = 3, voted: int = -1, hw: int = 5, end: int = 5, life: int = 1
+) -> Seat:
+    return Seat(node, life, leads, epoch, voted, node if leads else -1, hw, end)
+
+
+def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: Any) -> Quorum:
+    made = Quorum(ALL, Ledger(run(committed)), **more)
+    for node, end in zip(ALL, ends, strict=True):
+        made.copies[node] = Copy(0, run(end))
+        made.copies[node].compare(made.ledger)
+    return made
