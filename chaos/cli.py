@@ -17,6 +17,8 @@ INTERRUPTED = 130
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("chaos.commands.run", "Run a cluster, load it, hurt it, heal it, and judge what survived."),
     "sim": ("chaos.commands.sim", "Run clusters in virtual time, from one seed or many."),
+    "replay": ("chaos.commands.replay", "Repeat a recorded run; a simulated one exactly."),
+    "shrink": ("chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
@@ -32,6 +34,7 @@ Examples:
   squall run --time 20 --seed 7        a short one that can be repeated
   squall sim --seed 7                  the same in virtual time, in seconds
   squall sim --seeds 0..1000           a thousand different clusters and faults
+  squall shrink runs/latest            the few steps that still fail, and their story
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker

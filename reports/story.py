@@ -45,7 +45,8 @@ class Story:
     @property
     def title(self) -> str:
         """What it is about."""
-        return f"{self.problem.name} in {self.problem.where}"
+        also = f" and {self.problem.also}" if self.problem.also else ""
+        return f"{self.problem.name}{also} in {self.problem.where}"
 
 
 def stories_of(files: RunFiles) -> list[Story]:
@@ -234,7 +235,8 @@ def _legend(record: Placed) -> str:
 
 def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     """The story in two or three sentences."""
-    words = [f"{facts.problem.text.rstrip('.').capitalize()}."] if facts.problem.text else []
+    text = facts.problem.text.rstrip(".")
+    words = [f"{text[0].upper()}{text[1:]}."] if text else []
     for record in records:
         if not record.is_subject:
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Problem:
     offsets: tuple[int, ...] = ()
     t: float | None = None
     node: int | None = None
+    also: str = ""
+    """An anomaly that the same records show."""
 
     @property
     def where(self) -> str:
@@ -343,12 +345,16 @@ def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
 def problems_of(files: RunFiles) -> list[Problem]:
     """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
 
-    One for each name and partition; a finding without a partition tells of the metadata log.
+    One for each partition, which tells of what was found there first: the records are those of the first anomaly. A
+    finding without a partition tells of the metadata log.
     """
-    found = [*_violations(files), *_anomalies(files)]
-    kept: dict[tuple[str, str], Problem] = {}
-    for problem in found:
-        kept.setdefault((problem.name, problem.where), problem)
+    broken, anomalies = list(_violations(files)), list(_anomalies(files))
+    kept: dict[str, Problem] = {}
+    for problem in [*broken, *anomalies]:
+        beside = next((each for each in anomalies if each.where == problem.where), None)
+        if problem.where not in kept and beside is not None and not problem.values:
+            problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
+        kept.setdefault(problem.where, problem)
     return list(kept.values())
 
 

@@ -375,6 +375,9 @@ class _Teller:
     def _isr_changed(self, event: Event, replica: Replica) -> None:
         replica.isr = event.ids("isr")
         replica.hw = event.int_of("hw", replica.hw)
+        leo = max(event.int_of("leo"), replica.hw)
+        if leo > replica.leo:
+            replica.write(replica.leo, leo, replica.epoch)
         pending = event.ids("maximal") != replica.isr
         if pending or replica.isr == self._isr:
             return

@@ -40,11 +40,12 @@ class Search(Generic[F]):
         self._run = run
         self._clock = clock
         self._until = clock() + budget_s
-        self._known: dict[str, bool] = {_key(plan): True}
+        self._best_key = _key(plan)
+        self._known: dict[str, bool] = {self._best_key: True}
 
     def values(self) -> Values:
         """The best plan's values, to be changed by whoever asked."""
-        values: Values = json.loads(_key(self.best))
+        values: Values = json.loads(self._best_key)
         return values
 
     def attempt(self, values: Values) -> bool:
@@ -54,7 +55,7 @@ class Search(Generic[F]):
         except (PlanError, ValueError):
             return False
         key = _key(plan)
-        if key == _key(self.best):
+        if key == self._best_key:
             return False
         if key not in self._known:
             if self._clock() >= self._until:
@@ -62,7 +63,7 @@ class Search(Generic[F]):
             self.tries += 1
             self._known[key] = self._run(plan) == self.failure
         if self._known[key]:
-            self.best = plan
+            self.best, self._best_key = plan, key
         return self._known[key]
 
     def still_fails(self, values: Values) -> bool:
@@ -71,7 +72,7 @@ class Search(Generic[F]):
 
     def _is_best(self, values: Values) -> bool:
         try:
-            return _key(make_plan(values)) == _key(self.best)
+            return _key(make_plan(values)) == self._best_key
         except (PlanError, ValueError):
             return False
 

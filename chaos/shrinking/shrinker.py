@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from chaos.operations import concrete
 from chaos.plan import Plan
 from chaos.shrinking.plain_numbers import less_idle_time, plain_operations, plain_seed, plain_targets, round_numbers
 from chaos.shrinking.search import OutOfBudget, Search, steps_of
@@ -71,9 +72,12 @@ def shrink(
 ) -> Shrunk:
     """The smallest plan found within `budget_s` for which `run` gives `failure`, as it must for `plan` itself.
 
-    `run` is called once for each plan that is tried. `say` hears of each pass that achieved something.
+    A simulated load by rate is written out as operations first. `run` is called once for each plan that is tried.
+    `say` hears of each pass that achieved something.
     """
     began = clock()
+    if plan.runtime == "sim":
+        plan = concrete(plan)
     search = Search(plan, failure, run, budget_s=budget_s, clock=clock)
     finished = True
     try:

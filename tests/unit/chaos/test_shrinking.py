@@ -115,7 +115,6 @@ def test_no_budget_no_run() -> None:
 OPERATIONS = [[round(0.01 * n + 0.003, 3), n % 4, f"appends-{n % 3}", n % 5, 100 + n] for n in range(400)]
 
 
-@pytest.mark.skipif("operations" not in Plan.model_fields, reason="plans have no operations yet")
 def test_of_many_operations_those_that_are_needed_stay_renumbered_and_plain() -> None:
     def fails(plan: Plan) -> bool:
         listed = plan.operations or ()

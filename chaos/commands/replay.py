@@ -1,0 +1,170 @@
+"""`squall replay`: a recorded run once more, exactly where that is possible, else until its anomaly shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.plan import Plan
+    from chaos.recorded import Recorded
+    from chaos.sim_result import SimResult
+
+ATTEMPTS = "replays.json"
+FOUND = "sim"
+EXIT_SAME, EXIT_DIFFERENT, EXIT_UNKNOWN = 0, 1, 2
+CONTEXT = 3
+"""Lines shown before the first one that differs."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  squall replay runs/latest                        the same again; in the simulator the very same
+  squall replay runs/latest --in sim --tries 500   a recorded run's plan, seed by seed, until its anomaly shows
+
+\b
+Exit codes: 0 the same trace, or the anomaly showed; 1 another trace, or it never showed;
+2 nothing could be said; 3 usage. A run of processes ends as `squall run` does."""
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--in", "world", type=click.Choice(["process", "sim"]), help="Where. [default: where it was recorded]")
+@click.option("--tries", type=click.IntRange(1), default=200, show_default=True, help="Seeds, at most, for --in sim.")
+@click.option("--runs", "root", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
+              help="Where a run of processes goes.")  # fmt: skip
+def command(run: Path, world: str | None, tries: int, root: Path) -> int:
+    """Repeat a recorded run.
+
+    A simulated run is repeated exactly, and proven to be the same by the digest of its trace. A run of processes is
+    run again with the same plan; with --in sim its plan is simulated under one seed after the other until one of its
+    anomalies shows, which `squall shrink` can then shorten.
+    """
+    from rich.console import Console
+
+    from chaos.recorded import recorded
+
+    say = Console(stderr=True, highlight=False)
+    what = recorded(run)
+    if world is None:
+        world = "sim" if what.simulated else "process"
+    if world == "process":
+        return _process(what, root)
+    return same_again(what, say) if what.simulated else until_it_shows(what, tries, say)
+
+
+def _process(what: Recorded, root: Path) -> int:
+    from chaos.commands.concluding import conclude
+    from chaos.errors import Refused
+    from chaos.plan import PlanError, make_plan
+    from chaos.running import run_and_judge
+
+    try:
+        plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": "process"})
+    except PlanError as wrong:
+        raise Refused(f"{what.directory.path}: not possible with processes: {wrong}") from None
+    directory = run_and_judge(plan, root)
+    return 130 if directory is None else conclude(directory, keep_data=False)
+
+
+# ----------------------------------------------------------------------------------------------------- the same again
+
+
+def same_again(what: Recorded, say: Console) -> int:
+    """Simulate the very same run, and compare. Whether the first broken invariant ended it is not recorded: both."""
+    from chaos.simulating import simulate
+
+    results = []
+    for stop_at_first in (True, False):
+        result = simulate(what.plan, mutant=what.mutant, stop_at_first=stop_at_first)
+        if result.digest == what.digest:
+            say.print(f"the same trace: {len(result.trace)} events, digest {result.digest}")
+            say.print(f"[bold]{result.failure or result.verdict}[/]")
+            return EXIT_SAME
+        results.append(result)
+        if not result.violations:
+            break
+    result = results[-1] if what.failure is None else results[0]
+    say.print(f"[bold]another trace[/]: digest {result.digest}, it was {what.digest}")
+    for line in first_difference(what.directory.path, result):
+        say.print(line, markup=False)
+    return EXIT_UNKNOWN if result.trouble else EXIT_DIFFERENT
+
+
+def first_difference(path: Path, result: SimResult) -> Iterator[str]:
+    """Where a node's recorded trace and the new one part, with what stands before."""
+    for name in sorted(result.files):
+        if not name.endswith("trace.jsonl"):
+            continue
+        try:
+            was = (path / name).read_text().splitlines()
+        except OSError:
+            was = []
+        now = result.files[name].decode().splitlines()
+        at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+        if at == len(was) == len(now):
+            continue
+        yield f"{name}, line {at + 1}:"
+        yield from (f"    {line}" for line in was[max(0, at - CONTEXT) : at])
+        yield f"  - {was[at] if at < len(was) else '(it ended here)'}"
+        yield f"  + {now[at] if at < len(now) else '(it ends here)'}"
+
+
+# -------------------------------------------------------------------------------------------------- until it shows
+
+
+def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
+    """A run of processes, in the simulator, seed by seed."""
+    from chaos.errors import Refused
+    from chaos.recorded import save_at, shown
+    from chaos.simulating import simulate
+
+    path = what.directory.path
+    if not what.anomalies:
+        raise Refused(f"{path}: its verdict holds nothing that is not permitted: there is nothing to look for")
+    say.print(f"looking for {', '.join(what.anomalies)} in at most {tries} seeds")
+
+    def run(plan: Plan) -> SimResult:
+        return simulate(plan, stop_at_first=False)
+
+    attempts: list[dict[str, Any]] = []
+    found = search(what, tries, run, attempts)
+    (path / ATTEMPTS).write_text(json.dumps({"schema": 1, "wanted": list(what.anomalies), "tries": attempts}, indent=1))
+    if found is None:
+        told = sorted({str(each["failure"]) for each in attempts if each["failure"]})
+        say.print(
+            f"it did not show in {len(attempts)} seeds" + (f"; other failures: {', '.join(told)}" if told else "")
+        )
+        return EXIT_DIFFERENT
+    command = f"./squall sim --plan {shown(path / FOUND / 'plan.toml')}"
+    directory = save_at(found, path / FOUND, command)
+    say.print(f"[bold]{found.failure}[/] in seed {found.plan.seed}, after {len(attempts)} tries: {directory.path}")
+    click.echo(f"./squall shrink {shown(directory.path)}")
+    return EXIT_SAME
+
+
+def search(
+    what: Recorded, tries: int, run: Callable[[Plan], SimResult], attempts: list[dict[str, Any]]
+) -> SimResult | None:
+    """The first simulated run that shows one of the wanted anomalies. Each attempt is added to `attempts`."""
+    for number in range(tries):
+        plan = what.plan.model_copy(update={"runtime": "sim", "seed": what.plan.seed + number})
+        result = run(plan)
+        attempts.append(
+            {
+                "seed": plan.seed,
+                "failure": str(result.failure) if result.failure else None,
+                "anomalies": list(result.anomalies),
+                "digest": result.digest,
+                "cpu_s": round(result.cpu_s, 3),
+                "trouble": result.trouble.strip().splitlines()[-1] if result.trouble else None,
+            }
+        )
+        if set(result.anomalies) & set(what.anomalies):
+            return result
+    return None

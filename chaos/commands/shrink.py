@@ -1,0 +1,113 @@
+"""`squall shrink`: the shortest plan that still fails in the same way, and its story."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.directory import RunDirectory
+    from chaos.plan import Plan
+    from chaos.recorded import Recorded
+    from chaos.shrinking.shrinker import Shrunk
+
+SHRUNK = "shrunk"
+STORY_TEXT, STORY_PICTURE = "story.txt", "story.svg"
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  squall shrink runs/latest                a failing simulated run
+  squall shrink runs/latest --budget 600   with more time for it
+  squall sim --plan runs/latest/shrunk/plan.toml
+
+\b
+Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--budget", "budget_s", type=click.FloatRange(1), default=180.0, show_default=True, help="Seconds.")
+@click.option("--mutant", metavar="ID", help="Plant a known bug first. [default: the one of the run]")
+def command(run: Path, budget_s: float, mutant: str | None) -> int:
+    """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.
+
+    RUN is a run directory of `squall sim`. What comes of it is RUN/shrunk: a run directory of its own, with a plan
+    that runs alone, story.txt and story.svg.
+    """
+    from rich.console import Console
+
+    from chaos.recorded import recorded
+
+    what = recorded(run)
+    return shrink_run(what, mutant or what.mutant, budget_s, Console(stderr=True, highlight=False))
+
+
+def shrink_run(what: Recorded, mutant: str | None, budget_s: float, say: Console) -> int:
+    """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
+    from chaos.errors import HarnessError, Refused
+    from chaos.operations import concrete
+    from chaos.recorded import shown, tried
+    from chaos.shrinking.shrinker import describe, shrink
+
+    path = what.directory.path
+    if what.failure is None and not what.simulated:
+        raise Refused(f"{path}: not simulated; first find it there: ./squall replay {shown(path)} --in sim")
+    plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
+    run = tried(mutant)
+    say.print(f"{describe(plan)}: once more, to see it fail")
+    began = time.monotonic()
+    failure = run(plan)
+    if failure is None or (what.failure is not None and failure != what.failure):
+        was = f"; it was recorded as {what.failure}" if what.failure else ""
+        raise HarnessError(f"{path}: the plan does not fail like that any more ({failure or 'it passes'}){was}")
+    say.print(f"[bold]{failure}[/]")
+    done = shrink(plan, failure, run, budget_s=budget_s, say=lambda words: say.print(f"  {words}", markup=False))
+    took_s = time.monotonic() - began
+    directory = _save(done.plan, mutant, path / SHRUNK)
+    _tell(directory, done, took_s)
+    return 0
+
+
+def _save(plan: Plan, mutant: str | None, path: Path) -> RunDirectory:
+    """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
+    from chaos.recorded import save_at, shown
+    from chaos.simulating import simulate
+
+    stopped = simulate(plan, mutant=mutant, messages=True)
+    whole = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
+    same = whole.failure == stopped.failure and whole.trouble is None
+    words = ["./squall sim --plan", shown(path / "plan.toml"), *(["--mutant", mutant] if mutant else [])]
+    return save_at(whole if same else stopped, path, " ".join([*words, "--all-violations"] if same else words))
+
+
+def _tell(directory: RunDirectory, done: Shrunk, took_s: float) -> None:
+    from reports.junit import write_junit
+    from reports.page import render
+
+    write_junit(directory.path)
+    render(directory.path)
+    told = write_story(directory.path)
+    click.echo(told)
+    more = "" if done.finished else "; there was no time for more: give it a larger --budget"
+    click.echo(f"{done.steps} steps, {done.tries} tries, {took_s:.0f} s{more}")
+    click.echo(f"plan, story and report: {directory.path}")
+
+
+def write_story(path: Path) -> str:
+    """Write story.txt and story.svg of a run directory; the text. Empty where there is nothing to tell."""
+    from reports.run_files import read_run
+    from reports.spacetime import draw
+    from reports.story import stories_of, text_of
+
+    stories = stories_of(read_run(path))
+    if not stories:
+        return ""
+    text = text_of(stories[0])
+    (path / STORY_TEXT).write_text(text)
+    (path / STORY_PICTURE).write_text(draw(stories[0]))
+    return text

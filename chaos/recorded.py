@@ -1,0 +1,134 @@
+"""A saved run that is taken up again: what it was, how it failed, and the same run once more."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.batch import Order, limited
+from chaos.directory import RunDirectory
+from chaos.errors import Refused
+from chaos.plan import Plan, PlanError, read_plan
+from chaos.saving import save
+from chaos.sim_result import Failure, SimResult
+
+MESSAGES = "messages.jsonl"
+TRY_CPU_S = 60
+"""Of one try while shrinking: what takes longer is not the failure that is looked for."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run directory's memory of its run."""
+
+    directory: RunDirectory
+    plan: Plan
+    failure: Failure | None
+    """Of a simulated run; None where it did not fail, or was not simulated."""
+    digest: str | None
+    """Of a simulated run's trace."""
+    mutant: str | None
+    anomalies: tuple[str, ...]
+    """Names of what is not permitted in its verdict."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it ran in the simulator."""
+        return self.digest is not None
+
+
+def recorded(path: Path) -> Recorded:
+    """What is known of the run in `path`. Refused where that is no run directory, or its plan cannot be read."""
+    directory = RunDirectory.open(path)
+    try:
+        plan = read_plan(directory.plan)
+    except PlanError as wrong:
+        raise Refused(str(wrong)) from None
+    told = directory.read_info().get("simulated")
+    simulated: dict[str, Any] = told if isinstance(told, dict) else {}
+    failed = simulated.get("failure")
+    failure = Failure(failed["kind"], failed["name"]) if isinstance(failed, dict) else None
+    mutant, digest = simulated.get("mutant"), simulated.get("digest")
+    return Recorded(directory, plan, failure, digest, mutant, _anomalies(directory))
+
+
+def _anomalies(directory: RunDirectory) -> tuple[str, ...]:
+    try:
+        verdict = json.loads(directory.verdict.read_text())
+        return tuple(dict.fromkeys(str(a["name"]) for a in verdict["anomalies"] if a["permitted"] is False))
+    except (OSError, ValueError, LookupError, TypeError):
+        return ()
+
+
+Simulate = Callable[[Plan, str | None], SimResult]
+"""(plan, mutant) -> what came of it, within TRY_CPU_S. RuntimeError where that did not do."""
+
+
+def simulate_once(plan: Plan, mutant: str | None) -> SimResult:
+    """The simulator itself, as `Simulate`."""
+    return limited(plan, Order(None, mutant, Path(), cpu_limit_s=TRY_CPU_S))
+
+
+def tried(mutant: str | None, simulate: Simulate = simulate_once) -> Callable[[Plan], Failure | None]:
+    """How a plan fails. With a mutant planted only what a sound broker stands counts: else it shows something else."""
+
+    def run(plan: Plan) -> Failure | None:
+        failure = _failure(plan, mutant, simulate)
+        if (
+            failure is not None
+            and mutant is not None
+            and _failure(sound_plan(plan, mutant), None, simulate) is not None
+        ):
+            return None
+        return failure
+
+    return run
+
+
+def _failure(plan: Plan, mutant: str | None, simulate: Simulate) -> Failure | None:
+    try:
+        result = simulate(plan, mutant)
+    except RuntimeError:
+        return None
+    finally:
+        gc.collect()  # off while a simulation goes on
+    return result.failure
+
+
+def sound_plan(plan: Plan, mutant: str) -> Plan:
+    """The plan that a sound broker has to stand."""
+    from chaos.hunting import sound
+    from chaos.mutants import find
+
+    return sound(find(mutant), plan)
+
+
+def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
+    """Save a simulated run into `path` itself, in the place of what was there before, with its messages if it has any.
+
+    messages.jsonl holds a message a line; its times are the traces' monotonic seconds.
+    """
+    fresh = save(result, path.parent, command, latest=False).path
+    if result.messages:
+        lines = (json.dumps(_line(message), default=str) + "\n" for message in result.messages)
+        (fresh / MESSAGES).write_text("".join(lines))
+    if path.exists():
+        shutil.rmtree(path)
+    fresh.rename(path)
+    return RunDirectory(path)
+
+
+def _line(message: Any) -> dict[str, Any]:
+    fields = getattr(message, "_asdict", None)
+    return dict(fields()) if fields is not None else asdict(message)
+
+
+def shown(path: Path) -> str:
+    """A path as a person here would type it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
