@@ -67,7 +67,7 @@ class FakeNode:
         assert truth is not None
         said = LeaderAndIsr(truth.leader, truth.leader_epoch, truth.partition_epoch, truth.isr, truth.replicas)
         change = h.state.become_leader if truth.leader == self.id else h.state.become_follower
-        change(said, h.log.log_end_offset, 0)
+        change(said, h.log.log_end_offset, self._world.now_ms)
         if truth.leader == self.id:
             h.log.epochs.assign(truth.leader_epoch, h.log.log_end_offset)
 
@@ -85,14 +85,14 @@ class FakeNode:
         h = self.hosted
         done = h.log.append_as_leader(batch(1, key=value, **producer), h.state.leader_epoch, 1_000)
         assert not done.error, done
-        h.state.appended(h.log.log_end_offset, 0)
+        h.state.appended(h.log.log_end_offset, self._world.now_ms)
         return done.base_offset
 
     def fetch_from(self, leader: FakeNode) -> None:
         """One fetch: it tells how far this log reaches, and brings what is behind."""
         mine, its = self.hosted, leader.hosted
         end = mine.log.log_end_offset
-        its.state.follower_fetched(self.id, end, self._world.epochs[self.id], 0)
+        its.state.follower_fetched(self.id, end, self._world.epochs[self.id], self._world.now_ms)
         data = b"".join(found for _, found in its.log.read_batches(end, its.log.log_end_offset))
         if data:
             mine.log.append_as_follower(memoryview(bytearray(data)))
@@ -114,6 +114,7 @@ class WatchedWorld:
             }
         )
         self.segment_bytes = segment_bytes
+        self.now_ms = 0
         self.kernel = SimpleNamespace(now=0.0)
         self.violations: list[Violation] = []
         self.epochs = {node: 100 + node for node in NODES}
@@ -139,7 +140,8 @@ class WatchedWorld:
         self.image.offset += 1
 
     def decide(self, **changes: Any) -> None:
-        """The control plane decides; who leads another epoch is told by `leader`."""
+        """The control plane decides, long after; who leads another epoch is told by `leader`."""
+        self.now_ms += 60_000
         partitions = self.image.topics_by_id[TOPIC_ID].partitions
         before = partitions[0]
         epoch = before.leader_epoch + (changes.get("leader", before.leader) != before.leader)
@@ -158,7 +160,7 @@ class WatchedWorld:
         self.kernel.now += 0.001
         self.watch.look()
 
-    def replicate(self, *followers: int, rounds: int = 2) -> None:
+    def replicate(self, *followers: int, rounds: int = 3) -> None:
         """The decided leader's log to all or these followers, and its high watermark after it."""
         leader = self.nodes[self.image.topics_by_id[TOPIC_ID].partitions[0].leader]
         for _ in range(rounds):

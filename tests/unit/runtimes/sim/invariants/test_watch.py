@@ -1,0 +1,204 @@
+"""The watch sees real logs, state machines and images change, and says what is broken; and it says nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.runtimes.sim.invariants import Promise, Watch
+from tests.support.batches import batch
+from tests.support.watched_world import TOPIC_ID, WatchedWorld
+
+
+def replicated(records: int = 5, **settings: object) -> WatchedWorld:
+    """All is committed, everywhere."""
+    world = WatchedWorld(**settings)  # type: ignore[arg-type]
+    for number in range(records):
+        world.nodes[1].write(b"v%d" % number)
+        world.look()
+        world.replicate()
+    assert world.names == []
+    assert committed(world) == records
+    return world
+
+
+def committed(world: WatchedWorld) -> int:
+    return world.watch.partitions[TOPIC_ID, 0].ledger.end
+
+
+def elect(world: WatchedWorld, leader: int, isr: tuple[int, ...], **more: object) -> None:
+    world.decide(leader=leader, isr=isr, **more)
+    for node in world.nodes.values():
+        if node.node is not None:
+            node.learn()
+    world.look()
+
+
+def test_a_sound_life_with_a_kill_and_an_election_breaks_nothing() -> None:
+    world = replicated()
+    world.nodes[1].write()
+    world.look()
+    world.nodes[1].kill()
+    world.look()
+    elect(world, 2, (2, 3))
+    world.nodes[2].write()
+    world.replicate(3)
+    assert committed(world) == 6
+    world.nodes[1].start()
+    world.register(1)
+    world.look()
+    # It has one record that nobody else has: where the logs part, it is cut off.
+    world.nodes[1].learn()
+    world.nodes[1].hosted.log.truncate_to(5)
+    world.nodes[1].hosted.state.truncated(5)
+    world.look()
+    world.replicate()
+    assert world.names == []
+    assert committed(world) == 6
+
+
+def test_segments_that_roll_are_read_on() -> None:
+    world = replicated(30, segment_bytes=200)
+    assert len(world.nodes[1].hosted.log.segments) > 3
+    assert len(world.watch.partitions[TOPIC_ID, 0].ledger.batches) == 30
+
+
+def test_retention_takes_nothing_that_counts() -> None:
+    world = replicated(30, segment_bytes=200)
+    for node in world.nodes.values():
+        node.hosted.log.increment_log_start(20)
+        node.hosted.log.delete_old_segments(0, 30)
+        node.hosted.state.log_start_moved(node.hosted.log.log_start_offset)
+        world.look()
+    world.nodes[1].write()
+    world.replicate()
+    world.nodes[2].kill()
+    world.look()
+    assert world.names == []
+    assert committed(world) == 31
+
+
+def test_a_truncation_of_what_is_committed_is_seen_at_once() -> None:
+    world = replicated()
+    world.nodes[3].hosted.log.truncate_to(3)
+    world.nodes[3].hosted.state.truncated(3)
+    world.look()
+    assert world.names[0] == "truncation-keeps-committed"
+    assert "strong-isr" in world.names
+    assert world.violations[0].node == 3
+    assert world.violations[0].details["committed"] == 5
+
+
+def test_another_batch_in_the_place_of_a_committed_one_is_seen_even_where_lengths_agree() -> None:
+    world = replicated()
+    log = world.nodes[3].hosted.log
+    log.truncate_to(4)
+    log.append_as_follower(batch(1, base=4, leader_epoch=0, key=b"other"))
+    world.look()
+    assert "log-matching" in world.names
+    assert "committed-prefix" in world.names
+
+
+def test_a_leader_elected_without_what_is_committed_is_seen() -> None:
+    world = replicated()
+    world.nodes[1].write()
+    world.replicate(2)
+    assert committed(world) == 5, "node 3 is in the ISR, and does not have it"
+    world.decide(isr=(1, 2))
+    world.nodes[1].learn()
+    world.nodes[1].write()
+    world.replicate(2)
+    assert committed(world) == 7
+    elect(world, 3, (3,))
+    assert "leader-completeness" in world.names
+
+
+@pytest.mark.parametrize(("elr", "expected"), [(False, []), (True, ["leader-completeness"])])
+def test_the_last_one_may_lose_with_the_power_what_only_it_had(elr: bool, expected: list[str]) -> None:
+    world = replicated(min_isr=1)
+    world.watch._promise = Promise(min_isr=1, elr=elr)
+    world.decide(isr=(1,))
+    world.nodes[1].learn()
+    for _ in range(9):
+        world.nodes[1].write()
+    world.look()
+    assert committed(world) == 14
+    world.nodes[1].kill(power=True)
+    world.look()
+    assert world.watch.partitions[TOPIC_ID, 0].lost.keys() == {1}, "this seed loses something"
+    world.decide(leader=-1)
+    for node in (2, 3):
+        world.nodes[node].learn()
+    world.look()
+    world.register(1)
+    world.nodes[1].start()
+    world.look()
+    elect(world, 1, (1,))
+    assert [name for name in world.names if name == "leader-completeness"] == expected
+    assert committed(world) < 14
+
+
+def test_a_kill_loses_nothing_and_a_recovery_that_does_is_seen() -> None:
+    world = replicated()
+    world.nodes[2].kill()
+    world.look()
+    assert world.watch.partitions[TOPIC_ID, 0].copies[2].matched == 5
+    files = world.nodes[2].disk.files()
+    name = next(name for name in files if name.startswith("data/t-0/") and name.endswith(".log"))
+    world.nodes[2].disk.restore({**files, name: files[name][:-10]})
+    world.nodes[2].start()
+    world.look()
+    assert "recovery-keeps-committed" in world.names
+
+
+def test_an_acknowledgement_is_held_against_what_is_there() -> None:
+    world = replicated()
+    watch: Watch = world.watch
+    watch.acknowledged("t", 0, 4, None, -1, 2, 0.0)
+    watch.acknowledged("t", 0, 4, b"A" * 20, -1, 2, 0.0)
+    watch.acknowledged("t", 0, 7, None, 1, 2, 0.0)
+    watch.acknowledged("elsewhere", 0, 7, None, -1, 2, 0.0)
+    assert world.names == []
+    watch.acknowledged("t", 0, 5, None, -1, 2, 0.0)
+    watch.acknowledged("t", 0, 4, b"something else", -1, 2, 0.0)
+    assert world.names == ["acknowledged-is-committed", "acknowledged-offset"]
+
+
+def test_two_images_at_one_offset_must_agree() -> None:
+    world = replicated()
+    world.nodes[2].node.feed.image.features["group.version"] = 1
+    world.nodes[2].node.feed.image.offset += 1
+    world.nodes[3].node.feed.image.offset += 1
+    world.look()
+    assert world.names == ["images-agree"]
+
+
+def test_one_broken_promise_is_told_once() -> None:
+    world = replicated()
+    for end in (4, 3, 2):
+        world.nodes[3].hosted.log.truncate_to(end)
+        world.nodes[3].hosted.state.truncated(end)
+        world.look()
+    assert len(world.names) == len(set(world.names))
+
+
+def test_what_lacks_is_told_in_lines() -> None:
+    world = replicated()
+    assert [line for line in world.watch.stuck() if "quorum" not in line] == []
+    world.nodes[1].write()
+    world.look()
+    world.nodes[3].kill()
+    world.look()
+    world.decide(isr=(1, 2))
+    world.nodes[1].learn()
+    world.look()
+    lines = "\n".join(world.watch.stuck())
+    assert "node 3 is down" in lines
+    assert "t-0: not in the ISR: [3]" in lines
+    assert "node 1, leader, ends at 6, high watermark 5" in lines
+
+
+def test_the_end_asks_for_agreement() -> None:
+    world = replicated()
+    assert world.watch.final() == []
+    world.nodes[1].write()
+    assert [violation.name for violation in world.watch.final()] == ["replicas-agree"]
