@@ -68,6 +68,8 @@ class ReplicaManager:
         """The configuration with what was altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._checkpointed = dict(logs.read_high_watermarks())
+        self._told: dict[Log, tuple[int, int]] = {}
+        """Log end and high watermark of each replica as last traced."""
         self._brokers = BrokerView()
         self.by_name: dict[bytes, dict[int, Hosted]] = {}
         self.by_id: dict[bytes, dict[int, Hosted]] = {}
@@ -196,7 +198,8 @@ class ReplicaManager:
 
     def _isr_changed(self, h: Hosted, effect: IsrChanged) -> None:
         self._trace(h, "isr_changed", isr=effect.isr, maximal=effect.maximal_isr, epoch=effect.leader_epoch,
-                    partition_epoch=effect.partition_epoch, hw=h.state.high_watermark)  # fmt: skip
+                    partition_epoch=effect.partition_epoch, leo=h.log.log_end_offset,
+                    hw=h.state.high_watermark)  # fmt: skip
 
     def _assign_epoch(self, h: Hosted, effect: AssignEpoch) -> None:
         h.log.epochs.assign(effect.epoch, effect.start_offset)
@@ -321,6 +324,7 @@ class ReplicaManager:
         self.ready.update(h.followers)
         self.ready.update(h.consumers)
         self._checkpointed.pop((name, index), None)
+        self._told.pop(h.log, None)
         self._logs.delete(name, index, self._env.wall_ms())
         self._trace(h, "stopped_replica")
 
@@ -373,7 +377,19 @@ class ReplicaManager:
                 effects = h.state.tick(now_ms)
                 if effects:
                     self.apply_effects(h, effects)
+        self._trace_offsets()
         self.settle()
+
+    def _trace_offsets(self) -> None:
+        """Where each log ends now, if that is news: stories tell from it what a broker had when it was killed.
+
+        A sample. Log ends and high watermarks move with every record, far too often to be traced.
+        """
+        for h in self.hosted():
+            stands = h.log.log_end_offset, h.state.high_watermark
+            if self._told.get(h.log) != stands:
+                self._told[h.log] = stands
+                self._trace(h, "offsets", leo=stands[0], hw=stands[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint; replicas not taken up yet keep what was read at the start."""
