@@ -6,22 +6,21 @@ Records leave as slices of the log's files; nothing here touches a record.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
-from broker.server.fetch_session import FetchSessions, SessionError
+from broker.server.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.env import Env
     from broker.log.slices import FileSlice
     from broker.protocol.hot import FetchIn
     from broker.server.connection import Slot
-    from broker.server.fetch_session import FetchSession
+    from broker.server.fetch_session import FetchSession, Part, PartKey
     from broker.server.hosted import Hosted
     from broker.server.purgatory import Timers
     from broker.server.replica_manager import ReplicaManager
@@ -32,6 +31,7 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 _NO_EPOCH = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
+Find = Callable[[bytes], "dict[int, Hosted] | None"]
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 
@@ -56,6 +56,7 @@ class DelayedFetch:
         "bucket",
         "done",
         "isolation",
+        "look",
         "max_bytes",
         "min_bytes",
         "refused",
@@ -73,6 +74,8 @@ class DelayedFetch:
         # More than may be sent would never be there.
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
+        self.look: list[tuple[int, Want]] = list(enumerate(wants))
+        """Those of `wants` that have to be looked at, each with its place there."""
         self.refused: dict[int, int] = {}
         """Errors by place in `wants`: followers whose fetch the state machine would not count."""
         self.done = False
@@ -117,28 +120,51 @@ class FetchApi:
             slot.reply(encode_fetch_response(slot.version, 0, wrong.error, 0, [], []))
             return
         find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
-        wants = []
-        for key, part in parts:
-            hosted = find(key)
-            h = hosted.get(part[0]) if hosted else None
-            wants.append(Want(key, part[0], part[1], part[2], part[3], part[4], part[5], h))
-        fetch = DelayedFetch(self, slot, request, wants, session)
+        if session is not None and request.replica_id >= 0:
+            fetch = self._continued(slot, request, session, find, now_ms)
+        else:
+            fetch = DelayedFetch(self, slot, request, [_want(find, key, part) for key, part in parts], session)
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
-        if request.max_wait_ms <= 0 or not wants or self._satisfied(fetch):
+        if request.max_wait_ms <= 0 or not fetch.wants or self._satisfied(fetch):
             self.answer(fetch)
         else:
             self._park(fetch, now_ms + request.max_wait_ms)
 
+    def _continued(self, slot: Slot, request: FetchIn, session: FetchSession, find: Find, now_ms: int) -> DelayedFetch:
+        """A follower's fetch in a session. Of the partitions that it does not name most stand still: these are looked
+        at now and then only, for the fetch says of them too that the follower lives and is where it was.
+        """
+        known, told = session.wants, session.told
+        all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or request.replica_epoch != session.replica_epoch
+        if all_of_them:
+            session.looked_ms, session.replica_epoch = now_ms, request.replica_epoch
+        wants: list[Want] = []
+        look: list[tuple[int, Want]] = []
+        for place, part in session.parts.items():
+            found = known.get(place)
+            if found is not None and found[0] is part and _stands_still(found[1], told.get(place)):
+                want = found[1]
+                if all_of_them:
+                    look.append((len(wants), want))
+            else:
+                want = _want(find, place[0], part)
+                known[place] = part, want
+                look.append((len(wants), want))
+            wants.append(want)
+        fetch = DelayedFetch(self, slot, request, wants, session)
+        fetch.look = look
+        return fetch
+
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
         """What a follower asks from is what it has: rule 4 of the leader's state machine."""
         replicas, replica_id = self._replicas, fetch.replica_id
-        for number, want in enumerate(fetch.wants):
+        for number, want in fetch.look:
             h = want.hosted
             if h is None or h.state.check_leader_epoch(want.leader_epoch):
                 continue
             state, log = h.state, h.log
-            if want.offset > log.log_end_offset or want.offset < log.log_start_offset:
+            if want.offset > state.log_end_offset or want.offset < log.log_start_offset:
                 continue
             if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
                 continue
@@ -158,16 +184,16 @@ class FetchApi:
             return True
         available = 0
         replica = fetch.replica_id >= 0
-        for want in fetch.wants:
+        for _, want in fetch.look:
             h = want.hosted
             if h is None or h.state.check_leader_epoch(want.leader_epoch):
                 return True
             log = h.log
             state = h.state
-            limit = log.log_end_offset if replica else state.high_watermark
+            limit = state.log_end_offset if replica else state.high_watermark
             if want.offset == limit and want.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
                 continue
-            if want.offset < log.log_start_offset or want.offset > log.log_end_offset:
+            if want.offset < log.log_start_offset or want.offset > state.log_end_offset:
                 return True
             if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
                 return True
@@ -216,8 +242,11 @@ class FetchApi:
         left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []
+        told = fetch.session.told if fetch.session is not None and fetch.replica_id >= 0 else _NOTHING
         for number, want in enumerate(fetch.wants):
             error = fetch.refused.get(number)
+            if told and not error and _stands_still(want, told.get((want.key, want.number))):
+                continue
             out = _failed(want.number, error, None) if error else self._read(fetch, want, left, first)
             records = out.records
             if records:
@@ -249,7 +278,8 @@ class FetchApi:
         if error:
             leader = (state.leader_id, state.leader_epoch) if error in (_NOT_LEADER, _FENCED) else None
             return _failed(want.number, int(error), leader)
-        end, hw = log.log_end_offset, state.high_watermark
+        # The state machine's end, not the log's: what waits for its fsync is nobody's to read.
+        end, hw = state.log_end_offset, state.high_watermark
         stable = state.last_stable_offset(None)
         diverging = state.divergence(log.epochs, want.last_fetched_epoch, want.offset)
         if diverging is not None:
@@ -274,6 +304,28 @@ class FetchApi:
 
 
 _EMPTY: Any = b""
+_NOTHING: dict[PartKey, tuple[int, int]] = {}
+
+
+def _want(find: Find, key: bytes, part: Part) -> Want:
+    hosted = find(key)
+    h = hosted.get(part[0]) if hosted else None
+    return Want(key, part[0], part[1], part[2], part[3], part[4], part[5], h)
+
+
+def _stands_still(want: Want, told: tuple[int, int] | None) -> bool:
+    """Whether a follower has heard all there is to say of a partition, and has all of it."""
+    h = want.hosted
+    if h is None or told is None:
+        return False
+    state, log = h.state, h.log
+    return (
+        want.offset == state.log_end_offset
+        and state.is_leader
+        and want.leader_epoch == state.leader_epoch == want.last_fetched_epoch
+        and told == (state.high_watermark, log.log_start_offset)
+        and not h.deletions
+    )
 
 
 def _key(item: tuple[bytes, FetchPartOut]) -> bytes:

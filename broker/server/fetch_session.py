@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     import random
 
     from broker.protocol.hot import FetchIn, FetchPartOut
+    from broker.server.fetch import Want
 
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 _MAX_EPOCH = 2**31 - 1
 _EVICT_AFTER_MS = 120_000
+LOOK_EVERY_MS = 100
+"""How often a follower's fetches are taken to say something of partitions too that they do not name."""
 
 Part = tuple[Any, ...]
 """A partition as a Fetch request names it: index, leader epoch, offset, last fetched epoch, log start, max bytes, ...
@@ -38,7 +41,12 @@ class FetchSession:
         self.epoch = 1
         self.full = True
         self.parts: dict[PartKey, Part] = {}
-        self._told: dict[PartKey, tuple[int, int]] = {}
+        self.told: dict[PartKey, tuple[int, int]] = {}
+        """High watermark and log start, as they were told last."""
+        self.wants: dict[PartKey, tuple[Part, Want]] = {}
+        """What `parts` came to at the last request, each with the part it was made from."""
+        self.replica_epoch = -1
+        self.looked_ms = -LOOK_EVERY_MS
 
     def update(self, request: FetchIn) -> None:
         """Take over what the request adds, moves or forgets."""
@@ -48,7 +56,8 @@ class FetchSession:
         for key, indexes in request.forgotten:
             for index in indexes:
                 self.parts.pop((key, index), None)
-                self._told.pop((key, index), None)
+                self.told.pop((key, index), None)
+                self.wants.pop((key, index), None)
 
     def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
         """Of all partitions' results, those that the fetcher must hear of; partitions with data go to the back of the
@@ -63,10 +72,10 @@ class FetchSession:
                 and not out.records
                 and not out.error
                 and not out.diverging
-                and self._told.get(place) == offsets
+                and self.told.get(place) == offsets
             ):
                 continue
-            self._told[place] = offsets
+            self.told[place] = offsets
             tell.append((key, out))
             if out.records and place in self.parts:
                 self.parts[place] = self.parts.pop(place)

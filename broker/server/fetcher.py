@@ -19,20 +19,20 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.hot import (
-    NO_HIGH_WATERMARK,
     FetchIn,
-    FetchPart,
     FetchPartOut,
     decode_fetch_response,
     encode_fetch_request,
 )
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.server.data_handlers import EARLIEST, LATEST
+from broker.server.fetcher_session import LOST, FetcherSession, Following, PartKey
 from broker.server.frames import Frames, ReceiveMemory
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env, Link
+    from broker.server.flushes import Held
     from broker.server.hosted import Hosted
     from broker.server.peers import PeerClient
     from broker.server.replica_manager import ReplicaManager
@@ -44,20 +44,6 @@ Resolve = Callable[[int], tuple[str, int] | None]
 
 class StorageFailed(Exception):
     """The disk did not do as it was told: the node stops, as Kafka does when its last log directory fails."""
-
-
-class Following:
-    """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
-
-    __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
-
-    def __init__(self, hosted: Hosted) -> None:
-        self.hosted = hosted
-        self.leader_epoch = hosted.state.leader_epoch
-        self.not_before_ms = 0
-        self.failures = 0
-        self.resolving = False
-        """The leader is being asked where its log begins and ends."""
 
 
 class Fetcher:
@@ -76,9 +62,12 @@ class Fetcher:
     ) -> None:
         self._env, self._config, self.leader_id, self._replicas = env, config, leader_id, replicas
         self._peers, self._resolve, self._broker_epoch, self._start_soon = peers, resolve, broker_epoch, start_soon
-        self.following: dict[tuple[bytes, int], Following] = {}
+        self.following: dict[PartKey, Following] = {}
+        self._asking = FetcherSession(config.replica_fetch_max_bytes)
         self._memory = ReceiveMemory(1 << 62)
         self._link: Link | None = None
+        self._held: list[Held] = []
+        """What was appended and has to be flushed."""
         self._changed = trio.Event()
         self._renew = False
         self._correlation_id = 0
@@ -145,18 +134,23 @@ class Fetcher:
         if self._link is None:
             raise LinkClosed("connecting took too long")
         frames = Frames(self._env, self._link, self._memory, 1 << 30)
+        self._asking.restart()
         while True:
-            asked = self._ask()
-            if not asked:
+            if self._held:
+                # What is asked from acknowledges what is before: where it has to be on disk first, it is by then.
+                held, self._held = self._held, []
+                await self._replicas.flush_followed(held)
+            wanted = self._wanted()
+            if not wanted:
                 await self._pause(self._until_next())
                 if not self.following:
                     return
                 continue
-            await self._send(asked)
+            await self._send(wanted)
             for view in await frames.burst():
                 self._sent_ms = 0
                 try:
-                    self._take(view, asked)
+                    self._take(view)
                 except LinkClosed:
                     raise
                 except OSError as error:
@@ -169,28 +163,15 @@ class Fetcher:
         waits = [f.not_before_ms - now_ms for f in self.following.values()]
         return max(1, min(waits, default=1000)) / 1000
 
-    def _ask(self) -> dict[tuple[bytes, int], tuple[Following, int]]:
-        """Partitions of the next request, each with the offset that is asked for."""
+    def _wanted(self) -> list[tuple[PartKey, Following]]:
+        """Partitions that may be fetched now."""
         now_ms = int(self._env.mono() * 1000)
-        return {k: (f, f.hosted.log.log_end_offset) for k, f in self.following.items() if f.not_before_ms <= now_ms}
+        return [item for item in self.following.items() if item[1].not_before_ms <= now_ms]
 
-    async def _send(self, asked: dict[tuple[bytes, int], tuple[Following, int]]) -> None:
-        config, link = self._config, self._link
+    async def _send(self, wanted: list[tuple[PartKey, Following]]) -> None:
+        config, link, session = self._config, self._link, self._asking
         assert link is not None
-        topics: dict[bytes, list[FetchPart]] = {}
-        part_max = config.replica_fetch_max_bytes
-        for (topic_id, index), (f, offset) in asked.items():
-            log = f.hosted.log
-            part = (
-                index,
-                f.leader_epoch,
-                offset,
-                f.hosted.state.epoch_to_send(log.epochs.latest),
-                log.log_start_offset,
-                part_max,
-                NO_HIGH_WATERMARK,
-            )
-            topics.setdefault(topic_id, []).append(part)
+        topics, forgotten = session.name(wanted)
         request = FetchIn(
             config.node_id,
             self._broker_epoch(),
@@ -198,11 +179,11 @@ class Fetcher:
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             0,
-            0,
-            -1,
+            session.session_id,
+            session.epoch,
             None,
-            list(topics.items()),
-            [],
+            topics,
+            forgotten,
             "",
         )
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -217,18 +198,23 @@ class Fetcher:
             if frame:
                 await link.wait_writable()
 
-    def _take(self, view: memoryview, asked: dict[tuple[bytes, int], tuple[Following, int]]) -> None:
+    def _take(self, view: memoryview) -> None:
         correlation_id, at = decode_response_header(view, ApiKey.FETCH, _VERSION)
         if correlation_id != self._correlation_id:
             raise MalformedFrame(f"response {correlation_id} to request {self._correlation_id}")
         response = decode_fetch_response(view, at, _VERSION)
+        if response.error in LOST:
+            self._asking.restart()
+            return
         if response.error:
             raise LinkClosed(f"leader answered {ErrorCode(response.error).name}")
-        for topic_id, parts in response.topics:
-            for part in parts:
-                found = asked.get((topic_id, part.index))
-                if found is not None:
-                    self._apply(part, *found)
+        # Partitions that are not in it stand where they stood, and so does the leader with them.
+        asked = self._asking.asked
+        told = [(part, asked[topic_id, part.index]) for topic_id, parts in response.topics for part in parts
+                if (topic_id, part.index) in asked]  # fmt: skip
+        self._asking.answered(response.session_id)
+        for part, before in told:
+            self._apply(part, before.following, before.offset)
 
     def _apply(self, part: FetchPartOut, f: Following, offset: int) -> None:
         """One partition's part of a response."""
@@ -251,7 +237,9 @@ class Fetcher:
                 self._env.trace("bad_records", topic=log.topic, partition=log.partition, why=str(wrong))
                 self._back_off(f)
                 return
-        self._replicas.followed(h, part.high_watermark, part.log_start_offset)
+        held = self._replicas.followed(h, part.high_watermark, part.log_start_offset)
+        if held is not None:
+            self._held.append(held)
 
     def _refused(self, part: FetchPartOut, f: Following) -> None:
         log = f.hosted.log

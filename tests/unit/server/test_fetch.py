@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import FetchOut
 from broker.server.connection import Connection
-from tests.support.one_broker import OneBroker, answers, fetched, fetched_all
+from tests.support.one_broker import IDS, OneBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1
 
@@ -288,3 +289,58 @@ def test_a_session_that_began_with_ids_is_refused_as_a_whole_once_topics_are_nam
     room.fetch(conn, ("t", 0), session=(session, 1), version=12)
     refused = fetched_all(conn, 12)
     assert (refused.error, refused.topics) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+
+
+def in_session(room: OneBroker, session: tuple[int, int], *parts: tuple[str, int]) -> FetchOut:
+    """What follower 2 is answered at once in its session."""
+    conn = room.client()
+    room.fetch(conn, *parts, replica=2, epoch=5, last_epoch=5, session=session, max_wait_ms=0)
+    return fetched_all(conn)
+
+
+def test_in_a_session_a_follower_names_only_what_moved_and_is_told_only_what_moved() -> None:
+    room = room_with(1)
+    room.give("u")
+    first = in_session(room, (0, 0), ("t", 0), ("u", 0))
+    assert len(first.topics) == 2
+    assert in_session(room, (first.session_id, 1), ("t", 1)) == first._replace(topics=[])
+    conn = room.client()
+    room.fetch(conn, replica=2, session=(first.session_id, 2))
+    assert answers(conn) == []
+    room.produce(room.client(), ("u", 0, room.batch()))
+    [(key, [part])] = fetched_all(conn).topics
+    assert (key, part.error) == (IDS["u"], 0)
+    assert part.records
+
+
+def test_in_a_session_the_high_watermark_is_told_of_a_partition_that_is_not_named() -> None:
+    room = room_with(1)
+    first = in_session(room, (0, 0), ("t", 0))
+    in_session(room, (first.session_id, 1), ("t", 1))
+    room.follower_has(3, 1)
+    told = in_session(room, (first.session_id, 2))
+    [(_, [part])] = told.topics
+    assert part.high_watermark == 1
+    again = in_session(room, (first.session_id, 3))
+    assert again.topics == []
+
+
+def test_fetches_that_name_nothing_keep_a_follower_in_the_isr() -> None:
+    room = room_with()
+    first = in_session(room, (0, 0), ("t", 0))
+    h = room.replicas.by_name[b"t"][0]
+    for n in range(1, 8):
+        room.pass_ms(300)
+        in_session(room, (first.session_id, n))
+    begun_ms = h.state.followers[3].last_caught_up_ms
+    assert h.state.followers[2].last_caught_up_ms >= begun_ms + 7 * 300
+
+
+def test_a_leader_that_is_none_any_more_tells_so_of_a_partition_that_is_not_named() -> None:
+    room = room_with(1)
+    first = in_session(room, (0, 0), ("t", 0))
+    in_session(room, (first.session_id, 1), ("t", 1))
+    room.give(leader=3, epoch=6, partition_epoch=20)
+    told = in_session(room, (first.session_id, 2))
+    [(_, [part])] = told.topics
+    assert part.error == ErrorCode.FENCED_LEADER_EPOCH

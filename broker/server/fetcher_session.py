@@ -1,0 +1,107 @@
+"""A follower's side of an incremental fetch session (KIP-227): the leader remembers what was asked, only news is sent.
+
+Under load a Fetch leaves every few milliseconds, and nearly all of a broker's partitions stand still between two: to
+name each of them each time costs more than what is fetched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.server.hosted import Hosted
+
+PartKey = tuple[bytes, int]
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""The leader has forgotten the session (it keeps a limited number, and none over a restart): begin another."""
+
+
+class Following:
+    """One followed partition: since which leader epoch, and from when it may be fetched again after an error."""
+
+    __slots__ = ("failures", "hosted", "leader_epoch", "not_before_ms", "resolving")
+
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
+        self.leader_epoch = hosted.state.leader_epoch
+        self.not_before_ms = 0
+        self.failures = 0
+        self.resolving = False
+        """The leader is being asked where its log begins and ends."""
+
+
+class Asked(NamedTuple):
+    """What the leader was told last of one partition: from where its answers continue."""
+
+    following: Following
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start: int
+
+
+class Named(NamedTuple):
+    """What a request says: partitions that are new or have moved, and those that are not to be answered any more."""
+
+    topics: list[tuple[bytes, list[FetchPart]]]
+    forgotten: list[tuple[bytes, list[int]]]
+
+
+class FetcherSession:
+    """The session with one leader. One request is under way at a time."""
+
+    def __init__(self, part_max_bytes: int) -> None:
+        self._part_max_bytes = part_max_bytes
+        self.session_id = 0
+        self.epoch = INITIAL_EPOCH
+        self.asked: dict[PartKey, Asked] = {}
+        """All that the leader answers for."""
+
+    def restart(self) -> None:
+        """The next request names everything; it takes the place of the session there was."""
+        self.epoch = INITIAL_EPOCH
+        self.asked.clear()
+
+    def name(self, wanted: Iterable[tuple[PartKey, Following]]) -> Named:
+        """Note what is wanted now, and say what of it the leader does not know yet."""
+        asked = self.asked
+        topics: dict[bytes, list[FetchPart]] = {}
+        count = 0
+        for key, following in wanted:
+            count += 1
+            log = following.hosted.log
+            end, start = log.log_end_offset, log.log_start_offset
+            last = following.hosted.state.epoch_to_send(log.epochs.latest)
+            now = Asked(following, following.leader_epoch, end, last, start)
+            if asked.get(key) == now:
+                continue
+            asked[key] = now
+            part = (key[1], following.leader_epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
+            topics.setdefault(key[0], []).append(part)
+        forgotten: dict[bytes, list[int]] = {}
+        if len(asked) > count:
+            for key in set(asked).difference([key for key, _ in wanted]):
+                del asked[key]
+                forgotten.setdefault(key[0], []).append(key[1])
+        return Named(list(topics.items()), sorted(forgotten.items()))
+
+    def answered(self, session_id: int) -> None:
+        """The leader has answered: with a session's id, or 0 where it has no room for one."""
+        if session_id and (self.epoch == INITIAL_EPOCH or session_id == self.session_id):
+            self.session_id = session_id
+            self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+        else:
+            self.restart()
