@@ -131,6 +131,7 @@ class Node:
         env, config = self.env, self.config
         async with trio.open_nursery() as nursery:
             self.fetchers.bind(self.replicas, nursery)
+            self.replicas.flushes.bind(nursery.start_soon)
             server = self._server(nursery)
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
@@ -153,6 +154,7 @@ class Node:
             server.close()
             self.fetchers.stop()
             await self.quorum.leave()
+            await self.replicas.flushes.idle()
             async with self._checkpointing:
                 self._flush_everything()
             env.trace("node_stopped", controlled=controlled)
@@ -264,6 +266,8 @@ class Node:
         nursery.start_soon(self._checkpoint_high_watermarks, checkpoint_s)
         flush_s = config.log_flush_offset_checkpoint_interval_ms / 1000 or math.inf
         nursery.start_soon(self._every, flush_s, self.logs.checkpoint_recovery_points)
+        by_time_s = min(1.0, config.log_flush_scheduler_interval_ms / 1000)
+        nursery.start_soon(self._every, by_time_s, self.replicas.flush_by_time)
         starts_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000 or math.inf
         nursery.start_soon(self._every, starts_s, self.logs.checkpoint_log_starts)
         nursery.start_soon(self._every, config.log_retention_check_interval_ms / 1000, self._retention)

@@ -67,7 +67,7 @@ class OffsetApis:
                 partition_index=index, error_code=int(error), timestamp=-1, offset=-1, leader_epoch=-1
             )
         state, log = h.state, h.log
-        limit = state.high_watermark if replica_id == _CONSUMER else log.log_end_offset
+        limit = state.high_watermark if replica_id == _CONSUMER else state.log_end_offset
         # Until the high watermark has reached the epoch's start, it may be lower than what clients were told before.
         settled = replica_id != _CONSUMER or state.latest_offset_available()
         timestamp, offset, epoch = -1, -1, -1

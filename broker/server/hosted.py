@@ -19,7 +19,19 @@ class Hosted:
     deterministic.
     """
 
-    __slots__ = ("_given_up", "consumers", "deletions", "followers", "log", "name", "readers", "state", "waiting")
+    __slots__ = (
+        "_given_up",
+        "consumers",
+        "deletions",
+        "flushing",
+        "followers",
+        "log",
+        "name",
+        "readers",
+        "state",
+        "unflushed",
+        "waiting",
+    )
 
     def __init__(self, state: Partition, log: Log) -> None:
         self.state, self.log = state, log
@@ -27,6 +39,10 @@ class Hosted:
         self.waiting: deque[tuple[int, DelayedProduce, list[object]]] = deque()
         """Appends that wait for the high watermark: (offset it must reach, request, the partition's result)."""
         self._given_up = 0
+        self.flushing = False
+        """A flush is under way that the log's settings ask for: what is appended meanwhile is told to nobody yet."""
+        self.unflushed: deque[tuple[int, DelayedProduce, list[object]]] = deque()
+        """Appends with acks=1 that wait for it, as in `waiting`: (offset that must be durable, request, result)."""
         self.deletions: dict[Deletion, None] = {}
         """DeleteRecords that wait for the low watermark."""
         self.followers: dict[DelayedFetch, None] = {}

@@ -115,14 +115,16 @@ class ProduceApi:
         if acks == 0:
             self._answer_nothing(slot, results)
         elif parked:
-            self._park(slot, results, parked, now_ms + request.timeout_ms)
+            self._park(slot, results, parked, acks, now_ms + request.timeout_ms)
         else:
             self.reply(slot, results)
 
     def _append(
         self, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, now_ms: int, wall_ms: int
     ) -> tuple[Result, int]:
-        """Append one partition's batch. Returns its result and the offset that acks=all waits for, or -1."""
+        """Append one partition's batch. Returns its result and the offset up to which it has to be replicated, or with
+        acks=1 known here, before it is acknowledged: -1 where it can be at once.
+        """
         state, log = h.state, h.log
         if not state.is_leader:
             return [index, _NOT_LEADER, -1, -1, -1, None, (state.leader_id, state.leader_epoch), False], -1
@@ -138,15 +140,21 @@ class ProduceApi:
         result = [index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset, None, None, False]
         end = done.last_offset + 1
         if acks != -1:
-            return result, -1
+            return result, end if end > state.log_end_offset else -1
         if state.high_watermark >= end:
             if state.under_min_isr_after():
                 result[1], result[2] = _NOT_ENOUGH_AFTER_APPEND, -1
             return result, -1
         return result, end
 
-    def _park(self, slot: Slot, results: Results, parked: list[Parked], deadline_ms: int) -> None:
+    def _park(self, slot: Slot, results: Results, parked: list[Parked], acks: int, deadline_ms: int) -> None:
         delayed = DelayedProduce(self, slot, results, parked)
+        if acks != -1:
+            # For a flush of the log's own, which takes as long as it takes.
+            for end, h, result in parked:
+                result[7] = True
+                h.unflushed.append((end, delayed, result))
+            return
         for end, h, result in parked:
             result[7] = True
             h.waiting.append((end, delayed, result))

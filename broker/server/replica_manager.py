@@ -33,6 +33,7 @@ from broker.replication.values import (
     StopFetching,
     TruncateTo,
 )
+from broker.server.flushes import Flushes, Held
 from broker.server.hosted import Hosted
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class ReplicaManager:
         self.by_id: dict[bytes, dict[int, Hosted]] = {}
         self.ready: dict[DelayedFetch, None] = {}
         """Parked fetches that something has woken; the server's settle answers them."""
+        self.flushes = Flushes(env, self)
         self.settle: Callable[[], None] = lambda: None
         """Answers what is ready and sends: set by the server, called by whoever moves a partition outside a burst."""
 
@@ -122,25 +124,62 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the data plane's events
 
     def appended(self, h: Hosted, now_ms: int, wall_ms: int) -> None:
-        """The leader appended a batch: flush where the topic asks for it, wake the followers' fetches."""
+        """The leader appended a batch: wake the followers' fetches. Where the topic asks for a flush, that is told to
+        nobody before it is durable, as log.flush.interval.messages promises.
+        """
         log = h.log
-        if log.flush_due(wall_ms):
-            log.flush(wall_ms)  # before anybody is told of the append, as log.flush.interval.messages promises
+        if h.flushing or log.flush_due(wall_ms):
+            self.flushes.begin(h)
+            return
         effects = h.state.appended(log.log_end_offset, now_ms)
         if h.followers:
             self.ready.update(h.followers)
         if effects:
             self.apply_effects(h, effects)
 
-    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> None:
-        """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets."""
-        log = h.log
+    def flushed(self, h: Hosted, end_offset: int) -> None:
+        """All before `end_offset` is as durable as the log's settings ask for: now those may know who are concerned."""
+        state = h.state
+        if state.is_leader and end_offset > state.log_end_offset:
+            effects = state.appended(end_offset, int(self._env.mono() * 1000))
+            self.ready.update(h.followers)
+            self.apply_effects(h, effects)
+        while h.unflushed and h.unflushed[0][0] <= state.log_end_offset:
+            _, delayed, result = h.unflushed.popleft()
+            delayed.complete(result, _NONE)
+        self.settle()
+
+    def flush_by_time(self) -> None:
+        """Flush the logs to which nothing comes any more, and whose flush.ms is over."""
         wall_ms = self._env.wall_ms()
-        if log.flush_due(wall_ms):
-            log.flush(wall_ms)  # before the next fetch acknowledges it
-        effects = h.state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
+        for h in self.hosted():
+            if h.log.flush_due(wall_ms):
+                self.flushes.begin(h)
+
+    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> Held | None:
+        """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets.
+
+        Where that is to be flushed first nothing is done yet: pass what is returned to `flush_followed` before the next
+        fetch, which acknowledges what was appended.
+        """
+        log, state = h.log, h.state
+        if log.flush_due(self._env.wall_ms()):
+            end = log.log_end_offset
+            return Held(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
+        effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
         if effects:
             self.apply_effects(h, effects)
+        return None
+
+    async def flush_followed(self, held: list[Held]) -> None:
+        """Make durable what was appended, off the event loop, and then take note of it."""
+        await self.flushes.until_durable(held)
+        for item in held:
+            h, state = item.hosted, item.hosted.state
+            still = state.is_follower and state.leader_epoch == item.leader_epoch
+            if still and h.log.generation == item.generation:
+                told = state.leader_said(item.leader_high_watermark, item.leader_log_start, h.log.log_end_offset)
+                self.apply_effects(h, told)
 
     def delete_records(self, h: Hosted, offset: int) -> None:
         """A client wants a log that is led here to begin at `offset`. `log_starts_moved` is to follow."""
@@ -206,10 +245,11 @@ class ReplicaManager:
 
     def _leadership_lost(self, h: Hosted, effect: LeadershipLost) -> None:
         """Whoever waits here waits in vain: producers hear NOT_LEADER, though their append may yet survive."""
-        while h.waiting:
-            _, delayed, result = h.waiting.popleft()
-            result[6] = (h.state.leader_id, h.state.leader_epoch)
-            delayed.complete(result, _NOT_LEADER)
+        for queue in (h.waiting, h.unflushed):
+            while queue:
+                _, delayed, result = queue.popleft()
+                result[6] = (h.state.leader_id, h.state.leader_epoch)
+                delayed.complete(result, _NOT_LEADER)
         self.low_watermark_moved(h)
 
     def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
@@ -288,8 +328,11 @@ class ReplicaManager:
             replicas=partition.replicas,
         )
         leads = partition.leader == self._config.node_id
+        if state.log_end_offset != h.log.log_end_offset and partition.leader_epoch != before:
+            self.flushes.now(h)
+        end = state.log_end_offset if h.flushing and partition.leader_epoch == before else h.log.log_end_offset
         change = state.become_leader if leads else state.become_follower
-        self.apply_effects(h, change(said, h.log.log_end_offset, now_ms))
+        self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:
             self.ready.update(h.followers)
             self.ready.update(h.consumers)

@@ -96,6 +96,7 @@ class Follower:
         self.fetchers = Fetchers(self.env, self.room.config, peers, lambda node: ("leader", 1), lambda: 101)
         self.fetchers.bind(self.room.replicas, nursery)
         self.room.replicas._fetchers = self.fetchers
+        self.room.replicas.flushes.bind(nursery.start_soon)
 
     def give(self, name: str = "t", *, epoch: int = 5) -> Hosted:
         return self.room.give(name, leader=2, epoch=epoch, partition_epoch=epoch + 5)
@@ -129,6 +130,25 @@ async def test_what_is_fetched_is_appended_and_the_next_fetch_acknowledges_it(au
         it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
         assert part_of(await it.leader.request()) == (5, 2, 5)
         assert (h.log.log_end_offset, h.state.high_watermark) == (2, 1)
+
+
+async def test_what_has_to_be_flushed_is_acknowledged_once_it_is_on_disk(autojump_clock: Any) -> None:
+    async with following(log_flush_interval_messages="1") as it:
+        h = it.give()
+        request = it.room.env.cpu
+        on_disk: list[int] = []
+
+        async def slow(fn: Any, *args: Any) -> Any:
+            await trio.sleep(3)
+            on_disk.append(h.state.log_end_offset)
+            return await request(fn, *args)
+
+        it.room.env.cpu = slow  # type: ignore[method-assign]
+        await it.leader.request()
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=1, log_start_offset=0, records=sent(0, 2))))
+        assert part_of(await it.leader.request()) == (5, 2, 5)
+        assert on_disk == [0]
+        assert (h.log.recovery_point, h.state.log_end_offset, h.state.high_watermark) == (2, 2, 1)
 
 
 async def test_an_answer_of_an_earlier_epoch_is_not_applied(autojump_clock: Any) -> None:

@@ -1,0 +1,104 @@
+"""Group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, one at a time a log.
+
+What is appended while a flush is due or under way is told to nobody until it is durable: the state machine hears of it
+only then, so that no fetch, consumer's or follower's, no high watermark and no acknowledgement goes beyond. One fsync
+covers all that was appended before it began.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.env import Env
+    from broker.server.hosted import Hosted
+    from broker.server.replica_manager import ReplicaManager
+
+
+class Held(NamedTuple):
+    """What a follower was told with records that are not durable yet: to be applied when they are."""
+
+    hosted: Hosted
+    leader_epoch: int
+    generation: int
+    """Of the log: a truncation meanwhile makes all of it void."""
+    end_offset: int
+    leader_high_watermark: int
+    leader_log_start: int
+
+
+class Flushes:
+    """The flushes of one broker's logs that are under way."""
+
+    def __init__(self, env: Env, replicas: ReplicaManager) -> None:
+        self._env, self._replicas = env, replicas
+        self._start_soon: Callable[..., None] | None = None
+        self._running: dict[Hosted, trio.Event] = {}
+        """Each with what is set when its present flush has ended."""
+
+    def bind(self, start_soon: Callable[..., None]) -> None:
+        """Say where tasks run. An OSError there must end the node: after a failed fsync nothing is known."""
+        self._start_soon = start_soon
+
+    def begin(self, h: Hosted) -> None:
+        """Flush a log, and go on until nothing is due any more."""
+        if not h.flushing:
+            assert self._start_soon is not None
+            h.flushing = True
+            self._running[h] = trio.Event()
+            self._start_soon(self._run, h)
+
+    async def _run(self, h: Hosted) -> None:
+        log = h.log
+        try:
+            while True:
+                generation, end = log.generation, log.log_end_offset
+                job = log.begin_flush()
+                if job is not None:
+                    await self._env.cpu(job.run)
+                    log.finish_flush(job, self._env.wall_ms())
+                if not log.flush_due(self._env.wall_ms()):
+                    # What came meanwhile and asks for no flush of its own need not wait for one.
+                    self._replicas.flushed(h, log.log_end_offset)
+                    return
+                if log.generation == generation:
+                    self._replicas.flushed(h, end)
+                done, self._running[h] = self._running[h], trio.Event()
+                done.set()
+        except OSError:
+            if self._replicas.find(h.state.topic_id, h.state.index) is h:
+                raise
+            # The log was deleted under the flush, with the directory that was to be synced.
+        finally:
+            h.flushing = False
+            self._running.pop(h).set()
+
+    async def until_durable(self, held: Iterable[Held]) -> None:
+        """Until what each of them waits for is on disk, or gone by a truncation. The flushes run side by side."""
+        waiting = list(held)
+        for item in waiting:
+            self.begin(item.hosted)
+        for item in waiting:
+            h = item.hosted
+            while h.log.generation == item.generation and h.log.recovery_point < item.end_offset:
+                self.begin(h)
+                await self._running[h].wait()
+
+    def now(self, h: Hosted) -> None:
+        """At a change of roles: nothing appended before may be pending in the new one. Waits for the disk, here.
+
+        A flush that is under way goes on; what it would have told has been told by then.
+        """
+        job = h.log.begin_flush()
+        if job is not None:
+            job.run()
+        self._replicas.flushed(h, h.log.log_end_offset)
+
+    async def idle(self) -> None:
+        """Until no flush is under way: before logs are closed."""
+        while self._running:
+            await next(iter(self._running.values())).wait()
