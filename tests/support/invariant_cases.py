@@ -101,6 +101,19 @@ REPLICA: dict[str, list[Case]] = {
         ),
         ("one again", replica(None, view(2), known(leaders={1: 1})), replica(None, view(1), known(leaders={1: 1}))),
     ],
+    "one-fetcher": [
+        (
+            "two",
+            replica(None, view(role=FOLLOWER)._replace(leader=2, fetching=((2, 1), (3, 1)))),
+            replica(None, view(role=FOLLOWER)._replace(leader=2, fetching=((2, 1),))),
+        ),
+        (
+            "of an epoch that is over",
+            replica(None, view(role=FOLLOWER, epoch=2)._replace(leader=2, fetching=((2, 1),))),
+            replica(None, view(role=FOLLOWER, epoch=2)._replace(leader=-1, fetching=())),
+        ),
+        ("a leader", replica(None, view()._replace(fetching=((2, 1),))), replica(None, view()._replace(fetching=()))),
+    ],
     "isr-superset": [
         (
             "a decided member is not waited for",
@@ -396,6 +409,13 @@ QUORUM: dict[str, list[Case]] = {
             "two",
             (None, seat(2, leads=False, voted=1), quorum(votes={(2, 3): 3})),
             (None, seat(2, leads=False, voted=1), quorum(votes={(2, 2): 3})),
+        ),
+    ],
+    "vote-durable-before-told": [
+        (
+            "the vote",
+            (None, seat(2, leads=False, voted=1)._replace(durable=(3, -1, -1)), quorum()),
+            (None, seat(2, leads=False, voted=1)._replace(durable=(3, 1, -1)), quorum()),
         ),
     ],
     "quorum-epoch-monotone": [

@@ -38,9 +38,10 @@ class FakeNode:
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
         role = SimpleNamespace(value="follower")
-        raft = SimpleNamespace(_state=QuorumState(1), leadership=None, high_watermark=0, role=role)
+        raft = SimpleNamespace(_state=QuorumState(), leadership=None, high_watermark=0, role=role)
+        storage = SimpleNamespace(_log=metadata, _state_path="none")
         quorum = SimpleNamespace(
-            _raft=raft, _storage=SimpleNamespace(_log=metadata), _round=None, _settings=SimpleNamespace(voters=NODES),
+            _raft=raft, _storage=storage, _round=None, _left=False, _settings=SimpleNamespace(voters=NODES),
             leader_id=-1, is_leader=False, epoch=1, high_watermark=0, end_offset=0,
         )  # fmt: skip
         by_id: dict[bytes, dict[int, Hosted]] = {}
@@ -48,6 +49,7 @@ class FakeNode:
         self.node: Any = SimpleNamespace(
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs, quorum=quorum,
             config=self._world.config, proposals=SimpleNamespace(_open={}),
+            fetchers=None,
         )  # fmt: skip
         log = logs.get_or_create("t", 0, TOPIC_ID)
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)

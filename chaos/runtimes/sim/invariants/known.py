@@ -42,6 +42,10 @@ class View(NamedTuple):
     """Counts the log's truncations."""
     epochs: tuple[tuple[int, int], ...]
     """The epoch cache: (epoch, first offset)."""
+    leader: int = -1
+    """Who leads, as this replica has heard."""
+    fetching: tuple[tuple[int, int], ...] | None = None
+    """(leader, leader epoch) of every fetcher that follows this partition; None where fetching has ended for good."""
 
     @property
     def leads(self) -> bool:

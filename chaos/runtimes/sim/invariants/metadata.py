@@ -24,6 +24,8 @@ class Seat(NamedTuple):
     """Who leads this epoch, as it knows for good, or NOBODY."""
     hw: int
     log_end: int
+    durable: tuple[int, int, int] | None = None
+    """(epoch, vote, leader) as a loss of power would leave them; known only where they have just changed."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,15 @@ def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | 
         return None
     told = quorum.votes.get((now.node, now.epoch), now.voted)
     return None if told == now.voted else f"voted for {told} and for {now.voted} in epoch {now.epoch}"
+
+
+@invariant("vote-durable-before-told", When.QUORUM, "KIP-595; Raft, section 5.6: persisted before responding")
+def vote_durable_before_told(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """Epoch, vote and leader are durable before anybody is told of them."""
+    mine = (now.epoch, now.voted, now.leader)
+    if now.durable is None or now.durable == mine:
+        return None
+    return f"(epoch, vote, leader) is {mine}, and durable {now.durable}"
 
 
 @invariant("quorum-epoch-monotone", When.QUORUM, "Raft, section 5.1; KIP-595: quorum-state is durable")

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 from chaos.runtimes.sim.invariants import seeing
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
-from chaos.runtimes.sim.invariants.table import When, entered
+from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.batches import Batch
     from chaos.runtimes.sim.invariants.judging import Report
     from chaos.runtimes.sim.invariants.metadata import Seat
+
+FORGOTTEN = (0, NOBODY, NOBODY)
+"""What a node without a quorum-state file starts with."""
 
 
 class QuorumWatch:
@@ -24,7 +28,10 @@ class QuorumWatch:
         self.known = Quorum()
         self._keys: dict[int, tuple[Any, ...]] = {}
         self._seats: dict[int, Seat] = {}
-        self._written: dict[tuple[int, int], Any] = {}
+        self._written: dict[tuple[int, int], Batch] = {}
+        self._durable: dict[int, Any] = {}
+        """The state of each node that was last found durable, or not."""
+        self._matching = INVARIANTS["log-matching"]
 
     def look(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
         """See whether one node's seat has changed."""
@@ -55,11 +62,17 @@ class QuorumWatch:
         if copy is None or before is None or before.incarnation != incarnation:
             copy = known.copies[node] = Copy(log.segments[0].base_offset)
         if copy.generation != log.generation or copy.end != log.log_end_offset or copy.segment < 0:
-            seeing.follow(copy, log, disk)
+            for batch in seeing.follow(copy, log, disk):
+                wrong = self._matching.check(batch, self._written.setdefault((batch.base, batch.epoch), batch), None)
+                if wrong is not None:
+                    self._report(self._matching, wrong, node, None, {})
         known.low = max(known.low, log.log_start_offset)
-        if quorum._round is not None:
+        if quorum._round is not None or quorum._left:
             return  # What it may not forget is being made durable: nobody has been told of it yet.
         now = seeing.seat_of(node, incarnation, quorum, log)
+        if (node, quorum._raft._state) != self._durable.get(node):
+            self._durable[node] = (node, quorum._raft._state)
+            now = now._replace(durable=seeing.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
         self._seats[node] = now
         if now.leads:
             self._commit(now, copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.runtimes.sim.invariants.known import FOLLOWER
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
@@ -100,6 +101,15 @@ def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | 
         return None
     other = known.leaders.get(now.leader_epoch, now.node)
     return None if other == now.node else f"node {other} led in epoch {now.leader_epoch}, too"
+
+
+@invariant("one-fetcher", When.REPLICA, "Vanlightly: ValidFetcherState")
+def one_fetcher(before: View | None, now: View, known: Known) -> str | None:
+    """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are by none."""
+    if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):
+        return None
+    wanted = ((now.leader, now.leader_epoch),) if now.role == FOLLOWER and now.leader >= 0 else ()
+    return None if now.fetching == wanted else f"fetched from {list(now.fetching)}, should be {list(wanted)}"
 
 
 @invariant("isr-superset", When.REPLICA, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker.env import Buffer
 from broker.log.segment import LOG, file_name
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
+from broker.quorum.state import QuorumState
 from chaos.runtimes.sim.invariants.batches import Batch, Copy, read
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
 from chaos.runtimes.sim.invariants.metadata import Seat
@@ -28,7 +29,8 @@ class Disk(Protocol):
     """What is asked of a node's disk."""
 
     names: Any
-    """Has `find(path)`, which answers with something whose `content.cached` are the bytes, or with None."""
+    """`find(path)` answers with something whose `content.cached` are the bytes, or with None; `durable_files()` are the
+    pairs of path and such a thing whose names are durable, `content.durable()` what of the bytes is."""
 
     def files(self) -> Mapping[str, bytes]:
         """Every file by path without a leading "/"."""
@@ -54,8 +56,8 @@ class SimNode(Protocol):
         """A `Disk`."""
 
 
-def view_of(node: int, incarnation: int, hosted: Hosted) -> View:
-    """What one replica thinks now."""
+def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> View:
+    """What one replica thinks now. `fetchers`: the node's."""
     state, log = hosted.state, hosted.log
     return View(
         node,
@@ -73,7 +75,18 @@ def view_of(node: int, incarnation: int, hosted: Hosted) -> View:
         stable_offset(log, state.high_watermark),
         log.generation,
         tuple(log.epochs.entries),
+        state.leader_id,
+        None if fetchers is None or fetchers._stopped else _fetching(fetchers, (state.topic_id, state.index)),
     )
+
+
+def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int], ...]:
+    found = []
+    for fetcher in fetchers._fetchers.values():
+        following = fetcher.following.get(place)
+        if following is not None:
+            found.append((fetcher.leader_id, following.leader_epoch))
+    return tuple(found)
 
 
 def stable_offset(log: Log, high_watermark: int) -> int:
@@ -92,10 +105,26 @@ def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, log: Log) -> Se
     """What one node thinks of the quorum now."""
     raft = quorum._raft
     state = raft._state
-    leads = raft.leadership is not None
     return Seat(
-        node, incarnation, leads, state.epoch, state.voted_id, state.leader_id, raft.high_watermark, log.log_end_offset
+        node,
+        incarnation,
+        raft.leadership is not None,
+        state.epoch,
+        state.voted_id,
+        state.leader_id,
+        raft.high_watermark,
+        log.log_end_offset,
     )
+
+
+def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:
+    """(epoch, vote, leader) of a quorum-state file as a power loss would leave it; None where there would be none."""
+    path = path.strip("/")
+    for name, found in disk.names.durable_files():
+        if name == path:
+            state = QuorumState.from_json(found.content.durable().decode())
+            return state.epoch, state.voted_id, state.leader_id
+    return None
 
 
 def canonical(image: ClusterImage) -> object:

@@ -147,7 +147,7 @@ class Watch:
         touched: dict[int, tuple[Known, list[Change]]] = {}
         for seen, replica, key in changed:
             known = replica.known
-            before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted)
+            before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
             replica.key, replica.view = key, now
             known.views[seen.id] = now
             self._read(seen, replica, now)
