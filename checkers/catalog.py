@@ -155,7 +155,8 @@ _ALL = (
     Anomaly(
         "offset-regression",
         _R,
-        "latest offset, high watermark or last stable offset, as told to one client by one leader epoch, goes back",
+        "high watermark or last stable offset, as told to one client by one leader epoch, goes back; or the latest "
+        "offset, by whichever epoch",
         other="the offset told before",
         found_by=_TOLD,
     ),

@@ -110,6 +110,7 @@ ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder
 COMMITTED = {
     **ACKED_ONLY,
     **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
+    **_shadow("offset-regression/high watermark"),
 }
 """Records may be lost that readers got."""
 

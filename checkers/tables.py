@@ -79,7 +79,9 @@ class Told(NamedTuple):
     """Highest offset among the records of this answer."""
     hw_before: int
     lso_before: int
-    """As told to this client before, of this partition, by the same leader epoch; -1 where that says nothing."""
+    """As told to this client before, of this partition, by the same leader epoch, and for a latest offset by earlier
+    ones, too (KIP-207); -1 where that says nothing.
+    """
     t0: int
     t1: int
 

@@ -40,6 +40,8 @@ SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
 """Different keys of each process."""
 LIST_LIMIT_S = 10.0
+LAG_EVERY_S, LAG_LIMIT_S = 0.5, 0.25
+"""A reader asks so often where its partitions end, to know its lag; who does not answer in time is not waited for."""
 TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 
 
@@ -367,7 +369,11 @@ async def _read(
             listed = await reader.list_offsets(left, EARLIEST, LIST_LIMIT_S)
             starts.update({place: found.offset for place, found in listed.items() if not found.error})
         reader.assign(starts)
+        look_at_s = 0.0
         while not sent_all.is_set():
+            if env.mono() >= look_at_s:
+                await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
+                look_at_s = env.mono() + LAG_EVERY_S
             polled = await reader.poll("poll", POLL_LIMIT_S)
             for event in polled.events:
                 await _recover(reader, event)

@@ -24,9 +24,11 @@ def regressions(told: list[Told]) -> Iterator[Witness]:
     """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
-    Nor does a fetch after a ListOffsets request: it may have been on its way since before that was asked.
+    Nor does a fetch after a ListOffsets request: it may have been on its way since before that was asked. But a new
+    leader tells no latest offset before it knows one at least as high as what its predecessors told (KIP-207).
     """
     before: dict[tuple[object, ...], int] = {}
+    highest: dict[tuple[int, int], dict[int, int]] = {}
     for each in told:
         if each.epoch < 0:
             continue
@@ -36,9 +38,13 @@ def regressions(told: list[Told]) -> Iterator[Witness]:
             listed = each.kind == LISTED
             client = (which, each.proc, each.part, each.epoch)
             earlier = [before.get((listed, *client), -1), before.get((False, *client), -1)]
+            if listed and which == HIGH_WATERMARK:
+                earlier += [hw for epoch, hw in highest.get((each.proc, each.part), {}).items() if epoch < each.epoch]
             if off < max(earlier):
                 yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, max(earlier))
             before[listed, *client] = off
+        by_epoch = highest.setdefault((each.proc, each.part), {})
+        by_epoch[each.epoch] = max(by_epoch.get(each.epoch, -1), each.hw)
 
 
 def violations(told: list[Told]) -> Iterator[Witness]:

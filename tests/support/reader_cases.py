@@ -220,6 +220,27 @@ def _() -> HistoryBuilder:
     return h
 
 
+@case("a latest offset below what an earlier leader told is a regression", HW)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=1)
+    h.poll(reader, [], at=0, hw=4, epoch=2)
+    h.list_offsets(reader, 4, epoch=2)
+    return h
+
+
+@case("a latest offset of an earlier leader, told late, may be lower")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=2)
+    h.list_offsets(reader, 4, epoch=1)
+    h.list_offsets(reader, 4, epoch=-1)
+    h.list_offsets(reader, 5, epoch=2)
+    return h
+
+
 @case("a fetch may have been on its way since before the latest offset was asked for")
 def _() -> HistoryBuilder:
     h = HistoryBuilder()
