@@ -18,6 +18,8 @@ from reports.story_moments import READERS, Moment
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
 NARROW_BROKER_W = 188
 """A broker's column where there are more than three, or where its log is not drawn."""
+WIDE = 1180
+"""Beyond it columns are narrow, so that a page shows the picture without making it smaller."""
 LINE_H, CELLS_H, ROW_PAD = 15, 24, 13
 LETTER_W = 6.7
 """Width of a letter of a label, roughly."""
@@ -92,6 +94,8 @@ def lay_out(story: Story, top: float) -> Layout:
 def _lanes(story: Story, window: tuple[int, int]) -> tuple[dict[str, tuple[float, float]], float]:
     brokers = sum(lane.isdigit() for lane in story.lanes)
     broker_w = BROKER_W if brokers <= 3 else NARROW_BROKER_W
+    if GUTTER + sum(broker_w if lane.isdigit() else CLIENT_W for lane in story.lanes) > WIDE:
+        broker_w = NARROW_BROKER_W
     lanes, x = {}, float(GUTTER)
     for lane in story.lanes:
         width = READERS_W if lane == READERS else CLIENT_W
@@ -140,7 +144,7 @@ def window_of(story: Story) -> tuple[int, int]:
     if not offsets:
         return 0, 0
     subjects = [record.offset for record in story.records if record.offset >= 0 and record.is_subject] or offsets
-    low, high = min(offsets), max(offsets) + 1
+    low, high = max(0, min(offsets) - 1), max(offsets) + 1
     if high - low > CELLS_AT_MOST:
         low = max(low, min(subjects) - CELLS_AT_MOST // 2)
         high = min(high, low + CELLS_AT_MOST)

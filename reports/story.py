@@ -260,14 +260,18 @@ def _causes(record: Placed, told: Told) -> str:
 def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
     """Each log in the end, and where two of them differ."""
     found = []
+    exact = any(event.name == "appended" for event in facts.events)
     for node in sorted(told.logs.replicas):
         replica = told.logs.replicas[node]
         if not replica.stretches and not replica.leo and not _hosts(facts, node):
             continue
         held = [r.name for r in records if r.offset >= 0 and replica.epoch_at(r.offset) == r.epoch]
         holds = f", holding {', '.join(held)}" if held else ", holding none of the records above" if records else ""
-        found.append(f"In the end broker {node}'s log ends at {replica.leo} (HW {replica.hw}){holds}.")
-    return found + list(_differences(list(told.logs.replicas.values())))
+        if exact:
+            found.append(f"In the end broker {node}'s log ends at {replica.leo} (HW {replica.hw}){holds}.")
+        elif records:
+            found.append(f"In the end broker {node} holds {' and '.join(held) or 'none of the records above'}.")
+    return found + (list(_differences(list(told.logs.replicas.values()))) if exact else [])
 
 
 def _differences(replicas: Sequence[Replica]) -> Iterable[str]:

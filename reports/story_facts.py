@@ -141,6 +141,8 @@ def facts_of(files: RunFiles, problem: Problem) -> Facts:
     since, until = files.phase("final reads")
     if since is not None:
         facts.final_reads = since - begin, (until if until is not None else since) - begin
+        # What follows is the harness taking the cluster down.
+        facts.events = [event for event in facts.events if event.t <= facts.final_reads[1]]
     _read_history(files, facts, begin)
     facts.wires = list(_wires(files, begin))
     return facts

@@ -66,9 +66,10 @@ DOWN = ("kill", "stop", "power_loss", "power-loss", "crash")
 """Actions after which a broker is gone until its next incarnation."""
 
 
-def offsets_of(replica: Replica) -> str:
+def offsets_of(replica: Replica, *, surely: bool = True) -> str:
     """LEO and HW in a few letters."""
-    return f"LEO {replica.leo} · HW {replica.hw}"
+    least = "" if surely else "≥ "
+    return f"LEO {least}{replica.leo} · HW {least}{replica.hw}"
 
 
 def ids(nodes: Iterable[int]) -> str:
@@ -76,6 +77,7 @@ def ids(nodes: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(nodes))) or "none"
 
 
-def stand(replica: Replica) -> str:
-    """Where a log stands, in brackets."""
-    return f" (LEO {replica.leo}, HW {replica.hw})"
+def stand(replica: Replica, *, surely: bool = True) -> str:
+    """Where a log stands, in brackets; not `surely`: as far as it was told of last."""
+    least = "" if surely else "≥ "
+    return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"

@@ -37,6 +37,8 @@ class _Teller:
         self._facts, self._records, self._producers = facts, records, producers
         self._told = Told()
         self._logs = self._told.logs
+        self._exact = any(event.name == "appended" for event in facts.events)
+        """Whether every append is told of, as the simulator does."""
         self._doomed: set[str] = set()
         self._read: set[tuple[int, int]] = set()
         self._acknowledged: set[str] = set()
@@ -46,6 +48,7 @@ class _Teller:
             "became_follower": self._became_follower,
             "appended": self._appended,
             "hw_moved": self._hw_moved,
+            "offsets": self._offsets,
             "truncated": self._truncated,
             "recovered": self._recovered,
             "isr_changed": self._isr_changed,
@@ -139,9 +142,10 @@ class _Teller:
             self._acknowledged.add(name)
             leader = self._leader_has(sent, record.epoch)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
-                told = f"Broker {leader.node} has appended {name} by now{stand(leader)}."
+                told = f"Broker {leader.node} has appended {name} by now{stand(leader, surely=False)}."
                 self._note(
-                    sent.done, str(leader.node), "appends", told, f"has {name}", offsets_of(leader),
+                    sent.done, str(leader.node), "appends", told, f"has {name}",
+                    offsets_of(leader, surely=False),
                     weight=weight, replica=leader.snapshot(), about=(name,), came_from=(lane, "sends"),
                 )  # fmt: skip
             at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
@@ -166,9 +170,9 @@ class _Teller:
         if sent.state != ACKNOWLEDGED or sent.offset < 0:
             return None
         leaders = [each for each in self._logs.replicas.values() if each.leads and epoch in (None, each.epoch)]
-        leader = max(leaders, key=lambda each: each.epoch, default=None)
-        if leader is None:
+        if len(leaders) != 1:  # with two of them, who can tell
             return None
+        leader = leaders[0]
         if leader.leo <= sent.offset:
             leader.write(leader.leo, sent.offset + 1, leader.epoch)
         if self._facts.acks == "all":
@@ -225,7 +229,7 @@ class _Teller:
         replica = self._logs.of(bar.node)
         text = f"Broker {bar.node} is {bar.words}"
         if bar.action in DOWN:
-            text += stand(replica)
+            text += stand(replica, surely=self._exact)
             replica.up = False
         self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot())
 
@@ -336,6 +340,11 @@ class _Teller:
         self._at(event, "hw", text, f"HW {replica.hw}", weight=weight, about=tuple(r.name for r in new),
                  came_from=came_from)  # fmt: skip
 
+    def _offsets(self, event: Event, replica: Replica) -> None:
+        """A sample, of a broker that does not tell of every append."""
+        replica.stands_at(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
+        replica.hw = event.int_of("hw", replica.hw)
+
     def _truncated(self, event: Event, replica: Replica) -> None:
         start, to = event.int_of("from_offset"), event.int_of("to_offset")
         if replica.leo < start:
@@ -378,8 +387,9 @@ class _Teller:
         leo = max(event.int_of("leo"), replica.hw)
         if leo > replica.leo:
             replica.write(replica.leo, leo, replica.epoch)
-        pending = event.ids("maximal") != replica.isr
-        if pending or replica.isr == self._isr:
+        newest = self._logs.newest_leader()
+        stale = newest is not None and newest.epoch > event.int_of("epoch", newest.epoch)
+        if stale or event.ids("maximal") != replica.isr or replica.isr == self._isr:
             return
         left, joined = set(self._isr) - set(replica.isr), set(replica.isr) - set(self._isr)
         self._isr = replica.isr

@@ -56,7 +56,7 @@ def test_the_story_of_a_lost_record_says_who_had_it_and_when_it_was_gone(lost_di
     for words in (
         "A: record 7 of process 3, offset 60 of epoch 0, acknowledged",
         "B: record 8 of process 3, offset 60 of epoch 1, acknowledged",
-        "Broker 1 is killed (LEO 61, HW 61).",
+        "Broker 1 is killed (LEO ≥ 61, HW ≥ 61).",
         "Broker 2 leads in epoch 1 (LEO 50, HW 0), in sync: 2, 3. It does not have A",
         "Its copy of A is gone. No log holds A any more.",
         "The final reads do not find A. Offset 60 holds B.",
