@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.topic import TopicConfig, topic_config
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.image import BROKER_RESOURCE, RECOVERING, TOPIC_RESOURCE
 from broker.controller.settings import altered_settings, with_altered
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
@@ -338,8 +338,8 @@ class ReplicaManager:
             self.ready.update(h.consumers)
             event = "became_leader" if leads else "became_follower"
             self._trace(h, event, leader=partition.leader, epoch=state.leader_epoch, isr=state.isr,
-                        partition_epoch=state.partition_epoch, leo=h.log.log_end_offset,
-                        hw=state.high_watermark)  # fmt: skip
+                        partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
+                        recovering=partition.leader_recovery_state == RECOVERING)  # fmt: skip
 
     def _create(self, topic_id: bytes, index: int) -> Hosted:
         name = self.image.topics_by_id[topic_id].name

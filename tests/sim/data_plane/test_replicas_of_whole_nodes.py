@@ -1,0 +1,225 @@
+"""Truncation, unclean elections and deleted records with everything real but sockets and disks: whole nodes in memory.
+
+Nodes 1 to 3 are the controllers, so that the quorum outlives whatever happens to the replicas, on 4 to 6.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from broker.server.hosted import Hosted
+from tests.support.memory_fs import MemoryFs
+from tests.support.whole_nodes import INTERNAL_PORT, WholeCluster, surely, values_of
+from workloads.client import admin
+from workloads.client.client import Client
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ProducerSettings
+
+PLACE = ("t", 0)
+RULES = pytest.mark.parametrize("rule", ["epoch", "high-watermark"])
+
+
+class Room:
+    """A cluster with topic "t", one partition, whose replicas are on brokers of our choice; the first one leads."""
+
+    def __init__(self, nursery: trio.Nursery, **settings: str) -> None:
+        self.cluster = WholeCluster(nursery, 6, voters=3, **settings)
+        self.nursery = nursery
+        self.client: Client
+
+    async def begin(self, *replicas: int, **configs: str) -> Room:
+        await self.cluster.start()
+        self.client = await self.cluster.client()
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        new = admin.NewTopic("t", 1, 1, {"min.insync.replicas": "1", **settings})
+        assert await admin.create_topics(self.client, [new]) == {"t": ""}
+        await self.cluster.until(lambda: self.cluster.partition("t") is not None)
+        assert await surely(admin.alter_partition_reassignments, self.client, {PLACE: list(replicas)}) == {PLACE: ""}
+        await self.until_in_sync(*replicas)
+        await self.cluster.until(lambda: self.partition.replicas == replicas)
+        if self.partition.leader != replicas[0]:
+            await surely(admin.elect_leaders, self.client, [PLACE])
+        await self.until_led_by(replicas[0])
+        self.client.track(["t"])
+        return self
+
+    @property
+    def partition(self) -> Any:
+        return self.cluster.partition("t")
+
+    def hosted(self, broker_id: int) -> Hosted:
+        [h] = self.cluster.running()[broker_id].replicas.hosted()
+        return h
+
+    def values(self, broker_id: int) -> list[bytes]:
+        return list(values_of(self.hosted(broker_id).log).values())
+
+    def events(self, broker_id: int, event: str) -> list[dict[str, Any]]:
+        return self.cluster.nodes[broker_id].env.events(event)
+
+    async def until_in_sync(self, *brokers: int) -> None:
+        await self.cluster.until(lambda: self.partition is not None and set(self.partition.isr) == set(brokers))
+
+    async def until_led_by(self, broker_id: int) -> None:
+        """The controller says so, and the broker knows."""
+        await self.cluster.until(lambda: self.partition is not None and self.partition.leader == broker_id, 120)
+        if broker_id in self.cluster.running():
+            await self.cluster.until(lambda: self.hosted(broker_id).state.is_leader)
+
+    async def until_all_know(self, high_watermark: int, *brokers: int) -> None:
+        await self.cluster.until(
+            lambda: all(self.hosted(broker).state.high_watermark == high_watermark for broker in brokers)
+        )
+
+    async def write(self, *values: bytes) -> None:
+        """With acks=all; returns once they are acknowledged."""
+        outcomes: list[Outcome] = []
+        producer = Producer(self.client, ProducerSettings(linger_ms=0, delivery_timeout_ms=20_000))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(producer.run)
+            for value in values:
+                producer.send("t", 0, None, value, [], self.client.env.wall_ms(), outcomes.append)
+                await self.cluster.until(partial(lambda n: len(outcomes) == n, len(outcomes) + 1))
+            producer.close()
+            nursery.cancel_scope.cancel()
+        assert [outcome.status for outcome in outcomes] == [Status.OK] * len(values)
+
+
+def without_the_last_batch(fs: MemoryFs) -> MemoryFs:
+    """The disk after a loss of power that cost what was not synced of the log."""
+    path = "data/t-0/00000000000000000000.log"
+    whole = fs.read(path)
+    for seed in range(100):
+        after = fs.after_crash(random.Random(seed))
+        if after.exists(path) and len(after.read(path)) < len(whole):
+            return after
+    raise AssertionError("all of it was synced")
+
+
+@RULES
+async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledged(
+    autojump_clock: Any, rule: str
+) -> None:
+    """KIP-101, loss: a follower cuts its log at a high watermark that it has not heard of yet, then the leader dies."""
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery, squall_replication_truncation=rule).begin(4, 5, 6)
+        await room.write(b"m1")
+        await room.until_all_know(1, 4, 5, 6)
+        await room.write(b"m2")
+        last = room.hosted(6).state
+        assert (last.log_end_offset, last.high_watermark) == (2, 1), "it has m2, and has not heard that it is committed"
+        room.cluster.wire.refuse = lambda port: port == INTERNAL_PORT + 5
+        await room.cluster.kill(4)
+        await room.until_led_by(5)
+        await room.cluster.until(lambda: last.leader_id == 5)
+        await room.cluster.kill(5)
+        await room.until_led_by(6)
+        assert room.values(6) == ([b"m1", b"m2"] if rule == "epoch" else [b"m1"])
+        nursery.cancel_scope.cancel()
+
+
+@RULES
+async def test_both_lose_power_the_shorter_one_leads_and_only_epochs_make_them_agree(
+    autojump_clock: Any, rule: str
+) -> None:
+    """KIP-101, divergence: the same high watermark, and different data below it."""
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery, squall_replication_truncation=rule).begin(4, 5)
+        await room.write(b"m1")
+        for broker in (4, 5):
+            room.hosted(broker).log.flush(0)
+        await room.write(b"m2")
+        await room.until_all_know(2, 4, 5)
+        room.hosted(4).log.flush(0)
+        await trio.sleep(6)  # The high watermarks are written down.
+        await room.cluster.kill(4)
+        await trio.sleep(1)
+        await room.cluster.kill(5)
+        room.cluster.nodes[5].fs = without_the_last_batch(room.cluster.nodes[5].fs)
+        await room.cluster.until(lambda: room.partition.leader == -1, 120)
+        assert room.partition.isr == (5,)
+        await room.cluster.start(5)
+        await room.until_led_by(5)
+        await room.write(b"m3")
+        assert room.values(5) == [b"m1", b"m3"]
+        await room.cluster.start(4)
+        await room.until_in_sync(4, 5)
+        await room.until_all_know(2, 4, 5)
+        assert room.values(4) == ([b"m1", b"m3"] if rule == "epoch" else [b"m1", b"m2"])
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("level", ["topic", "cluster"])
+async def test_after_an_unclean_election_the_former_leader_gives_up_what_only_it_had(
+    autojump_clock: Any, level: str
+) -> None:
+    """R11."""
+    allowed = {"unclean_leader_election_enable": "true"}
+    on_cluster, on_topic = (allowed, {}) if level == "cluster" else ({}, allowed)
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery, **on_cluster).begin(4, 5, **on_topic)
+        await room.write(b"m1")
+        await room.cluster.kill(5)
+        await room.until_in_sync(4)
+        await room.write(b"m2", b"m3")
+        await room.cluster.kill(4)
+        await room.cluster.until(lambda: room.partition.leader == -1, 120)
+        await room.cluster.start(5)
+        await room.until_led_by(5)
+        assert room.partition.isr == (5,)
+        assert room.partition.leader_recovery_state == 1
+        assert room.events(5, "became_leader")[-1]["recovering"]
+        await room.write(b"m4")
+        await room.cluster.start(4)
+        await room.until_in_sync(4, 5)
+        await room.until_all_know(2, 4, 5)
+        assert room.values(4) == room.values(5) == [b"m1", b"m4"]
+        [cut] = room.events(4, "truncated")
+        assert (cut["from_offset"], cut["to_offset"]) == (3, 1)
+        assert room.partition.leader_recovery_state == 0, "the first ISR that the new leader proposes says so"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_follower_that_was_away_while_its_records_were_deleted_begins_where_the_leaders_log_does(
+    autojump_clock: Any,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery).begin(4, 5, segment_bytes="200")
+        await room.write(b"a", b"b")
+        await room.cluster.kill(5)
+        await room.until_in_sync(4)
+        await room.write(*[b"%d" % n for n in range(10)])
+        leader = room.cluster.running()[4]
+        leader.replicas.delete_records(room.hosted(4), 9)
+        leader.replicas.log_starts_moved()
+        leader.replicas.retain(leader.env.wall_ms())
+        assert room.hosted(4).log.segments[0].base_offset > 2
+        await room.cluster.start(5)
+        await room.until_in_sync(4, 5)
+        await room.write(b"z")
+        await room.cluster.until(lambda: room.hosted(5).log.log_end_offset == 13)
+        log = room.hosted(5).log
+        assert (log.log_start_offset, room.hosted(5).state.log_start_offset) == (9, 9)
+        assert room.values(5) == [b"7", b"8", b"9", b"z"]
+        [cut] = room.events(5, "truncated")
+        assert (cut["to_offset"], cut["restarted"]) == (9, True)
+        nursery.cancel_scope.cancel()
+
+
+async def test_retention_on_the_leader_moves_the_followers_log_start_too(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery).begin(4, 5, segment_bytes="200", retention_bytes="400")
+        await room.write(*[b"%d" % n for n in range(10)])
+        leader = room.cluster.running()[4]
+        leader.replicas.retain(leader.env.wall_ms())
+        start = room.hosted(4).log.log_start_offset
+        assert 0 < start < 10
+        await room.cluster.until(lambda: room.hosted(5).state.log_start_offset == start)
+        assert room.hosted(5).log.log_start_offset == start
+        nursery.cancel_scope.cancel()
