@@ -38,7 +38,12 @@ MUTANT = Mutant(
     title="commits metadata without a record of the leader's own epoch",
     source="Raft, section 5.4.2; KIP-595",
     replaces=(Replaced(Leadership, "committed_offset", committed_offset),),
-    expected=("metadata-leader-completeness", "metadata-committed-prefix", "images-agree", "metadata-held-by-majority"),
+    expected=(
+        "metadata-commits-own-epoch",
+        "metadata-leader-completeness",
+        "metadata-committed-prefix",
+        "images-agree",
+    ),
     faults=("kill", "partition"),
     plan=plan,
 )

@@ -31,7 +31,7 @@ MUTANT = Mutant(
     title="leads the metadata quorum on when a majority no longer fetches",
     source="KAFKA-15489",
     replaces=(Replaced(Raft, "_check_quorum", _check_quorum),),
-    expected=(),
+    expected=("metadata-leader-is-followed",),
     faults=("partition",),
     plan=plan,
 )

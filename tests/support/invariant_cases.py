@@ -442,6 +442,12 @@ QUORUM: dict[str, list[Case]] = {
     "metadata-held-by-majority": [
         ("alone", (None, seat(), quorum(5, (5, 4, 4))), (None, seat(), quorum(5, (5, 4, 5)))),
     ],
+    "metadata-commits-own-epoch": [
+        ("epoch 1's, in epoch 3", (seat(hw=3), seat(), quorum()), (seat(epoch=1, hw=3), seat(epoch=1), quorum())),
+    ],
+    "metadata-leader-is-followed": [
+        ("a deserted one", (seat(alone=1.5), seat(alone=2), None), (seat(alone=1.1), seat(alone=2), None)),
+    ],
 }
 
 # --------------------------------------------------------------------------------------------------- acknowledgements

@@ -74,9 +74,17 @@ def known(
 
 
 def seat(
-    node: int = 1, *, leads: bool = True, epoch: int = 3, voted: int = -1, hw: int = 5, end: int = 5, life: int = 1
+    node: int = 1,
+    *,
+    leads: bool = True,
+    epoch: int = 3,
+    voted: int = -1,
+    hw: int = 5,
+    end: int = 5,
+    life: int = 1,
+    alone: float = 0,
 ) -> Seat:
-    return Seat(node, life, leads, epoch, voted, node if leads else -1, hw, end)
+    return Seat(node, life, leads, epoch, voted, node if leads else -1, hw, end, deserted=alone)
 
 
 def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: Any) -> Quorum:

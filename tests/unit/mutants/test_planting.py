@@ -77,7 +77,7 @@ def test_a_seed_gives_one_plan_and_another_seed_another_one(mutant: Mutant) -> N
 def test_a_mutant_says_what_it_is(mutant: Mutant) -> None:
     assert mutant.title[0].islower()
     assert mutant.source
-    assert mutant.expected or mutant.masked or mutant.id == "23b"
+    assert mutant.expected or mutant.masked
     planned = {fault.action for seed in range(12) for fault in mutant.plan(seed).faults}
     assert planned == set(mutant.faults)
     expects_safety = mutant.plan(0).expect == "safe"

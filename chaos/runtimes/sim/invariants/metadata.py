@@ -26,6 +26,8 @@ class Seat(NamedTuple):
     log_end: int
     durable: tuple[int, int, int] | None = None
     """(epoch, vote, leader) as a loss of power would leave them; known only where they have just changed."""
+    deserted: float = 0.0
+    """For how long no majority has fetched from it, as a multiple of the time after which a leader gives up."""
 
 
 @dataclass(slots=True)
@@ -121,3 +123,30 @@ def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) ->
     if end <= quorum.low or len(holders) > len(quorum.voters) // 2:
         return None
     return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}"
+
+
+@invariant("metadata-commits-own-epoch", When.QUORUM, "Raft, section 5.4.2 and figure 8; KIP-595: leader-change record")
+def metadata_commits_own_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """A quorum leader moves its high watermark only to behind a record of its own epoch: what earlier epochs wrote can
+    still be overwritten, even where a majority holds it."""
+    if before is None or not (before.leads and now.leads) or before.epoch != now.epoch or now.hw <= before.hw:
+        return None
+    last = next((batch for batch in reversed(quorum.copies[now.node].batches) if batch.base < now.hw), None)
+    if last is None or last.epoch == now.epoch:
+        return None
+    return f"leads epoch {now.epoch}; the last record below the high watermark {now.hw} is of epoch {last.epoch}"
+
+
+GIVES_UP = 1.2
+"""Of a leader's own patience: its timers have a resolution."""
+
+
+@invariant("metadata-leader-is-followed", When.QUORUM, "KAFKA-15489: check-quorum; Raft dissertation, section 6.2")
+def metadata_leader_is_followed(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
+    """A quorum leader from which no majority fetches any more gives up in time: there may be another one. (A node that
+    was held may not have known for how long: so it is seen twice, at different times.)"""
+    if before is None or not (before.leads and now.leads) or before.epoch != now.epoch:
+        return None
+    if before.deserted <= GIVES_UP or now.deserted <= before.deserted:
+        return None
+    return f"leads epoch {now.epoch} although no majority has fetched for {now.deserted:.1f} times its patience"

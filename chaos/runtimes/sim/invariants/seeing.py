@@ -104,16 +104,21 @@ def stable_offset(log: Log, high_watermark: int) -> int:
 def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, log: Log) -> Seat:
     """What one node thinks of the quorum now."""
     raft = quorum._raft
-    state = raft._state
+    state, leadership = raft._state, raft.leadership
+    deserted = 0.0
+    if leadership is not None:
+        now_ms = quorum._now_ms()
+        deserted = (now_ms - leadership.majority_heard_ms(now_ms)) / raft._patience.for_majority()
     return Seat(
         node,
         incarnation,
-        raft.leadership is not None,
+        leadership is not None,
         state.epoch,
         state.voted_id,
         state.leader_id,
         raft.high_watermark,
         log.log_end_offset,
+        deserted=deserted,
     )
 
 
