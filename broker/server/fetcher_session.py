@@ -93,10 +93,11 @@ class FetcherSession:
             topics.setdefault(key[0], []).append(part)
         forgotten: dict[bytes, list[int]] = {}
         if len(asked) > count:
-            for key in set(asked).difference([key for key, _ in wanted]):
+            still = dict(wanted)
+            for key in [key for key in asked if key not in still]:
                 del asked[key]
                 forgotten.setdefault(key[0], []).append(key[1])
-        return Named(list(topics.items()), sorted(forgotten.items()))
+        return Named(list(topics.items()), list(forgotten.items()))
 
     def answered(self, session_id: int) -> None:
         """The leader has answered: with a session's id, or 0 where it has no room for one."""
