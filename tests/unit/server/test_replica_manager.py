@@ -153,6 +153,33 @@ def test_a_lagging_follower_is_proposed_to_leave_and_the_producer_waits_until_th
     assert produced(conn)[0].error_code == ErrorCode.NONE
 
 
+def test_an_isr_by_message_count_churns_and_the_traces_count_it() -> None:
+    room = OneBroker(replica_lag_max_messages="3")
+    h = room.give()
+
+    def controller_agrees() -> None:
+        proposal = room.orders.proposed[-1]
+        epoch = h.state.partition_epoch + 1
+        room.replicas.apply_effects(h, h.state.isr_accepted(proposal, 5, epoch, proposal.members, 0))
+
+    for replica in (2, 3):
+        room.follower_has(replica, 0)
+    for _ in range(3):
+        for _ in range(4):
+            room.produce(room.client(), acks=1)
+        room.replicas.check_isr()
+        controller_agrees()
+        assert h.state.isr == (1,)
+        for replica in (2, 3):
+            room.follower_has(replica, h.log.log_end_offset)
+            controller_agrees()
+        assert h.state.isr == (1, 2, 3)
+    told = [fields for event, fields in room.env.traces if event == "isr_proposed"]
+    assert sum(len(fields["out"]) for fields in told) == sum(len(fields["joining"]) for fields in told) == 6
+    assert told[0]["reason"] == "2 is 4 messages behind, 3 is 4 messages behind"
+    assert told[1]["reason"] == "2 has caught up"
+
+
 def test_a_proposal_whose_fate_is_not_known_is_asked_again() -> None:
     room = OneBroker()
     h = room.give(isr=(1, 2))
