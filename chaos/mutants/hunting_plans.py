@@ -36,6 +36,11 @@ REBALANCING: Mapping[str, str] = {
 }
 """Leaderships go back to the preferred leader as soon as it is in sync: each failover moves them twice."""
 
+ELIGIBLE: Mapping[str, str] = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}
+"""Eligible leader replicas (KIP-966): without them the last replica standing may lose with its power what others hold,
+and no min ISR helps.
+"""
+
 
 def draw(seed: int, mutant: str) -> Random:
     """A hunt's own random stream for a mutant: no two mutants get the same plans."""

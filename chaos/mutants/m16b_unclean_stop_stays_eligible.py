@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.controller import brokers
 from broker.controller.image import Broker
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunting_plans import ELIGIBLE, draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
@@ -27,7 +27,7 @@ def plan(seed: int) -> Plan:
     return hunting_plan(
         seed,
         faults,
-        settings={"squall.bootstrap.features": "eligible.leader.replicas.version=1"},
+        settings=ELIGIBLE,
         workload={"rate": 300},
     )
 

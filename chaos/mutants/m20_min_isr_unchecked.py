@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import hunting_plan
 from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
@@ -17,7 +16,7 @@ def never(self: Partition) -> bool:
 
 def plan(seed: int) -> Plan:
     """As for the last replica standing, which here acknowledges as well."""
-    return hunting_plan(seed, [f.model_dump() for f in last_one_standing(seed).faults])
+    return last_one_standing(seed)
 
 
 MUTANT = Mutant(
