@@ -266,8 +266,8 @@ def _wire(wires: list[Wire], source: str, moment: Moment) -> Wire | None:
             wire.arrives is not None
             and 0 <= moment.t - wire.arrives <= _LATE_S
             and wire.api == "Fetch"
-            and wire.source == f"broker-{source}"
-            and wire.target == f"broker-{moment.lane}"
+            and wire.source == source
+            and wire.target == moment.lane
         ):
             return wire
     return None
@@ -284,9 +284,8 @@ def _dropped(wires: list[Wire], layout: Layout) -> Iterable[_Arrow]:
     first, last = layout.rows[0].t, layout.rows[-1].t
     lost = [w for w in wires if w.arrives is None and first <= w.sent <= last and w.api in ("Fetch", "Produce")]
     for wire in lost[:_DROPPED_AT_MOST]:
-        source, target = wire.source.removeprefix("broker-"), wire.target.removeprefix("broker-")
-        if source in layout.lanes and target in layout.lanes:
-            x1, x2, y = layout.lanes[source][0], layout.lanes[target][0], layout.y_of(wire.sent)
+        if wire.source in layout.lanes and wire.target in layout.lanes:
+            x1, x2, y = layout.lanes[wire.source][0], layout.lanes[wire.target][0], layout.y_of(wire.sent)
             yield _arrow(x1, y, x1 + (x2 - x1) * 0.45, y + 6, f"{wire.api} {wire.kind}: lost", dropped=True)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from broker.protocol.apis import ApiKey
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
 HISTORY_LIMIT = 512 << 20
@@ -333,12 +334,22 @@ def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
             yield Wire(
                 at - begin,
                 None if there is None else there - begin,
-                str(line.get("source")),
-                str(line.get("target")),
-                str(line.get("api")),
+                _host(line.get("source")),
+                _host(line.get("target")),
+                _api(line.get("api")),
                 str(line.get("kind")),
                 str(line.get("note") or ""),
             )
+
+
+def _host(value: Any) -> str:
+    """A broker's id as text, whatever it is called; anything else as it stands."""
+    return str(value).removeprefix("broker-")
+
+
+def _api(value: Any) -> str:
+    known = isinstance(value, int) and value in ApiKey.__members__.values()
+    return ApiKey(value).name.title().replace("_", "") if known else str(value)
 
 
 # ----------------------------------------------------------------------------------------------------------- problems

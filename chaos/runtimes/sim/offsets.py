@@ -1,0 +1,70 @@
+"""What no broker traces because it happens for every record, seen from outside: appends, and high watermarks that move.
+
+Lines of their own in the nodes' traces, for stories; only where somebody asks for them. They are no part of the digest,
+so that a run that is told in full is still the same run.
+
+    {"e": "appended", "topic", "partition", "from", "leo", "epoch", "role"}    offsets [from, leo) are new; role: leader
+                                                                               or follower, epoch: whose it is in
+    {"e": "hw_moved", "topic", "partition", "hw", "leo"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from broker.server.hosted import Hosted
+
+
+class World(Protocol):
+    """What is asked of the simulation."""
+
+    @property
+    def mono(self) -> float:
+        """The traces' seconds."""
+
+    @property
+    def nodes(self) -> Mapping[int, Any]:
+        """Node id to something with `node`, the parts of the broker that runs (None: it is down), and `env`."""
+
+    def beside(self, line: dict[str, Any]) -> None:
+        """Add a line to a node's trace that is no part of the digest."""
+
+
+class Offsets:
+    """Compares every replica's offsets with what they were. `look` is called after each event."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[tuple[int, str, int], tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """Tell what has changed since the last look."""
+        for node_id, node in self._world.nodes.items():
+            if node.node is not None:
+                for hosted in node.node.replicas.hosted():
+                    self._compare(node_id, node, hosted)
+
+    def _compare(self, node_id: int, node: Any, hosted: Hosted) -> None:
+        log, state = hosted.log, hosted.state
+        key = node_id, log.topic, log.partition
+        now = log.log_end_offset, state.high_watermark
+        before = self._known.get(key)
+        if before == now:
+            return
+        self._known[key] = now
+        if before is None:
+            return
+        if now[0] > before[0]:
+            role = "leader" if state.is_leader else "follower"
+            grown = {"from": before[0], "leo": now[0], "epoch": state.leader_epoch, "role": role}
+            self._tell(node, hosted, "appended", grown)
+        if now[1] != before[1]:
+            self._tell(node, hosted, "hw_moved", {"hw": now[1], "leo": now[0]})
+
+    def _tell(self, node: Any, hosted: Hosted, event: str, fields: dict[str, Any]) -> None:
+        env = node.env
+        head = {"t": self._world.mono, "w": env.wall_ms(), "n": env.name, "i": env.incarnation, "e": event}
+        where = {"topic": hosted.log.topic, "partition": hosted.log.partition}
+        self._world.beside({**head, **where, **fields})
