@@ -9,7 +9,7 @@ from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Batch
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
-from tests.support.known_partitions import ALL, decision, known, one, quorum, run, seat, view
+from tests.support.known_partitions import ALL, decision, known, one, quorum, run, seat, sent, view
 
 Arguments = tuple[Any, ...]
 Case = tuple[str, Arguments, Arguments]
@@ -34,7 +34,7 @@ REPLICA: dict[str, list[Case]] = {
             replica(None, view(start=5, hw=5, leo=8)),
         ),
         ("last stable offset", replica(None, view(hw=5, leo=8, lso=6)), replica(None, view(hw=5, leo=8, lso=2))),
-        ("the log's own end", replica(None, view(hw=5, leo=8, log_end=9)), replica(None, view(hw=5, leo=8, log_end=8))),
+        ("the log's own end", replica(None, view(hw=5, leo=8, log_end=7)), replica(None, view(hw=5, leo=8, log_end=9))),
     ],
     "hw-monotone": [
         ("within an epoch", replica(STEP, view(hw=4, leo=8)), replica(STEP, view(hw=5, leo=9))),
@@ -275,10 +275,6 @@ FINAL: dict[str, list[Case]] = {
 # ---------------------------------------------------------------------------------------------------------- producers
 
 
-def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> Batch:
-    return Batch(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)
-
-
 BATCH: dict[str, list[Case]] = {
     "producer-sequences": [
         ("a gap", (sent(6), Producer(0, 5)), (sent(5), Producer(0, 5))),
@@ -312,7 +308,7 @@ def decided(before: Any, now: Any, about: Known = NOTHING) -> Arguments:
     return before, now, about
 
 
-HARMED = {"copies": LACKING, "lost": {2: Lost(5, 102)}}
+HARMED = {"copies": LACKING, "lost": {2: Lost(5, 99)}}
 DECISION: dict[str, list[Case]] = {
     "leader-completeness": [
         (
@@ -333,6 +329,11 @@ DECISION: dict[str, list[Case]] = {
             "it lost that with the power, and was the last one",
             decided(decision(), decision(2, 2, 6), known(5, **HARMED)),
             decided(decision(), decision(2, 2, 6, (2,)), known(5, **HARMED)),
+        ),
+        (
+            "nobody has noticed that it died",
+            decided(decision(), decision(2, 2, 6), known(5, **HARMED)),
+            decided(decision(), decision(2, 2, 6), known(5, copies=LACKING, lost={2: Lost(5, 102)})),
         ),
         (
             "with eligible leader replicas only where none was left",

@@ -93,3 +93,8 @@ def quorum(committed: int = 5, ends: tuple[int, int, int] = (5, 5, 4), **more: A
         made.copies[node] = Copy(0, run(end))
         made.copies[node].compare(made.ledger)
     return made
+
+
+def sent(sequence: int, *, epoch: int = 0, records: int = 1, attributes: int = 0) -> Batch:
+    """A batch of producer 9."""
+    return Batch(50, 50 + records, 1, 7, attributes, 9, epoch, sequence)

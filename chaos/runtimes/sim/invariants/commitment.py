@@ -95,7 +95,7 @@ def valid_high_watermark(known: Known) -> str | None:
         return None
     for member in truth.isr:
         copy = known.copies.get(member)
-        end = -1 if copy is None else copy.end
+        end = 0 if copy is None else copy.end
         if end < leader.hw and not known.is_excused(member):
             return f"node {member} of the ISR {list(truth.isr)} ends at {end}, the high watermark is {leader.hw}"
     return None
@@ -104,10 +104,11 @@ def valid_high_watermark(known: Known) -> str | None:
 @invariant("leader-completeness", When.DECISION, "Raft, figure 3: Leader Completeness; KRaft: LeaderHasAllAckedValues")
 def leader_completeness(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """Who is elected holds every committed batch. (Not promised of unclean elections, of a last replica that lost
-    them with the power, and with truncation to the high watermark.)"""
+    them with the power, and with truncation to the high watermark. One that lost them and whose death has not been
+    noticed will not lead: it registers first, and is removed.)"""
     if now.leader < 0 or (before is not None and before.leader_epoch == now.leader_epoch):
         return None
-    if known.holds(now.leader, known.ledger.end) or losing_is_permitted(now, known):
+    if known.holds(now.leader, known.ledger.end) or known.is_unnoticed(now.leader) or losing_is_permitted(now, known):
         return None
     return f"elected in epoch {now.leader_epoch} from the ISR {list(now.isr)}: {lacks(known, now.leader)}"
 

@@ -59,7 +59,8 @@ class Judge:
             if wrong is not None:
                 self._report(each, wrong, now.leader, known, {"before": repr(before)})
         elected = now.leader >= 0 and (before is None or before.leader_epoch < now.leader_epoch)
-        if elected and (now.leader_recovery_state or not known.holds(now.leader, known.ledger.end)):
+        lacking = not known.holds(now.leader, known.ledger.end) and not known.is_unnoticed(now.leader)
+        if elected and (now.leader_recovery_state or lacking):
             copy_or_none = known.copies.get(now.leader)
             known.void_from(known.ledger.start if copy_or_none is None else copy_or_none.matched, now.leader_epoch)
 

@@ -140,10 +140,17 @@ class Known:
         lost = self.lost.get(node)
         if lost is None or self.promise.durable:
             return False
-        if self.cluster.broker_epoch(node) <= lost.broker_epoch:
+        if self.is_unnoticed(node):
             return True
         alone = self.truth is not None and self.truth.isr == (node,)
         return alone and (not self.promise.elr or self.is_recovering)
+
+    def is_unnoticed(self, node: int) -> bool:
+        """Whether a node has lost something with the power, and the control plane still counts on the incarnation
+        that had it: it may keep that one in an ISR, and elect it, until the next one registers.
+        """
+        lost = self.lost.get(node)
+        return lost is not None and not self.promise.durable and self.cluster.broker_epoch(node) <= lost.broker_epoch
 
     @property
     def is_recovering(self) -> bool:

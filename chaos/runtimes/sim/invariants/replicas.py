@@ -16,8 +16,8 @@ OWN = "Kafka: Partition and ReplicaManager; no specification says it"
 @invariant("offsets-in-order", When.REPLICA, "Kafka: UnifiedLog (log start <= LSO <= high watermark <= log end)")
 def offsets_in_order(before: View | None, now: View, known: Known) -> str | None:
     """Log start <= high watermark <= log end; the last stable offset is not beyond the high watermark; the state
-    machine and the log agree on where the log ends."""
-    if now.start <= now.hw <= now.leo == now.log_end and now.lso <= now.hw:
+    machine knows of no more than the log has. (Of less, while a flush goes on that it must wait for.)"""
+    if now.start <= now.hw <= now.leo <= now.log_end and now.lso <= now.hw:
         return None
     return f"log start {now.start}, LSO {now.lso}, high watermark {now.hw}, end {now.leo}, the log's own {now.log_end}"
 

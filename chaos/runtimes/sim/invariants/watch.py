@@ -71,11 +71,24 @@ class _Replica:
 class _Node:
     """One node as it was last seen."""
 
-    __slots__ = ("broker", "hosted_key", "id", "image", "image_offset", "incarnation", "places", "replicas", "sim")
+    __slots__ = (
+        "broker",
+        "hosted_key",
+        "id",
+        "image",
+        "image_offset",
+        "incarnation",
+        "last",
+        "places",
+        "replicas",
+        "sim",
+    )
 
     def __init__(self, sim: seeing.SimNode) -> None:
         self.sim, self.id = sim, sim.id
         self.broker: Any = None
+        self.last: Any = None
+        """The one before, of a node that is down."""
         self.incarnation = -1
         self.image: Any = None
         self.image_offset = -1
@@ -232,16 +245,24 @@ class Watch:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 seeing.follow(replica.copy, replica.log, seen.sim.disk)
                 self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
+        seen.last, seen.replicas, seen.places = seen.broker, [], {}
+        self._read_disk(seen, seen.broker)
+
+    def _read_disk(self, seen: _Node, broker: Any) -> None:
+        """What a dead node's disk has of the logs that its last incarnation had."""
         files = seen.sim.disk.files()
-        for replica in seen.replicas:
-            left = seeing.copy_on_disk(files, replica.log.directory)
-            self._judge.died(replica.known, seen.id, left)
-        for (topic, index), log in seen.broker.logs.logs.items():
-            known = self._by_name.get((topic, index))
-            if known is not None and (log.topic_id, index) not in seen.places:
+        for log in broker.logs.logs.values():
+            known = self.partitions.get((log.topic_id, log.partition))
+            if known is not None:
                 self._judge.died(known, seen.id, seeing.copy_on_disk(files, log.directory))
-        self.quorum.died(seen.id, seen.broker, files)
-        seen.replicas, seen.places = [], {}
+        self.quorum.died(seen.id, broker, files)
+
+    def power_lost(self, node: int) -> None:
+        """A node that was seen dead has lost power since: its disk is read again. (Where it dies by that, `look` after
+        it is enough.)"""
+        seen = next(seen for seen in self._nodes if seen.id == node)
+        if seen.sim.node is None and seen.broker is None and seen.last is not None:
+            self._read_disk(seen, seen.last)
 
     def _hosting_changed(self, seen: _Node) -> None:
         """Which replicas there are follows from the image."""
