@@ -83,7 +83,6 @@ def round_numbers(search: Search[Any]) -> None:
             _each(search, "faults", index, "params", name)
     for index in range(len(operations_of(search.values()))):
         _each(search, "operations", index, AT)
-    _each(search, "time_s")
 
 
 def _each(search: Search[Any], *path: str | int) -> None:

@@ -17,6 +17,7 @@ from chaos.shrinking.structure import (
     fewer_nodes,
     fewer_of_each,
     fewer_operations,
+    no_warm_up,
     shorter_load,
 )
 
@@ -32,6 +33,7 @@ STRUCTURE: tuple[tuple[str, Pass], ...] = (
     ("fewer faults", fewer_faults),
 )
 SETTINGS: tuple[tuple[str, Pass], ...] = (
+    ("no warm-up", no_warm_up),
     ("settings as they are by default", defaults_again),
     ("fewer nodes and replicas", fewer_nodes),
     ("fewer topics, partitions and clients", fewer_of_each),

@@ -70,6 +70,22 @@ def _cut(values: Values, end_s: float) -> Values:
     return kept
 
 
+def no_warm_up(search: Search[Any]) -> None:
+    """What came before the load becomes part of it: everything stands later by the length of the warm-up."""
+    values = search.values()
+    later = values["warmup_s"]
+    if not later or values.get("operations") is None:
+        return
+    moved = {
+        **values,
+        "warmup_s": 0.0,
+        "time_s": values["time_s"] + later,
+        "faults": [{**f, "at_s": round(f["at_s"] + later, 6)} for f in values["faults"]],
+        "operations": [[round(op[AT] + later, 6), *op[PRODUCER:]] for op in operations_of(values)],
+    }
+    search.attempt(moved)
+
+
 # ---------------------------------------------------------------------------------------------------------- settings
 
 

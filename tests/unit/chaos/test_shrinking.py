@@ -136,6 +136,19 @@ def test_of_many_operations_those_that_are_needed_stay_renumbered_and_plain() ->
     assert len(ran) < 400
 
 
+def test_what_came_before_the_load_is_kept_as_a_part_of_it() -> None:
+    def fails(plan: Plan) -> bool:
+        return len(plan.operations or ()) >= 1 and any(
+            1.5 <= f.at_s - op.at_s <= 3 for f in plan.faults for op in plan.operations or ()
+        )
+
+    early = {"time_s": 5.0, "faults": FAULTS[:1], "operations": [[-0.7, 0, "appends-0", 0, 100]]}
+    plan, _ = shrunk(early, fails)
+    assert plan.warmup_s == 0
+    assert [op.at_s for op in plan.operations or ()] == [0.0]
+    assert plan.faults[0].at_s in (1.5, 2.0)
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.013, 3.2, 17.77, 100.0])
 def test_a_plainer_number_is_plainer_so_that_the_search_ends(value: float) -> None:
     assert all(plainness(each) < plainness(value) for each in plainer(value))
