@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _CONSUMER = -1
 _EPOCHS_FROM = 4
+_NOT_AVAILABLE_FROM = 5
 
 
 class OffsetApis:
@@ -52,9 +53,12 @@ class OffsetApis:
         topics = []
         for topic in request.topics:
             parts = [self._list_one(topic.name, p, request.replica_id) for p in topic.partitions]
-            if slot.version < _EPOCHS_FROM:
-                for part in parts:
+            for part in parts:
+                if slot.version < _EPOCHS_FROM:
                     part.leader_epoch = -1
+                if slot.version < _NOT_AVAILABLE_FROM and part.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
+                    # Clients from before KIP-207 ask again after this one; the other they do not know.
+                    part.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
         return ListOffsetsResponse(topics=topics)
 

@@ -229,8 +229,13 @@ class FetchApi:
             return
         if fetch.slot.conn.closed:
             self.forget(fetch)
-        elif fetch.min_bytes <= 1 or self._satisfied(fetch):
-            self.answer(fetch)
+            return
+        if fetch.min_bytes > 1:
+            # What stood still may be what has moved.
+            fetch.look = list(enumerate(fetch.wants))
+            if not self._satisfied(fetch):
+                return
+        self.answer(fetch)
 
     def answer(self, fetch: DelayedFetch) -> None:
         """Read every partition within the request's limits and reply."""

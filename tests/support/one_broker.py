@@ -321,10 +321,12 @@ def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
     return part
 
 
-def listed(room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t") -> Any:
+def listed(
+    room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t", version: int = 7
+) -> Any:
     """What ListOffsets tells of a partition."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=name, partitions=[part])])
-    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, 7)
+    slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, version)
     [topic] = OffsetApis(room.replicas).list_offsets(request, slot).topics
     return topic.partitions[0]

@@ -53,6 +53,7 @@ def test_latest_is_not_available_before_the_high_watermark_reaches_the_epochs_st
     room = room_with(3, committed=1)
     room.give(epoch=6, partition_epoch=11)
     assert listed(room, LATEST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert listed(room, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert listed(room, EARLIEST).error_code == ErrorCode.NONE
     assert listed(room, LATEST, replica=2).offset == 3
 

@@ -344,3 +344,19 @@ def test_a_leader_that_is_none_any_more_tells_so_of_a_partition_that_is_not_name
     told = in_session(room, (first.session_id, 2))
     [(_, [part])] = told.topics
     assert part.error == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_in_a_session_a_follower_that_waits_for_more_bytes_hears_of_what_stood_still() -> None:
+    room = room_with(1)
+    room.give("u")
+    conn = room.client()
+    places = ("t", 1), ("u", 0)
+    room.fetch(conn, *places, replica=2, epoch=5, last_epoch=5, session=(0, 0), max_wait_ms=0)
+    session = fetched_all(conn).session_id
+    for epoch in (1, 2):
+        room.fetch(conn, replica=2, epoch=5, session=(session, epoch), min_bytes=2, max_wait_ms=0)
+        answers(conn)
+    room.fetch(conn, replica=2, epoch=5, session=(session, 3), min_bytes=2)
+    assert answers(conn) == []
+    room.produce(room.client(), acks=1)
+    assert fetched(conn).records
