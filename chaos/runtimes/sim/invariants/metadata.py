@@ -43,8 +43,6 @@ class Quorum:
     """(node, epoch) to whom its vote went."""
     epochs: dict[int, int] = field(default_factory=dict)
     """The highest epoch that each node has been in, over all its incarnations."""
-    low: int = 0
-    """Where the log of some node begins: what is before it is in a snapshot."""
 
 
 @invariant("one-controller-per-epoch", When.QUORUM, "Raft: Election Safety; KRaft: NeverTwoLeadersInSameEpoch")
@@ -91,9 +89,10 @@ def metadata_hw_monotone(before: Seat | None, now: Seat, quorum: Quorum) -> str 
 
 @invariant("metadata-committed-prefix", When.QUORUM, "Raft: State Machine Safety; KRaft: NoLogDivergence")
 def metadata_committed_prefix(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """Below its high watermark a node's metadata log holds what the quorum has committed."""
+    """Below its high watermark a node's metadata log holds what the quorum has committed. (What is before its start
+    is in a snapshot: `images-agree` sees to that.)"""
     copy = quorum.copies[now.node]
-    if min(now.hw, now.log_end) <= max(copy.matched, quorum.low):
+    if min(now.hw, now.log_end) <= copy.matched:
         return None
     mine, committed = copy.first_difference(quorum.ledger)
     return f"high watermark {now.hw}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
@@ -107,7 +106,7 @@ def metadata_leader_completeness(before: Seat | None, now: Seat, quorum: Quorum)
     if before is not None and before.leads and before.epoch == now.epoch and before.hw == now.hw:
         return None
     copy = quorum.copies[now.node]
-    if max(copy.matched, quorum.low) >= quorum.ledger.end:
+    if copy.matched >= quorum.ledger.end:
         return None
     mine, committed = copy.first_difference(quorum.ledger)
     return f"leads epoch {now.epoch}; has {mine}, committed is {committed}, up to {quorum.ledger.end}"
@@ -120,7 +119,7 @@ def metadata_held_by_majority(before: Seat | None, now: Seat, quorum: Quorum) ->
         return None
     end = min(now.hw, quorum.ledger.end)
     holders = [node for node in quorum.voters if node in quorum.copies and quorum.copies[node].matched >= end]
-    if end <= quorum.low or len(holders) > len(quorum.voters) // 2:
+    if len(holders) > len(quorum.voters) // 2:
         return None
     return f"high watermark {now.hw} is held by {holders} of {list(quorum.voters)}"
 

@@ -66,7 +66,6 @@ class QuorumWatch:
                 wrong = self._matching.check(batch, self._written.setdefault((batch.base, batch.epoch), batch), None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
-        known.low = max(known.low, log.log_start_offset)
         if quorum._round is not None or quorum._left:
             return  # What it may not forget is being made durable: nobody has been told of it yet.
         now = seeing.seat_of(node, incarnation, quorum, log)
