@@ -25,12 +25,14 @@ from reports.spacetime_layout import (
 )
 from reports.story import Story, decimals, sentences
 from reports.story_facts import Wire
-from reports.story_moments import DOWN, Moment
+from reports.story_logs import Replica
+from reports.story_moments import DOWN, Moment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
 """Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""
 FAULT = "#d55e00"
 _HEAD_H = 104
+_END_H = 60
 _CELL_W, _CELL_H = 19, 17
 _LATE_S = 0.002
 """A message that arrives so shortly before something happened is what it happened by."""
@@ -57,7 +59,8 @@ svg.spacetime .h { font-weight: 700; font-size: 13px; }
 def draw(story: Story, ident: str = "spacetime") -> str:
     """The picture. `ident` makes its title's id unique where several stand in one page."""
     layout = lay_out(story, _HEAD_H + 28)
-    height = layout.bottom + 14
+    ends = [lane for lane in layout.lanes if _has_end(story, lane)]
+    height = layout.bottom + (_END_H if ends else 14)
     arrows = list(_arrows(story, layout))
     size = f'viewBox="0 0 {layout.width:.0f} {height:.0f}" width="{layout.width:.0f}" height="{height:.0f}"'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
@@ -74,6 +77,7 @@ def draw(story: Story, ident: str = "spacetime") -> str:
         *(arrow.shaft for arrow in arrows),
         *_moments(story, layout),
         *(arrow.head for arrow in arrows),
+        *(line for lane in ends for line in _end(story, layout, lane)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -147,7 +151,8 @@ def _lines(story: Story, layout: Layout) -> Iterable[str]:
         for moment in story.told.moments:
             if moment.lane != lane or moment.replica is None or _look(moment) == look:
                 continue
-            y = layout.y_of(moment.t)
+            row = layout.row_of(moment)
+            y = layout.y_of(moment.t) if row is None else row.y
             yield from _stretch(x, begin, y, look)
             begin, look = y, _look(moment)
         yield from _stretch(x, begin, layout.bottom, look)
@@ -223,7 +228,8 @@ def _arrows(story: Story, layout: Layout) -> Iterable[_Arrow]:
         for moment in row.moments:
             source = _source_of(moment, shown, story)
             if source is not None:
-                x1, y1 = layout.lanes[source.lane][0], layout.row_of(source).y
+                sent_at = layout.row_of(source)
+                x1, y1 = layout.lanes[source.lane][0], row.y if sent_at is None else sent_at.y
                 wire = _wire(wires, source.lane, moment)
                 if wire is not None:
                     y1 = layout.y_of(wire.sent)
@@ -334,7 +340,7 @@ def _moment(story: Story, layout: Layout, row: Row, moment: Moment) -> Iterable[
         yield _text(x + TEXT_DX, y, line, classes)
         y += LINE_H
     if moment.replica is not None and shows_log(moment, layout.window):
-        yield from _log(story, layout, moment, x + TEXT_DX, y - 8)
+        yield from _log(story, layout, moment.replica, x + TEXT_DX, y - 8)
 
 
 def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
@@ -348,11 +354,26 @@ def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="var(--s-ink)" stroke="var(--s-card)" stroke-width="1.5"/>'
 
 
-def _log(story: Story, layout: Layout, moment: Moment, x: float, y: float) -> Iterable[str]:
+def _has_end(story: Story, lane: str) -> bool:
+    """Whether it is known how a lane's log stands in the end, and worth a picture."""
+    return story.exact and lane.isdigit() and bool(story.told.logs.of(int(lane)).stretches)
+
+
+def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
+    """A log in the end, below its lane."""
+    x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
+    y = layout.bottom + 16
+    yield _text(GUTTER - 14, y, "in the end", "t")
+    yield _text(x + TEXT_DX, y, offsets_of(replica), "m")
+    yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
+
+
+def _log(story: Story, layout: Layout, replica: Replica, x: float, y: float) -> Iterable[str]:
     """The log's cells, and the high watermark as a bar between two of them."""
-    assert moment.replica is not None
     low, high = layout.window
-    held = {offset: (epoch, name) for offset, epoch, name in cells_of(moment.replica, story, layout.window)}
+    if low >= high:
+        return
+    held = {offset: (epoch, name) for offset, epoch, name in cells_of(replica, story, layout.window)}
     for offset in range(low, high):
         left = x + _CELL_W * (offset - low)
         box = f'x="{left:.1f}" y="{y:.1f}" width="{_CELL_W - 2}" height="{_CELL_H}" rx="2"'
@@ -363,6 +384,6 @@ def _log(story: Story, layout: Layout, moment: Moment, x: float, y: float) -> It
             yield _text(left + (_CELL_W - 2) / 2, y + 12.5, held[offset][1], "c")
         else:
             yield f'<rect {box} fill="var(--s-card)" stroke="var(--s-line)" stroke-dasharray="2 2"/>'
-    mark = x + _CELL_W * (min(max(moment.replica.hw, low), high) - low) - 1
+    mark = x + _CELL_W * (min(max(replica.hw, low), high) - low) - 1
     yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-card)", 6)
     yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-ink)", 3)

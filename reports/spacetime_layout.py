@@ -68,9 +68,9 @@ class Layout:
         share = (t - before.t) / (after.t - before.t) if after.t > before.t else 0.0
         return before.y + share * (after.y - before.y)
 
-    def row_of(self, moment: Moment) -> Row:
-        """The row that a moment stands in."""
-        return next(row for row in self.rows if any(each is moment for each in row.moments))
+    def row_of(self, moment: Moment) -> Row | None:
+        """The row that a moment stands in; None where it is not in the picture."""
+        return next((row for row in self.rows if any(each is moment for each in row.moments)), None)
 
 
 def lay_out(story: Story, top: float) -> Layout:

@@ -43,6 +43,11 @@ class Story:
     facts: Facts | None = None
 
     @property
+    def exact(self) -> bool:
+        """Whether every append is known."""
+        return self.told.exact
+
+    @property
     def title(self) -> str:
         """What it is about."""
         also = f" and {self.problem.also}" if self.problem.also else ""
@@ -260,7 +265,7 @@ def _causes(record: Placed, told: Told) -> str:
 def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
     """Each log in the end, and where two of them differ."""
     found = []
-    exact = any(event.name == "appended" for event in facts.events)
+    exact = told.exact
     for node in sorted(told.logs.replicas):
         replica = told.logs.replicas[node]
         if not replica.stretches and not replica.leo and not _hosts(facts, node):

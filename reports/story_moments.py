@@ -60,6 +60,8 @@ class Told:
     logs: Logs = field(default_factory=Logs)
     lost: dict[str, float] = field(default_factory=dict)
     """Record's name -> when no log held it any more."""
+    exact: bool = False
+    """Whether every append is told of, as the simulator does."""
 
 
 DOWN = ("kill", "stop", "power_loss", "power-loss", "crash")

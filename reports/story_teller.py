@@ -37,8 +37,7 @@ class _Teller:
         self._facts, self._records, self._producers = facts, records, producers
         self._told = Told()
         self._logs = self._told.logs
-        self._exact = any(event.name == "appended" for event in facts.events)
-        """Whether every append is told of, as the simulator does."""
+        self._told.exact = any(event.name == "appended" for event in facts.events)
         self._doomed: set[str] = set()
         self._read: set[tuple[int, int]] = set()
         self._acknowledged: set[str] = set()
@@ -229,7 +228,7 @@ class _Teller:
         replica = self._logs.of(bar.node)
         text = f"Broker {bar.node} is {bar.words}"
         if bar.action in DOWN:
-            text += stand(replica, surely=self._exact)
+            text += stand(replica, surely=self._told.exact)
             replica.up = False
         self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot())
 
