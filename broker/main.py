@@ -34,6 +34,7 @@ from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.server.replica_manager import ReplicaManager
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
 from broker.server.server import Server
+from broker.server.snapshotter import Snapshotter
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -86,8 +87,10 @@ class Node:
             self.peers,
             self.cluster_id,
             on_committed=self.feed.committed,
+            on_snapshot=self.feed.restored,
             on_leadership=self._leadership,
         )
+        self.snapshotter = Snapshotter(env, config, self.feed, self.quorum)
         self.service = ControllerService(env, config, self.cluster_id, self.quorum, self.feed, NotLeader)
         self.forwarder = Forwarder(env, config, self.peers, self.service, lambda: self.quorum.leader_id)
         self.proposals = IsrProposals(env, config.node_id, self.forwarder, self._broker_epoch)
@@ -137,6 +140,7 @@ class Node:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
             await nursery.start(self.peers.run)
             nursery.start_soon(self.quorum.run)
+            nursery.start_soon(self.snapshotter.run)
             nursery.start_soon(self.service.run)
             self._start_periodic(nursery, server)
             lifecycle = self.lifecycle = self._lifecycle(server)

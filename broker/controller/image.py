@@ -44,7 +44,7 @@ class Broker:
     fenced: bool
     in_controlled_shutdown: bool = False
     rack: str | None = None
-    registered_at: int = -1
+    registered_at: int = field(default=-1, compare=False)
     """Offset of the latest registration record; a broker that has replayed it may be unfenced."""
     log_dirs: tuple[bytes, ...] = ()
     features: tuple[tuple[str, int, int], ...] = ()
@@ -140,15 +140,15 @@ class ClusterImage:
     """(resource type, resource name) to the settings that were altered there."""
     features: dict[str, int] = field(default_factory=dict)
     """Finalized levels."""
-    features_offset: int = -1
+    features_offset: int = field(default=-1, compare=False)
     """Offset of the last record that changed a level."""
     next_producer_id: int = 0
     offset: int = -1
     """Offset of the last record in it."""
     epoch: int = -1
     """Epoch of the quorum that wrote that record."""
-    version: int = 0
-    """Counts the records that changed what clients can see: key of caches made from the image."""
+    version: int = field(default=0, compare=False)
+    """Counts the changes of what clients can see: key of caches made from the image."""
     delta: ImageDelta = field(default_factory=ImageDelta, compare=False)
     """Changes since `take_delta` was last called."""
 
@@ -177,6 +177,14 @@ class ClusterImage:
         """Registered, not fenced, not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
+
+    def become(self, other: ClusterImage, delta: ImageDelta) -> None:
+        """Hold what `other` holds, which is not used any more; `delta` is the difference."""
+        self.brokers, self.topics_by_id, self.topic_ids = other.brokers, other.topics_by_id, other.topic_ids
+        self.configs, self.features, self.features_offset = other.configs, other.features, other.features_offset
+        self.next_producer_id, self.offset, self.epoch = other.next_producer_id, other.offset, other.epoch
+        self.version += 1
+        self.delta = delta
 
     def clone(self) -> ClusterImage:
         """An image that can be changed without changing this one. Its delta is empty."""

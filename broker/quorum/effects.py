@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.quorum.messages import Message, Span
+    from broker.quorum.messages import Message, SnapshotId, Span
     from broker.quorum.state import QuorumState
 
 
@@ -46,7 +46,27 @@ class Truncate:
     generation: int
 
 
-LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate
+@dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """A piece of a snapshot that is being fetched, to stand at `position` of it. At 0 what was there of one is gone."""
+
+    snapshot: SnapshotId
+    position: int
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """The pieces are whole: make them a snapshot, durably, then leave the log and begin it anew at the snapshot's end.
+
+    A crash in between leaves the snapshot, and a log that does not reach its end and is left at the next start.
+    """
+
+    snapshot: SnapshotId
+    generation: int
+
+
+LogOp = AppendOwn | AppendLeaderChange | AppendFetched | Truncate | WriteSnapshot | InstallSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
-from broker.quorum.messages import Diverging, Fetch, FetchReply, Message
+from broker.quorum.messages import Diverging, Fetch, FetchReply, Message, SnapshotId
 from broker.quorum.outbox import NEVER
 
 if TYPE_CHECKING:
@@ -73,16 +73,23 @@ class Leadership:
 
     # ---------------------------------------------------------------------------------------------------------- fetches
 
-    def heard(self, message: Message, fetch: Fetch, log: LogShape, now_ms: int) -> FetchReply | None:
-        """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
-        replica = self.voters.get(message.sender)
+    def replica(self, sender: int, now_ms: int) -> Replica:
+        """Who asks, for records or for a snapshot: this node is heard."""
+        replica = self.voters.get(sender)
         if replica is None:
-            replica = self.observers.setdefault(message.sender, Replica(-1, now_ms))
+            replica = self.observers.setdefault(sender, Replica(-1, now_ms))
             self._forget_observers(now_ms)
         replica.fetched_ms = now_ms
-        if fetch.offset < log.start_offset:
-            where = Diverging(log.end_of(fetch.epoch)[0], log.start_offset)
-            return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, snapshot=where)
+        return replica
+
+    def heard(
+        self, message: Message, fetch: Fetch, log: LogShape, snapshot: SnapshotId | None, now_ms: int
+    ) -> FetchReply | None:
+        """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
+        replica = self.replica(message.sender, now_ms)
+        if log.has_left(fetch.offset, fetch.last_epoch):
+            assert snapshot is not None, "what the log no longer holds is in a snapshot"
+            return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, snapshot=snapshot)
         if not log.agrees(fetch.offset, fetch.last_epoch):
             where = Diverging(*log.end_of(fetch.last_epoch))
             return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, diverging=where)

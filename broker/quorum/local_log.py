@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quorum.effects import AppendFetched, AppendLeaderChange, AppendOwn, LogOp, Truncate
+from broker.quorum.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    AppendOwn,
+    InstallSnapshot,
+    LogOp,
+    Truncate,
+    WriteSnapshot,
+)
 
 if TYPE_CHECKING:
-    from broker.quorum.messages import Diverging, Span
+    from broker.quorum.messages import Diverging, SnapshotId, Span
     from broker.quorum.shape import LogShape
 
 
@@ -71,6 +79,18 @@ class LocalLog:
         self.generation += 1
         self._ops.append(Truncate(target, self.generation))
         return target
+
+    def write_snapshot(self, snapshot: SnapshotId, position: int, payload: object) -> None:
+        """A piece of a snapshot that is being fetched."""
+        self._ops.append(WriteSnapshot(snapshot, position, payload))
+
+    def install(self, snapshot: SnapshotId, high_watermark: int) -> None:
+        """All of it is there: this log is left for it. What is known to be committed must be in it: AssertionError."""
+        assert snapshot.end_offset >= high_watermark, f"{snapshot} lacks what is committed below {high_watermark}"
+        self.shape.restart_at(snapshot)
+        self.synced_offset = snapshot.end_offset
+        self.generation += 1
+        self._ops.append(InstallSnapshot(snapshot, self.generation))
 
     def synced(self, end_offset: int, generation: int) -> bool:
         """The log was durable up to `end_offset`. False where it has been truncated since that sync began."""

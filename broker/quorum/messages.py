@@ -73,6 +73,23 @@ class Diverging:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """A snapshot: all that was committed before `end_offset`, the last record of which is of `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshot:
+    """Asks the leader for the bytes of a snapshot from `position` on."""
+
+    epoch: int
+    snapshot: SnapshotId
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class VoteReply:
     """Answers Vote, pre-vote or not."""
@@ -111,8 +128,8 @@ class FetchReply:
     high_watermark: int = -1
     log_start_offset: int = 0
     diverging: Diverging | None = None
-    snapshot: Diverging | None = None
-    """The fetcher wants records that only a snapshot still holds: up to which (epoch, end offset). Not made yet."""
+    snapshot: SnapshotId | None = None
+    """The fetcher wants records that only a snapshot still holds: this one."""
     offset: int = 0
     limit: int = 0
     """Records of [offset, limit) may be sent along; none when they are equal."""
@@ -121,8 +138,27 @@ class FetchReply:
     """The batches that `spans` describes, opaque to the core."""
 
 
-Request = Vote | BeginEpoch | EndEpoch | Fetch
-Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotReply:
+    """Answers FetchSnapshot. The leader's core leaves `size` and `payload` to its edge, which has the files.
+
+    SNAPSHOT_NOT_FOUND: it is gone, ask for records again. POSITION_OUT_OF_RANGE: it is no longer than that.
+    """
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    snapshot: SnapshotId
+    position: int
+    size: int = -1
+    """Of the whole snapshot, in what `position` counts."""
+    length: int = 0
+    """Of `payload`."""
+    payload: object = None
+
+
+Request = Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot
+Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshotReply
 
 
 @dataclass(frozen=True, slots=True)

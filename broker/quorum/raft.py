@@ -11,17 +11,16 @@ What makes it safe, and where it stands:
 - a follower's log is the leader's as far as it goes, or is truncated by epoch: `LogShape.agrees`, `LocalLog.truncate`
 - an epoch's leadership ends once and for all: Role.RESIGNED, also after a restart
 - a leader that a majority has left notices it: `_check_quorum` (KAFKA-15489)
+- what the log no longer holds is in a snapshot of what is committed: `snapshot_taken`, `_on_snapshot_reply` (KIP-630)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
-from broker.quorum.effects import Note, Ready
-from broker.quorum.election import LEGAL, Role, Tally
-from broker.quorum.leadership import Leadership
-from broker.quorum.local_log import LocalLog
+from broker.quorum.effects import Ready
+from broker.quorum.election import Role, Tally
 from broker.quorum.messages import (
     NOBODY,
     BeginEpoch,
@@ -30,14 +29,17 @@ from broker.quorum.messages import (
     EndEpochReply,
     Fetch,
     FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
     Message,
     Reply,
     Request,
+    SnapshotId,
     Vote,
     VoteReply,
 )
-from broker.quorum.outbox import NEVER, Outbox
-from broker.quorum.patience import Patience
+from broker.quorum.outbox import NEVER
+from broker.quorum.seat import Seat
 from broker.quorum.state import QuorumState
 
 if TYPE_CHECKING:
@@ -47,49 +49,23 @@ if TYPE_CHECKING:
     from broker.quorum.shape import LogShape
 
 
-class Raft:
+class Raft(Seat):
     """The core. Every public method that takes `now_ms` may make work for `ready`."""
 
     def __init__(
-        self, settings: QuorumSettings, rng: random.Random, state: QuorumState, log: LogShape, now_ms: int
+        self,
+        settings: QuorumSettings,
+        rng: random.Random,
+        state: QuorumState,
+        log: LogShape,
+        now_ms: int,
+        snapshot: SnapshotId | None = None,
     ) -> None:
-        """`state` and `log` as they were found on disk; nothing of the log counts as synced yet."""
-        self.node_id = settings.node_id
-        self.role = Role.UNATTACHED
-        self.log = log
-        self.high_watermark = 0
-        """Everything before it is committed, for all this node knows. Never goes back."""
-        self.leadership: Leadership | None = None
-        """Set while this node leads."""
-        self._settings = settings
-        self._rng = rng
-        self._patience = Patience(settings, rng)
-        self._local = LocalLog(log)
-        self._state = state
-        self._tally: Tally | None = None
-        self._successors: tuple[int, ...] = ()
-        self._outbox = Outbox(settings)
-        self._deadline_ms = NEVER
-        self._fetched_ms: int | None = None
-        self._fetch_from = NOBODY
-        self._probing = False
-        self._persist = False
-        self._notes: list[Note] = []
+        """`state`, `log` and the newest `snapshot` as found on disk; nothing of the log counts as synced yet."""
+        super().__init__(settings, rng, state, log, snapshot)
         self._boot(now_ms)
 
     # ------------------------------------------------------------------------------------------------ for the caller
-
-    @property
-    def epoch(self) -> int:
-        """The epoch this node is in."""
-        return self._state.epoch
-
-    @property
-    def leader_id(self) -> int:
-        """Who leads the epoch, for all this node knows; NOBODY also where it is this node and it has resigned."""
-        if self._state.leader_id == self.node_id and self.role is not Role.LEADER:
-            return NOBODY
-        return self._state.leader_id
 
     @property
     def wants_sync(self) -> bool:
@@ -122,6 +98,8 @@ class Raft:
                 self._on_begin_epoch(message, epoch, now_ms)
             case EndEpoch(epoch, successors):
                 self._on_end_epoch(message, epoch, successors, now_ms)
+            case FetchSnapshot() as fetch_snapshot:
+                self._on_fetch_snapshot(message, fetch_snapshot, now_ms)
             case reply:
                 self._on_reply(message, reply, now_ms)
         self._settle(now_ms)
@@ -135,7 +113,7 @@ class Raft:
             self._count_vote(self._tally, receiver, None, now_ms)
         elif self.leadership is not None:
             self._outbox.due(receiver, now_ms + self._settings.fetch_timeout_ms // 8)
-        elif self._probing:
+        elif self._following.probing:
             self._probe_next(retry_ms)
         elif self.role is not Role.RESIGNED:  # Its farewell is said once: whoever missed it finds out by fetching.
             self._outbox.due(receiver, retry_ms)
@@ -158,8 +136,20 @@ class Raft:
         """The log is durable up to `end_offset`. `generation`: of the last Truncate before that sync began, else 0."""
         if self._local.synced(end_offset, generation):
             if self.role is Role.FOLLOWER:
-                self._outbox.due(self._fetch_from, now_ms)
+                self._outbox.due(self._following.source, now_ms)
             self._settle(now_ms)
+
+    def snapshot_taken(self, snapshot: SnapshotId) -> None:
+        """The edge has made a snapshot of what is committed before that offset, durably."""
+        assert snapshot.end_offset <= self.high_watermark
+        if self.snapshot is None or snapshot > self.snapshot:
+            self.snapshot = snapshot
+
+    def trim(self, snapshot: SnapshotId) -> None:
+        """The edge is about to drop the log before the end of a snapshot that it has."""
+        assert self.snapshot is not None
+        assert snapshot <= self.snapshot
+        self.log.trim_to(snapshot)
 
     def resign(self, now_ms: int) -> None:
         """Give up leadership, naming successors. Nothing happens where this node does not lead."""
@@ -184,58 +174,6 @@ class Raft:
             self._deadline_ms = now_ms
         self._settle(now_ms)
 
-    def _enter(self, role: Role, deadline_ms: int, why: str) -> None:
-        """Change roles. What the old one awaited no longer matters."""
-        self.role = role
-        self._deadline_ms = deadline_ms
-        self._tally = None
-        self._fetched_ms = None
-        self._fetch_from = NOBODY
-        self._probing = False
-        self._outbox.forget()
-        if self.leadership is not None:
-            parked, self.leadership = self.leadership.parked, None
-            for waiting in parked.values():
-                self._refuse_fetch(waiting.message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        ends = {"leo": self.log.end_offset, "hw": self.high_watermark}
-        self._note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
-
-    def _become(self, role: Role, deadline_ms: int, why: str) -> None:
-        assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
-        self._enter(role, deadline_ms, why)
-
-    def _move_to(self, epoch: int, *, leader_id: int = NOBODY, voted_id: int = NOBODY) -> None:
-        """Change what must never be forgotten. Within an epoch the vote and the leader are set once."""
-        old = self._state
-        if epoch == old.epoch:
-            assert voted_id in (old.voted_id, NOBODY) or old.voted_id == NOBODY
-            assert leader_id in (old.leader_id, NOBODY) or old.leader_id == NOBODY
-            voted_id = old.voted_id if voted_id == NOBODY else voted_id
-            leader_id = old.leader_id if leader_id == NOBODY else leader_id
-        assert epoch >= old.epoch
-        new = QuorumState(epoch, voted_id, leader_id)
-        if new != old:
-            self._state = new
-            self._persist = True
-
-    def _become_unattached(self, epoch: int, now_ms: int, pause_ms: int, why: str) -> None:
-        self._move_to(epoch)
-        if self._settings.is_voter:
-            self._become(Role.UNATTACHED, now_ms + pause_ms, why)
-        else:
-            self._become(Role.UNATTACHED, NEVER, why)
-            self._probe(now_ms)
-
-    def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        self._move_to(epoch, leader_id=leader_id)
-        self._follow(now_ms, self._patience.to_fetch())
-
-    def _follow(self, now_ms: int, patience_ms: int) -> None:
-        leader_id = self._state.leader_id
-        self._become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
-        self._fetch_from = leader_id
-        self._outbox.due(leader_id, now_ms)
-
     def _become_prospective(self, now_ms: int, why: str) -> None:
         self._become(Role.PROSPECTIVE, now_ms + self._patience.for_votes(self._is_fresh), why)
         self._open_round(now_ms)
@@ -244,25 +182,6 @@ class Raft:
         self._move_to(self.epoch + 1, voted_id=self.node_id)
         self._become(Role.CANDIDATE, now_ms + self._patience.for_votes(self._is_fresh), "would be elected")
         self._open_round(now_ms)
-
-    def _become_leader(self, now_ms: int, granting: tuple[int, ...]) -> None:
-        self._move_to(self.epoch, leader_id=self.node_id)
-        self._become(Role.LEADER, now_ms + self._patience.for_majority(), f"elected by {granting}")
-        self._patience.found_leader()
-        # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
-        start = self._local.append_leader_change(self.epoch, self._settings.voters, granting)
-        self.leadership = Leadership(self._settings, self.epoch, start, now_ms)
-        self._outbox.due_all(now_ms)
-
-    def _become_resigned(self, leadership: Leadership, now_ms: int, why: str) -> None:
-        self._successors = leadership.successors()
-        self._become(Role.RESIGNED, now_ms + self._patience.for_votes(fresh=False), why)
-        self._outbox.due_all(now_ms)
-
-    @property
-    def _is_fresh(self) -> bool:
-        """True while, for all this node knows, the cluster never had a leader: nobody is worth waiting for."""
-        return self.log.end_offset == 0 and self._state.leader_id == NOBODY
 
     def _expire(self, now_ms: int) -> None:
         """The role's time is up."""
@@ -312,9 +231,7 @@ class Raft:
         return self._state.leader_id == NOBODY and self._state.voted_id in (NOBODY, candidate)
 
     def _hears_leader(self, now_ms: int) -> bool:
-        if self.role is Role.FOLLOWER:
-            return self._fetched_ms is not None and now_ms - self._fetched_ms < self._settings.fetch_timeout_ms
-        return self.role is Role.LEADER
+        return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
 
     def _on_begin_epoch(self, message: Message, epoch: int, now_ms: int) -> None:
         error = self._check_claim(message.sender, epoch)
@@ -342,21 +259,28 @@ class Raft:
         return ErrorCode.NONE
 
     def _on_fetch(self, message: Message, fetch: Fetch, now_ms: int) -> None:
-        if fetch.epoch < self.epoch:
-            self._refuse_fetch(message, ErrorCode.FENCED_LEADER_EPOCH)
-        elif fetch.epoch > self.epoch:
-            self._refuse_fetch(message, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        elif self.leadership is None:
-            self._refuse_fetch(message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif (refusal := self.leadership.heard(message, fetch, self.log, now_ms)) is not None:
+        error = self._check_fetcher(fetch.epoch)
+        if error is not ErrorCode.NONE or self.leadership is None:
+            self._refuse_fetch(message, error)
+        elif (refusal := self.leadership.heard(message, fetch, self.log, self.snapshot, now_ms)) is not None:
             self._outbox.answer(message, refusal)
         else:
             older = self.leadership.park(message, fetch, now_ms)
             if older is not None:
                 self._refuse_fetch(older, ErrorCode.NONE)
 
-    def _refuse_fetch(self, message: Message, error: ErrorCode) -> None:
-        self._outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))
+    def _on_fetch_snapshot(self, message: Message, fetch: FetchSnapshot, now_ms: int) -> None:
+        error = self._check_fetcher(fetch.epoch)
+        if self.leadership is not None and error is ErrorCode.NONE:
+            self.leadership.replica(message.sender, now_ms)
+        reply = FetchSnapshotReply(error, self.epoch, self.leader_id, fetch.snapshot, fetch.position)
+        self._outbox.answer(message, reply)
+
+    def _check_fetcher(self, epoch: int) -> ErrorCode:
+        """Whether a node that believes itself in `epoch` may fetch from this one."""
+        if epoch != self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.leadership is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     # -------------------------------------------------------------------------------------------------------- replies
 
@@ -372,6 +296,8 @@ class Raft:
                 self._count_vote(self._tally, message.sender, reply.granted and not reply.error, now_ms)
             case FetchReply():
                 self._on_fetch_reply(message.sender, reply, now_ms)
+            case FetchSnapshotReply():
+                self._on_snapshot_reply(message.sender, reply, now_ms)
             case BeginEpochReply():
                 assert self.leadership is not None
                 self.leadership.acknowledged(message.sender, not reply.error)
@@ -389,32 +315,54 @@ class Raft:
             self._become_follower(epoch, leader_id, now_ms)
 
     def _on_fetch_reply(self, sender: int, reply: FetchReply, now_ms: int) -> None:
-        retry_ms = now_ms + self._settings.retry_backoff_ms
-        if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER or reply.snapshot is not None:
-            self._outbox.due(sender, retry_ms)
-            if self._probing:
-                self._probe_next(retry_ms)
-            elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:
-                self._leader_gone(now_ms, self._patience.jitter())
+        if not self._answered(sender, reply, now_ms):
             return
-        self._fetched_ms = now_ms
-        self._deadline_ms = now_ms + self._patience.to_fetch()
-        self._patience.found_leader()
-        self._probing = False
-        self._fetch_from = sender
-        self._outbox.due(sender, now_ms)
+        if reply.snapshot is not None:
+            self._following.wants(reply.snapshot)
+            return
         if reply.diverging is not None:
             leaves = self.log.end_offset
             target = self._local.truncate(reply.diverging, self.high_watermark)
             self._note("truncated", from_offset=leaves, to_offset=target, reason=f"epoch {reply.diverging.epoch} ends")
         elif reply.spans and not self._local.append_fetched(reply.spans, reply.payload, self.epoch):
             self._note("bad_fetch", base=reply.spans[0].base_offset, leo=self.log.end_offset)
-            self._outbox.due(sender, retry_ms)
+            self._outbox.due(sender, now_ms + self._settings.retry_backoff_ms)
         self._raise_high_watermark(min(reply.high_watermark, self.log.end_offset))
+
+    def _on_snapshot_reply(self, sender: int, reply: FetchSnapshotReply, now_ms: int) -> None:
+        download = self._following.download
+        if download is None or not download.is_next(reply):
+            self._following.download = None  # Gone, or not what it was: ask for records again.
+        if not self._answered(sender, reply, now_ms) or download is None or self._following.download is None:
+            return
+        self._local.write_snapshot(reply.snapshot, reply.position, reply.payload)
+        download.position += reply.length
+        if download.position == reply.size:
+            self._following.download = None
+            self._local.install(reply.snapshot, self.high_watermark)
+            self.snapshot = reply.snapshot
+            self._raise_high_watermark(reply.snapshot.end_offset)
+            self._note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
+
+    def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
+        """Whether who was asked leads and answers. Asks for more, or for the same again."""
+        retry_ms = now_ms + self._settings.retry_backoff_ms
+        if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
+            self._outbox.due(sender, retry_ms)
+            if self._following.probing:
+                self._probe_next(retry_ms)
+            elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:
+                self._leader_gone(now_ms, self._patience.jitter())
+            return False
+        self._following.heard(sender, now_ms)
+        self._deadline_ms = now_ms + self._patience.to_fetch()
+        self._patience.found_leader()
+        self._outbox.due(sender, now_ms)
+        return True
 
     def _leader_gone(self, now_ms: int, pause_ms: int) -> None:
         """The leader itself says that it leads no longer: do not wait for a time-out."""
-        self._fetched_ms = None
+        self._following.leader_gone()
         if self._settings.is_voter:
             self._deadline_ms = min(self._deadline_ms, now_ms + pause_ms)
         else:
@@ -477,23 +425,7 @@ class Raft:
             self._outbox.due(voter, begin_ms)
         elif self.role is Role.RESIGNED:
             return EndEpoch(self.epoch, self._successors)
-        elif voter == self._fetch_from and (self._local.is_synced or not self._settings.is_voter):
+        elif voter == self._following.source and (self._local.is_synced or not self._settings.is_voter):
             # Fetching from an offset says that all before it is durable here: so a voter syncs first.
-            wait_ms = self._settings.fetch_max_wait_ms
-            return Fetch(self.epoch, log.end_offset, log.last_epoch, self.high_watermark, wait_ms)
+            return self._following.request(self.epoch, log, self.high_watermark)
         return None
-
-    def _probe(self, now_ms: int) -> None:
-        """An observer without a leader asks one voter after another; each answer tells who leads."""
-        self._probing = True
-        self._fetch_from = self._rng.choice(self._settings.voters)
-        self._outbox.due(self._fetch_from, now_ms)
-
-    def _probe_next(self, at_ms: int) -> None:
-        voters = self._settings.voters
-        self._outbox.due(self._fetch_from, NEVER)
-        self._fetch_from = voters[(voters.index(self._fetch_from) + 1) % len(voters)]
-        self._outbox.due(self._fetch_from, at_ms)
-
-    def _note(self, event: str, **fields: Any) -> None:
-        self._notes.append(Note(event, fields))

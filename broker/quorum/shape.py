@@ -7,14 +7,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from broker.quorum.messages import SnapshotId
+
 
 class LogShape:
-    """Offsets and epochs of one log. `epochs` holds (epoch, first offset), both strictly increasing."""
+    """Offsets and epochs of one log. `epochs` holds (epoch, first offset), both strictly increasing.
 
-    __slots__ = ("end_offset", "epochs", "start_offset")
+    What is before `start_offset` is held by a snapshot only; the last record in it is of `start_epoch` (0 where the
+    log starts at 0).
+    """
 
-    def __init__(self, end_offset: int = 0, epochs: Iterable[tuple[int, int]] = (), start_offset: int = 0) -> None:
+    __slots__ = ("end_offset", "epochs", "start_epoch", "start_offset")
+
+    def __init__(
+        self,
+        end_offset: int = 0,
+        epochs: Iterable[tuple[int, int]] = (),
+        start_offset: int = 0,
+        start_epoch: int = 0,
+    ) -> None:
         self.start_offset = start_offset
+        self.start_epoch = start_epoch
         self.end_offset = end_offset
         self.epochs = list(epochs)
         assert 0 <= start_offset <= end_offset
@@ -23,13 +36,13 @@ class LogShape:
     @property
     def last_epoch(self) -> int:
         """Epoch of the last record; 0 where there is none."""
-        return self.epochs[-1][0] if self.epochs else 0
+        return self.epochs[-1][0] if self.epochs else self.start_epoch
 
     def append(self, epoch: int, base_offset: int, end_offset: int) -> None:
         """A batch of `epoch` now stands at [base_offset, end_offset)."""
         assert base_offset == self.end_offset < end_offset
         assert epoch >= self.last_epoch, "epochs never go back along a log"
-        if epoch > self.last_epoch:
+        if not self.epochs or epoch > self.epochs[-1][0]:
             self.epochs.append((epoch, base_offset))
         self.end_offset = end_offset
 
@@ -39,6 +52,32 @@ class LogShape:
         self.end_offset = offset
         while self.epochs and self.epochs[-1][1] >= offset:
             self.epochs.pop()
+
+    def trim_to(self, snapshot: SnapshotId) -> None:
+        """Nothing stands before the end of that snapshot of this log any more."""
+        offset = snapshot.end_offset
+        assert self.start_offset <= offset <= self.end_offset
+        assert self.epoch_at(offset - 1) == snapshot.epoch, f"{snapshot} is none of this log"
+        later = [(epoch, first) for epoch, first in self.epochs if first >= offset]
+        if offset < self.end_offset and (not later or later[0][1] > offset):
+            later.insert(0, (self.epoch_at(offset), offset))
+        self.epochs = later
+        self.start_offset, self.start_epoch = offset, snapshot.epoch
+
+    def restart_at(self, snapshot: SnapshotId) -> None:
+        """Nothing stands here any more; the next record follows that snapshot."""
+        self.start_offset = self.end_offset = snapshot.end_offset
+        self.start_epoch = snapshot.epoch
+        self.epochs = []
+
+    def epoch_at(self, offset: int) -> int:
+        """Epoch of the record at `offset`, or at the end of what a snapshot holds where that is asked for."""
+        found = self.start_epoch
+        for epoch, first in self.epochs:
+            if first > offset:
+                break
+            found = epoch
+        return found
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """The highest epoch not above `epoch` that wrote here, and the offset where it ends: the next one's start.
@@ -50,7 +89,7 @@ class LogShape:
             if known <= epoch:
                 return known, end
             end = first
-        return 0, self.start_offset
+        return (self.start_epoch, end) if self.start_offset and self.start_epoch <= epoch else (0, self.start_offset)
 
     def agrees(self, offset: int, last_epoch: int) -> bool:
         """True when a log that ends at `offset` in a record of `last_epoch` is a prefix of this one (log matching)."""
@@ -58,6 +97,13 @@ class LogShape:
             return True
         epoch, end = self.end_of(last_epoch)
         return epoch == last_epoch and offset <= end
+
+    def has_left(self, offset: int, last_epoch: int) -> bool:
+        """True when what follows a log that ends there, in a record of `last_epoch`, is not here but in a snapshot."""
+        if not self.start_offset:
+            return False
+        other = offset == self.start_offset and last_epoch != self.start_epoch
+        return offset < self.start_offset or other or last_epoch < self.start_epoch
 
     def truncation_target(self, epoch: int, end_offset: int) -> int:
         """Where to cut this log when the leader says that its `epoch` ends at `end_offset`.

@@ -8,6 +8,7 @@ import trio
 
 from broker.controller.image import ClusterImage, everything
 from broker.controller.replay import replay
+from broker.controller.snapshot import difference, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,19 @@ class ImageFeed:
         """Replay (offset, epoch, record) triples: the quorum's `on_committed`."""
         for offset, epoch, record in records:
             replay(self.image, record, offset, epoch)
+        self._tell()
+
+    def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
+        """A snapshot, whose last record stood at `offset`, takes the place of all that was: the quorum's `on_snapshot`.
+
+        Followers are told the difference: to them it is one run of records like any other.
+        """
+        assert offset >= self.image.offset, f"a snapshot of {offset} for an image of {self.image.offset}"
+        image = restored(records, offset, epoch)
+        self.image.become(image, difference(self.image, image))
+        self._tell()
+
+    def _tell(self) -> None:
         delta = self.image.take_delta()
         for follower in self._followers:
             follower(delta)

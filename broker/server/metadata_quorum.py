@@ -7,17 +7,31 @@ loop. Syncs of the log run beside, one at a time, each covering everything writt
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.protocol.errors import MalformedFrame
-from broker.quorum.messages import BeginEpochReply, EndEpoch, EndEpochReply, Fetch, FetchReply, Message, VoteReply
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.quorum.effects import InstallSnapshot
+from broker.quorum.messages import (
+    BeginEpochReply,
+    EndEpoch,
+    EndEpochReply,
+    Fetch,
+    FetchReply,
+    FetchSnapshotReply,
+    Message,
+    SnapshotId,
+    VoteReply,
+)
 from broker.quorum.outbox import NEVER
 from broker.quorum.raft import Raft
 from broker.quorum.settings import QuorumSettings
 from broker.server import quorum_wire as wire
+from broker.server import snapshot_wire
 from broker.server.quorum_storage import Committed, QuorumStorage
+from broker.server.snapshot_store import decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +48,7 @@ if TYPE_CHECKING:
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """A parked Fetch would hold up the answers behind it on its link."""
 FAREWELL_S = 0.5
-REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply)
+REPLIES = (VoteReply, BeginEpochReply, EndEpochReply, FetchReply, FetchSnapshotReply)
 
 
 class NotLeader(Exception):
@@ -67,34 +81,41 @@ class MetadataQuorum:
         cluster_id: str,
         *,
         on_committed: Callable[[Committed], None],
+        on_snapshot: Callable[[list[Any], int, int], None],
         on_leadership: Callable[[bool, int], None],
     ) -> None:
-        """`log` holds `__cluster_metadata`; the state file is beside its segments. Raises DamagedQuorumState, OSError.
+        """`log` holds `__cluster_metadata`; the state file and the snapshots are beside its segments.
 
-        `on_committed` gets every committed record once, in order, on every node, from the log's start on after a
-        start. `on_leadership(True, epoch)` comes when this node leads and has handed on all that was written before;
-        `on_leadership(False, epoch)` when that ends. Both are called in the middle of things and must not wait; they
-        may append.
+        `on_committed` gets every committed record once, in order, on every node, from the newest snapshot on after a
+        start; before it, and whenever a snapshot was fetched, `on_snapshot` gets that one's records and the offset and
+        epoch of its last one. `on_leadership(True, epoch)` comes when this node leads and has handed on all that was
+        written before; `on_leadership(False, epoch)` when that ends. All are called in the middle of things and must
+        not wait; they may append. Raises DamagedQuorumState, OSError.
         """
         self._env, self._peers, self._cluster_id = env, peers, cluster_id
-        self._on_committed, self._on_leadership = on_committed, on_leadership
+        self._on_committed, self._on_snapshot, self._on_leadership = on_committed, on_snapshot, on_leadership
         self._settings = quorum_settings(config)
         self._voters = config.voters
         self._storage = QuorumStorage(env, log, self._settings, cluster_id)
-        self._raft = Raft(self._settings, env.rng, self._storage.load_state(), self._storage.shape(), self._now_ms())
+        newest = self._storage.snapshots.newest
+        state, shape = self._storage.load_state(), self._storage.shape()
+        self._raft = Raft(self._settings, env.rng, state, shape, self._now_ms(), newest)
+        self._restored = newest
+        """A snapshot that has still to be handed on."""
+        self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # A fetch that got lost is asked again before the leader is given up for it.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
         self._asked: dict[int, trio.Event] = {}
         self._answers: dict[int, Reply] = {}
         self._tickets = 0
-        self._applied = log.log_start_offset
+        self._applied = 0
         self._term: Leadership | None = None
         self._announced = False
         """Whether `on_leadership(True, ...)` was called for the term."""
         self._round: Ready | None = None
         """Waits for its state to be durable."""
-        self._working = self._syncing = self._left = False
+        self._working = self._syncing = self._writing = self._left = False
         self._armed_ms = NEVER
         self._rearm = trio.Event()
         self._moved = trio.Event()
@@ -163,8 +184,52 @@ class MetadataQuorum:
         """Resign, and take part no more: when this returns the log and the file are not touched again."""
         await self.resign()
         self._left = True
-        while self._syncing or self._round is not None:
+        while self._syncing or self._writing or self._round is not None:
             await self._moved.wait()
+
+    # ------------------------------------------------------------------------------------------------------ snapshots
+
+    @property
+    def read_bytes(self) -> int:
+        """Of all batches handed on in this life."""
+        return self._storage.read_bytes
+
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        """The newest one."""
+        return self._raft.snapshot
+
+    async def take_snapshot(self, records: Sequence[tuple[Any, int]], offset: int, epoch: int) -> None:
+        """Keep what was committed up to `offset`, a record of `epoch`, in these (message, version) pairs.
+
+        Durable on return; the log before older snapshots may go then (metadata.max.retention.*). One at a time.
+        """
+        snapshot = SnapshotId(offset + 1, epoch)
+        data = encode_snapshot(records, epoch, self._env.wall_ms())
+        self._writing = True
+        await self._env.cpu(self._storage.snapshots.write, snapshot, data)
+        self._writing = False
+        self._wake()
+        newest = self._storage.snapshots.newest
+        if newest is not None and newest >= snapshot:
+            self._storage.snapshots.delete(snapshot)  # Overtaken by one that was fetched meanwhile.
+            return
+        self._storage.snapshots.add(snapshot)
+        self._raft.snapshot_taken(snapshot)
+        self._env.trace("snapshot_taken", offset=snapshot.end_offset, epoch=epoch, size=len(data))
+        self._retain()
+
+    def _retain(self) -> None:
+        """Drop the oldest snapshot, and the log before the next one, as long as there is too much or it is too old."""
+        max_bytes, max_ms = self._retention
+        while len(self._storage.snapshots.ids) > 1 and not self._left:
+            oldest, following = self._storage.snapshots.ids[:2]
+            too_much = 0 <= max_bytes < self._storage.size
+            if not too_much and not 0 <= max_ms < self._env.wall_ms() - self._storage.taken_ms(oldest):
+                break
+            self._raft.trim(following)
+            self._storage.trim(following, self._raft.high_watermark)
+            self._env.trace("metadata_log_trimmed", offset=following.end_offset)
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -194,6 +259,23 @@ class MetadataQuorum:
         reply: FetchReply = await self._ask_core(wire.read_fetch(request))
         records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
         return wire.write_fetch(version, reply, records)
+
+    async def fetch_snapshot(self, request: Any) -> Any:
+        """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
+        error = snapshot_wire.refusal(request, self._cluster_id)
+        if error is not None:
+            return snapshot_wire.write_reply(error)
+        sender, asked = snapshot_wire.read_request(request)
+        reply: FetchSnapshotReply = await self._ask_core((sender, asked))
+        if reply.error is not ErrorCode.NONE:
+            return snapshot_wire.write_reply(reply)
+        most = min(max(request.max_bytes, 1), snapshot_wire.MAX_PIECE_BYTES)
+        piece = self._storage.snapshots.piece(asked.snapshot, asked.position, most)
+        if piece is None:
+            reply = replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        elif asked.position >= piece[0]:
+            reply, piece = replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE), None
+        return snapshot_wire.write_reply(reply, piece)
 
     async def describe_quorum(self, request: Any) -> Any:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
@@ -278,6 +360,8 @@ class MetadataQuorum:
         assert self._nursery is not None
         for op in ready.log:
             self._storage.write(op)
+            if isinstance(op, InstallSnapshot):
+                self._restored = op.snapshot
         for note in ready.notes:
             where = {"topic": wire.METADATA_TOPIC, "partition": 0} if note.event == "truncated" else {}
             self._env.trace(note.event, **where, **note.fields)
@@ -298,6 +382,17 @@ class MetadataQuorum:
         self._syncing = False
         self._wake()
 
+    def _checked(self, reply: FetchSnapshotReply) -> FetchSnapshotReply:
+        """The last piece of a snapshot counts only if all of it is sound."""
+        if reply.error is ErrorCode.NONE and reply.position + reply.length == reply.size:
+            assert isinstance(reply.payload, bytes)
+            try:
+                decode_snapshot(self._storage.snapshots.with_part(reply.snapshot, reply.position, reply.payload))
+            except (MalformedFrame, FileNotFoundError) as wrong:
+                self._env.trace("snapshot_damaged", offset=reply.snapshot.end_offset, why=str(wrong))
+                return replace(reply, error=ErrorCode.CORRUPT_MESSAGE)
+        return reply
+
     async def _send(self, receiver: int, ticket: int, request: Request) -> None:
         """A request to another node, and its reply or failure into the core."""
         own_id = self._settings.node_id
@@ -312,6 +407,8 @@ class MetadataQuorum:
         except (OSError, MalformedFrame):
             self._raft.failed(receiver, ticket, self._now_ms())
         else:
+            if isinstance(reply, FetchSnapshotReply):
+                reply = self._checked(reply)
             self._raft.step(Message(receiver, own_id, ticket, reply), self._now_ms())
         if isinstance(request, EndEpoch):
             self._farewells -= 1
@@ -327,6 +424,14 @@ class MetadataQuorum:
             old, self._term, announced, self._announced = self._term, leadership, self._announced, False
             if announced and old is not None:
                 self._on_leadership(False, old.epoch)
+            self._wake()
+            return True
+        if self._restored is not None:
+            restored, self._restored = self._restored, None
+            records, self._storage.loaded = self._storage.loaded, []
+            self._env.trace("snapshot_loaded", offset=restored.end_offset, epoch=restored.epoch, records=len(records))
+            self._applied = restored.end_offset
+            self._on_snapshot(records, restored.end_offset - 1, restored.epoch)
             self._wake()
             return True
         if self._raft.high_watermark > self._applied:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.log.checkpoints import read_text, replace_file
+from broker.protocol.errors import MalformedFrame
 from broker.protocol.metadata_frame import decode_metadata_record, encode_control_record, encode_metadata_record
 from broker.protocol.records import Record, decode_batch, encode_batch
 from broker.protocol.schema.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
-from broker.quorum.effects import AppendFetched, AppendLeaderChange, AppendOwn, Truncate
+from broker.quorum.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    AppendOwn,
+    InstallSnapshot,
+    Truncate,
+    WriteSnapshot,
+)
 from broker.quorum.shape import LogShape
 from broker.quorum.state import DamagedQuorumState, QuorumState
+from broker.server.snapshot_store import SnapshotStore, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from broker.log.log import Log
     from broker.log.slices import FileSlice
     from broker.quorum.effects import LogOp
+    from broker.quorum.messages import SnapshotId
     from broker.quorum.settings import QuorumSettings
 
 STATE_FILE = "quorum-state"
@@ -36,6 +46,11 @@ class QuorumStorage:
         """Of the last truncation done: what a sync that begins now is reported under."""
         self._synced = (-1, 0)
         """(end offset, generation) as last reported."""
+        self.read_bytes = 0
+        """Of all batches that `read` has gone through."""
+        self.snapshots = SnapshotStore(env.fs, log.directory)
+        self.loaded: list[Any] = self._load_snapshot()
+        """What the newest snapshot says; nothing where there is none."""
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -54,9 +69,58 @@ class QuorumStorage:
 
     # ------------------------------------------------------------------------------------------------------------ log
 
+    def _load_snapshot(self) -> list[Any]:
+        """Read the newest snapshot, and put the log in order with it. Raises DamagedQuorumState, OSError.
+
+        A damaged one is dropped where an older one or the log itself still has what was in it.
+        """
+        records: list[Any] = []
+        while (newest := self.snapshots.newest) is not None:
+            try:
+                _, records = decode_snapshot(self.snapshots.read(newest))
+                break
+            except MalformedFrame as wrong:
+                self._env.trace("snapshot_damaged", offset=newest.end_offset, epoch=newest.epoch, why=str(wrong))
+                self.snapshots.delete(newest)
+        log = self._log
+        if newest is not None and log.log_end_offset < newest.end_offset:
+            # Installed, and then the node died; or what the log held beyond was never synced.
+            log.truncate_fully_and_start_at(newest.end_offset)
+            return records
+        # The epochs tell that the log was trimmed also where its start was not written down.
+        start = max(log.log_start_offset, *(first for _, first in log.epochs.entries[:1]), 0)
+        if start:
+            kept = [found for found in self.snapshots.ids if found.end_offset >= start]
+            if not kept:
+                raise DamagedQuorumState(f"{log} begins where no snapshot ends")
+            log.increment_log_start(kept[0].end_offset)
+        return records
+
     def shape(self) -> LogShape:
         """The log as it is."""
-        return LogShape(self._log.log_end_offset, self._log.epochs.entries, self._log.log_start_offset)
+        start, end = self._log.log_start_offset, self._log.log_end_offset
+        before = [found.epoch for found in self.snapshots.ids if found.end_offset == start]
+        entries = self._log.epochs.entries
+        within = [epoch for epoch, first in entries if first <= start]
+        epochs = [(within[-1], start)] if within and start < end else []
+        epochs += [(epoch, first) for epoch, first in entries if start < first < end]
+        return LogShape(end, epochs, start, before[0] if start else 0)
+
+    def trim(self, snapshot: SnapshotId, high_watermark: int) -> None:
+        """Drop the log before a snapshot's end, and the snapshots before it."""
+        self._log.increment_log_start(snapshot.end_offset)
+        self._log.delete_old_segments(self._env.wall_ms(), high_watermark)
+        for older in [found for found in self.snapshots.ids if found < snapshot]:
+            self.snapshots.delete(older)
+
+    def taken_ms(self, snapshot: SnapshotId) -> int:
+        """When what a snapshot says was true."""
+        return decode_snapshot(self.snapshots.read(snapshot))[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log and of all snapshots."""
+        return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
         """Do to the log what has already been done to its shape: that it turns out otherwise is a bug."""
@@ -74,6 +138,14 @@ class QuorumStorage:
                 self._log.truncate_to(op.to_offset)
                 self._generation = op.generation
                 assert self._log.log_end_offset == op.to_offset
+            case WriteSnapshot():
+                assert isinstance(op.payload, bytes)
+                self.snapshots.write_part(op.snapshot, op.position, op.payload)
+            case InstallSnapshot():
+                self.snapshots.install(op.snapshot)
+                self._log.truncate_fully_and_start_at(op.snapshot.end_offset)
+                self._generation = op.generation
+                _, self.loaded = decode_snapshot(self.snapshots.read(op.snapshot))
 
     def _append(self, batch: bytes, offset: int, epoch: int) -> None:
         done = self._log.append_as_leader(memoryview(bytearray(batch)), epoch, self._env.wall_ms(), client=False)
@@ -97,7 +169,9 @@ class QuorumStorage:
 
     def slice(self, offset: int, limit: int, max_bytes: int) -> FileSlice | None:
         """Whole batches in [offset, limit), at most `max_bytes` of them but always one; None where there is none."""
-        return self._log.slice(offset, limit, max_bytes, True) if limit > offset else None
+        if not self._log.log_start_offset <= offset < limit:
+            return None
+        return self._log.slice(offset, limit, max_bytes, True)
 
     def read(self, offset: int, limit: int) -> tuple[int, Committed]:
         """Where what is written of [offset, limit) ends, and the metadata records in it, without control records."""
@@ -105,9 +179,12 @@ class QuorumStorage:
         found: Committed = []
         if end > offset:
             for header, batch in self._log.read_batches(offset, end):
-                if not header.is_control and header.base_offset >= offset:
+                self.read_bytes += len(batch)
+                if not header.is_control and header.next_offset > offset:
                     for record in decode_batch(header, memoryview(batch)):
                         assert record.value is not None
+                        if record.offset < offset:
+                            continue  # A snapshot or the log's start stands in the middle of a batch.
                         found.append((record.offset, header.leader_epoch, decode_metadata_record(record.value)))
         return max(end, offset), found
 

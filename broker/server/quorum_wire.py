@@ -26,10 +26,13 @@ from broker.quorum.messages import (
     EndEpochReply,
     Fetch,
     FetchReply,
+    FetchSnapshot,
+    SnapshotId,
     Span,
     Vote,
     VoteReply,
 )
+from broker.server import snapshot_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +83,8 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
             return ApiKey.END_QUORUM_EPOCH, EPOCH_VERSION, end.encode(EPOCH_VERSION)
         case Fetch():
             return ApiKey.FETCH, FETCH_VERSION, _encode_fetch(request, sender, cluster_id)
+        case FetchSnapshot():
+            return snapshot_wire.encode_request(request, sender, cluster_id)
 
 
 def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
@@ -106,6 +111,8 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
             return EndEpochReply(_error(answer.error_code), answer.leader_epoch, answer.leader_id)
         case Fetch():
             return _decode_fetch_reply(request, view)
+        case FetchSnapshot():
+            return snapshot_wire.decode_reply(view, _error)
 
 
 def _only(kind: Any, api_key: int, version: int, view: memoryview) -> Any:
@@ -140,7 +147,7 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
         part.high_watermark,
         max(part.log_start_offset, 0),
         Diverging(*part.diverging) if part.diverging is not None else None,
-        Diverging(part.snapshot_id[1], part.snapshot_id[0]) if part.snapshot_id is not None else None,
+        SnapshotId(*part.snapshot_id) if part.snapshot_id is not None else None,
         request.offset,
         request.offset,
         spans,

@@ -98,6 +98,7 @@ def node_routes(quorum: MetadataQuorum, service: ControllerService) -> dict[int,
         of_quorum(ApiKey.VOTE, quorum.vote),
         of_quorum(ApiKey.BEGIN_QUORUM_EPOCH, quorum.begin_quorum_epoch),
         of_quorum(ApiKey.END_QUORUM_EPOCH, quorum.end_quorum_epoch),
+        of_quorum(ApiKey.FETCH_SNAPSHOT, quorum.fetch_snapshot),
         of_quorum(ApiKey.ENVELOPE, lambda envelope: open_envelope(service, envelope)),
         *(by_controller(key) for key in _BY_CONTROLLER),
     )

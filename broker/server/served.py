@@ -33,6 +33,7 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.VOTE,
     ApiKey.BEGIN_QUORUM_EPOCH,
     ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
     ApiKey.ALTER_PARTITION,
     ApiKey.ENVELOPE,
     ApiKey.BROKER_REGISTRATION,

@@ -64,7 +64,8 @@ class QuorumNode:
             self.peers = PeerClient(env, self._ensemble.address_of, f"node-{self.node_id}")
             self.quorum = MetadataQuorum(
                 env, self._ensemble.config(self.node_id), self.log, self.peers, self.cluster_id,
-                on_committed=self._on_committed, on_leadership=lambda *term: self.terms.append(term),
+                on_committed=self._on_committed, on_snapshot=self._on_snapshot,
+                on_leadership=lambda *term: self.terms.append(term),
             )  # fmt: skip
             try:
                 async with trio.open_nursery() as nursery:
@@ -78,6 +79,10 @@ class QuorumNode:
 
     def _on_committed(self, records: list[tuple[int, int, Any]]) -> None:
         self.committed += records
+        self._ensemble.stir()
+
+    def _on_snapshot(self, records: list[Any], offset: int, epoch: int) -> None:
+        self.committed = [(offset, epoch, record) for record in records]
         self._ensemble.stir()
 
     async def _accept(self, env: RealEnv, nursery: trio.Nursery) -> None:
@@ -111,6 +116,7 @@ class QuorumNode:
             ApiKey.BEGIN_QUORUM_EPOCH: self.quorum.begin_quorum_epoch,
             ApiKey.END_QUORUM_EPOCH: self.quorum.end_quorum_epoch,
             ApiKey.DESCRIBE_QUORUM: self.quorum.describe_quorum,
+            ApiKey.FETCH_SNAPSHOT: self.quorum.fetch_snapshot,
         }
         request, _ = request_class(header.api_key).decode(frame, header.body, header.api_version)
         answer = await handlers[header.api_key](request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.quorum.messages import SnapshotId
 from broker.quorum.shape import LogShape
 
 logs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
@@ -73,3 +74,24 @@ def test_truncation_keeps_what_both_have(history: list[tuple[int, int, int]]) ->
     while not leads.agrees(follows.end_offset, follows.last_epoch):
         follows.truncate_to(follows.truncation_target(*leads.end_of(follows.last_epoch)))
     assert follows.end_offset == common if len(follower) > common else follows.end_offset == len(follower)
+
+
+@given(histories, st.data())
+def test_a_trimmed_log_answers_as_the_whole_one_or_points_to_its_snapshot(
+    history: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    log, other, _ = logs_of(history)
+    whole, trimmed = shape_of(log), shape_of(log)
+    at = data.draw(st.integers(0, len(log)))
+    if at:
+        trimmed.trim_to(SnapshotId(at, log[at - 1]))
+    assert (trimmed.start_offset, trimmed.end_offset, trimmed.last_epoch) == (at, whole.end_offset, whole.last_epoch)
+    for end in range(len(other) + 1):
+        last_epoch = other[end - 1] if end else 0
+        if not trimmed.has_left(end, last_epoch):
+            assert trimmed.agrees(end, last_epoch) == whole.agrees(end, last_epoch)
+            if not whole.agrees(end, last_epoch):
+                assert trimmed.end_of(last_epoch) == whole.end_of(last_epoch)
+        else:
+            assert end < at or not whole.agrees(end, last_epoch), "nobody is sent away who could go on"
+    assert [trimmed.epoch_at(offset) for offset in range(at, len(log))] == log[at:]

@@ -22,20 +22,26 @@ from broker.quorum.messages import (
     EndEpochReply,
     Fetch,
     FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
     Reply,
     Request,
+    SnapshotId,
     Span,
     Vote,
     VoteReply,
 )
 from broker.server import quorum_wire as wire
+from broker.server import snapshot_wire
 
 ids = st.integers(0, 1 << 31 - 1)
 leaders = st.integers(-1, 1 << 20)
 epochs = st.integers(0, (1 << 31) - 1)
 offsets = st.integers(0, 1 << 62)
 errors = st.sampled_from(ErrorCode)
+snapshots = st.builds(SnapshotId, offsets, epochs)
 requests = st.one_of(
+    st.builds(FetchSnapshot, epochs, snapshots, offsets),
     st.builds(Vote, epochs, epochs, offsets, st.booleans()),
     st.builds(BeginEpoch, epochs),
     st.builds(EndEpoch, epochs, st.lists(ids, max_size=5).map(tuple)),
@@ -57,6 +63,9 @@ def heard(request: Request, sender: int, cluster_id: str | None = "c") -> tuple[
         assert wire.fetch_refusal(fetch, "c") is None
         return wire.read_fetch(fetch)
     message: Any = request_class(api_key).decode(memoryview(body), 0, version)[0]
+    if api_key == ApiKey.FETCH_SNAPSHOT:
+        assert snapshot_wire.refusal(message, "c") is None
+        return snapshot_wire.read_request(message)
     assert wire.refusal(message, "c", 2) is None
     return READ[ApiKey(api_key)](message)
 
@@ -76,6 +85,9 @@ def answered(request: Request, reply: Reply) -> Reply:
             version = wire.FETCH_VERSION
             records: Any = reply.payload
             key, body = ApiKey.FETCH, b"".join(map(bytes, wire.write_fetch(version, reply, records)))
+        case FetchSnapshotReply():
+            version, piece = snapshot_wire.SNAPSHOT_VERSION, (reply.size, reply.payload)
+            key, body = ApiKey.FETCH_SNAPSHOT, snapshot_wire.write_reply(reply, piece).encode(version)  # type: ignore[arg-type]
     return wire.decode_reply(request, memoryview(encode_response_header(key, version, 5) + body))
 
 
@@ -94,17 +106,25 @@ def test_reply_arrives_as_it_was_given(error: ErrorCode, epoch: int, leader_id: 
     assert answered(EndEpoch(1, ()), ended) == ended
 
 
-@given(errors, epochs, leaders, offsets, diverging, diverging)
+@given(errors, epochs, leaders, offsets, diverging, st.none() | snapshots)
 def test_fetch_reply_arrives_as_it_was_given(
     error: ErrorCode,
     epoch: int,
     leader_id: int,
     high_watermark: int,
     apart: Diverging | None,
-    snapshot: Diverging | None,
+    snapshot: SnapshotId | None,
 ) -> None:
     reply = FetchReply(error, epoch, leader_id, high_watermark, 3, apart, snapshot, 7, 7, (), b"")
     assert answered(Fetch(1, 7, 1, 0, 500), reply) == reply
+
+
+@given(errors, epochs, leaders, snapshots, offsets, st.binary(max_size=100))
+def test_a_piece_of_a_snapshot_arrives_as_it_was_given(
+    error: ErrorCode, epoch: int, leader_id: int, snapshot: SnapshotId, position: int, data: bytes
+) -> None:
+    reply = FetchSnapshotReply(error, epoch, leader_id, snapshot, position, position + 5, len(data), data)
+    assert answered(FetchSnapshot(epoch, snapshot, position), reply) == reply
 
 
 def batch(base_offset: int, count: int, epoch: int) -> bytes:

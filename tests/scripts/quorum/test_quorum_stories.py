@@ -125,7 +125,7 @@ class Teller:
         self.run_ms = run_ms
         for other in self.stage.nodes.values():
             if other.raft is not None and not self._hears_leader(other):
-                other.raft._fetched_ms = None
+                other.raft._following.fetched_ms = None
         node = self.stage.nodes[node_id]
         assert node.raft is not None
         node.raft._deadline_ms = node.now

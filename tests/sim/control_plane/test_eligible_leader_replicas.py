@@ -17,7 +17,7 @@ ELR = "eligible.leader.replicas.version=1"
 
 
 async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[WholeCluster, Load, list[int]]:
-    """Replicas c, then b stop cleanly; then a, alone in the ISR, loses power and comes back. As (cluster, load, abc)."""
+    """Replicas c, then b stop cleanly; then a, alone in the ISR, loses power and comes back."""
     cluster = WholeCluster(nursery, 6, voters=3, squall_bootstrap_features=features, min_insync_replicas="2")
     await cluster.start()
     client = await cluster.client()

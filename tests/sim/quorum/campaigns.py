@@ -25,6 +25,7 @@ def weather_of(seed: int) -> Weather:
         jitter_ms=rng.choice((10, 50, 150)),
         most_records=rng.choice((1, 3, 20)),
         hurry=rng.random() < 0.5,
+        snapshot=rng.choice((0, 0.05, 0.5)),
     )
 
 

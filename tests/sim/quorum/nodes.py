@@ -7,8 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from broker.quorum.effects import AppendFetched, AppendLeaderChange, AppendOwn, Ready, Truncate
-from broker.quorum.messages import Fetch, FetchReply, Message, Span
+from broker.protocol.errors import ErrorCode
+from broker.quorum.effects import (
+    AppendFetched,
+    AppendLeaderChange,
+    AppendOwn,
+    InstallSnapshot,
+    LogOp,
+    Ready,
+    Truncate,
+    WriteSnapshot,
+)
+from broker.quorum.messages import (
+    Fetch,
+    FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
+    Message,
+    SnapshotId,
+    Span,
+)
 from broker.quorum.raft import Raft
 from broker.quorum.shape import LogShape
 from broker.quorum.state import QuorumState
@@ -27,8 +45,24 @@ class Disk:
     state: QuorumState = field(default_factory=QuorumState)
     durable: list[Entry] = field(default_factory=list)
     log: list[Entry] = field(default_factory=list)
+    """With what is before `start`, which only snapshots hold: it is there to be compared, and never sent."""
     kept: int = 0
     """How much of `durable` no truncation since the last sync has cut off."""
+    start: int = 0
+    snapshots: dict[SnapshotId, list[Entry]] = field(default_factory=dict)
+    """Each holds the whole log before its end: the simplest state machine."""
+    part: list[Entry] = field(default_factory=list)
+    """Of a snapshot that is being fetched."""
+
+    @property
+    def newest(self) -> SnapshotId | None:
+        return max(self.snapshots, default=None)
+
+    def restart_at(self, snapshot: SnapshotId) -> None:
+        """The log is left for a snapshot, durably."""
+        self.log[:] = self.snapshots[snapshot]
+        self.start = snapshot.end_offset
+        self.synced(list(self.log))
 
     def synced(self, upto: list[Entry]) -> None:
         self.durable, self.kept = upto, len(upto)
@@ -72,7 +106,13 @@ class Node:
         self.clock_offset = world.rng.randrange(1_000_000)
         rng = random.Random(repr((world.seed, "node", self.node_id, self.incarnation)))
         settings = replace(world.settings, node_id=self.node_id)
-        self.raft = Raft(settings, rng, disk.state, shape_of(disk.log), self.now)
+        disk.part.clear()
+        newest = disk.newest
+        if newest is not None and len(disk.log) < newest.end_offset:
+            disk.restart_at(newest)
+        epochs = {snapshot.end_offset: snapshot.epoch for snapshot in disk.snapshots}
+        shape = shape_of(disk.log, disk.start, epochs.get(disk.start, 0))
+        self.raft = Raft(settings, rng, disk.state, shape, self.now, newest)
         self.drive()
 
     def stop(self, *, lose_power: bool) -> None:
@@ -157,33 +197,72 @@ class Node:
             self.world.maybe_crash(self, note)
             if note.event == "election" and note.fields["role"] == "leader":
                 self.world.check_leader(self, note.fields["epoch"])
-        log = self.disk.log
         for op in ready.log:
-            match op:
-                case AppendOwn(base, epoch, count, payload):
-                    assert base == len(log) and isinstance(payload, tuple) and len(payload) == count
-                    log.extend((epoch, value) for value in payload)
-                case AppendLeaderChange(offset, epoch):
-                    assert offset == len(log)
-                    log.append((epoch, -epoch))
-                case AppendFetched(spans, payload):
-                    assert spans[0].base_offset == len(log) and isinstance(payload, tuple)
-                    log.extend(payload)
-                case Truncate(to_offset, generation):
-                    del log[to_offset:]
-                    self.disk.kept = min(self.disk.kept, to_offset)
-                    self.generation = generation
+            self._write(op)
         for message in ready.messages:
             self.world.send(self, self._filled(message))
 
+    def _write(self, op: LogOp) -> None:
+        disk, log = self.disk, self.disk.log
+        match op:
+            case AppendOwn(base, epoch, count, payload):
+                assert base == len(log) and isinstance(payload, tuple) and len(payload) == count
+                log.extend((epoch, value) for value in payload)
+            case AppendLeaderChange(offset, epoch):
+                assert offset == len(log)
+                log.append((epoch, -epoch))
+            case AppendFetched(spans, payload):
+                assert spans[0].base_offset == len(log) and isinstance(payload, tuple)
+                log.extend(payload)
+            case Truncate(to_offset, generation):
+                assert to_offset >= disk.start
+                del log[to_offset:]
+                disk.kept = min(disk.kept, to_offset)
+                self.generation = generation
+            case WriteSnapshot(_, position, payload):
+                assert position in (0, len(disk.part)) and isinstance(payload, tuple)
+                disk.part[position:] = payload
+            case InstallSnapshot(snapshot, generation):
+                assert len(disk.part) == snapshot.end_offset and disk.part[-1][0] == snapshot.epoch
+                disk.snapshots = {snapshot: list(disk.part)}
+                disk.restart_at(snapshot)
+                self.generation = generation
+                self.world.installed += 1
+
+    def maybe_snapshot(self) -> None:
+        """Now and then, take a snapshot of what is committed, and perhaps drop what older ones or this one hold."""
+        world, raft, disk = self.world, self.raft, self.disk
+        assert raft is not None
+        end = min(raft.high_watermark, len(disk.log))
+        if end <= disk.start or world.rng.random() >= world.weather.snapshot:
+            return
+        taken = SnapshotId(end, raft.log.epoch_at(end - 1))
+        disk.snapshots[taken] = disk.log[:end]
+        raft.snapshot_taken(taken)
+        if world.rng.random() < 0.7:
+            start = world.rng.choice(sorted(disk.snapshots))
+            raft.trim(start)
+            disk.start = start.end_offset
+            disk.snapshots = {found: log for found, log in disk.snapshots.items() if found >= start}
+
     def _filled(self, message: Message) -> Message:
         body = message.body
+        if isinstance(body, FetchSnapshotReply) and not body.error:
+            return replace(message, body=self._snapshot_filled(body))
         if isinstance(body, FetchReply) and body.limit > body.offset:
+            assert body.offset >= self.disk.start, "what is sent must be there"
             limit = min(body.limit, body.offset + self.world.rng.randint(1, self.world.weather.most_records))
             entries = tuple(self.disk.log[body.offset : limit])
             body = replace(body, spans=spans_of(body.offset, entries), payload=entries)
             return replace(message, body=body)
         return message
+
+    def _snapshot_filled(self, body: FetchSnapshotReply) -> FetchSnapshotReply:
+        found = self.disk.snapshots.get(body.snapshot)
+        if found is None:
+            return replace(body, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        piece = tuple(found[body.position : body.position + self.world.rng.randint(1, 30)])
+        return replace(body, size=len(found), length=len(piece), payload=piece)
 
     def _start_sync(self) -> None:
         assert self.raft is not None
@@ -204,7 +283,7 @@ class Node:
 
     def deliver(self, message: Message) -> None:
         assert self.raft is not None
-        if isinstance(message.body, Fetch) and message.body.epoch == self.raft.epoch:
+        if isinstance(message.body, Fetch | FetchSnapshot) and message.body.epoch == self.raft.epoch:
             self.heard[message.sender] = self.world.now
         self.raft.step(message, self.now)
         self.drive()
@@ -215,10 +294,10 @@ class Node:
         self.drive()
 
 
-def shape_of(log: list[Entry]) -> LogShape:
+def shape_of(log: list[Entry], start: int = 0, start_epoch: int = 0) -> LogShape:
     """The shape of a log as found on disk."""
-    shape = LogShape()
-    for span in spans_of(0, tuple(log)):
+    shape = LogShape(start, start_offset=start, start_epoch=start_epoch)
+    for span in spans_of(start, tuple(log[start:])):
         shape.append(span.epoch, span.base_offset, span.end_offset)
     return shape
 

@@ -11,6 +11,7 @@ from broker.quorum.leadership import Leadership
 from broker.quorum.local_log import LocalLog
 from broker.quorum.messages import NOBODY, Diverging, Vote
 from broker.quorum.raft import Raft
+from broker.quorum.shape import LogShape
 from broker.quorum.state import QuorumState
 from tests.sim.quorum.campaigns import campaign
 from tests.sim.quorum.nodes import Node
@@ -23,13 +24,15 @@ HUNT = range(1000, 1200)
 @pytest.mark.parametrize("voters", [3, 5])
 @pytest.mark.slow
 def test_promises_hold_under_faults_and_all_nodes_agree_after_them(voters: int) -> None:
-    committed = epochs = 0
+    committed = epochs = installed = 0
     for seed in SEEDS:
         world = campaign(seed, voters)
+        installed += world.installed
         committed += len(world.committed)
         epochs += len(world.leaders)
     assert committed > 20 * len(SEEDS), "hardly anything was exercised"
     assert epochs > 3 * len(SEEDS)
+    assert installed > len(SEEDS) // 4, "hardly any node was so far behind that it needed a snapshot"
 
 
 def test_one_seed_tells_one_story() -> None:
@@ -88,12 +91,17 @@ def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
 _boot = Raft._boot
 
 
+def _has_everything(self: LogShape, offset: int, last_epoch: int) -> bool:
+    return False
+
+
 BUGS: dict[str, tuple[type, str, Any, str]] = {
     "epoch and vote are not persisted": (World, "persist", _do_not_persist, "NeverTwoLeadersInSameEpoch"),
     "no check-quorum": (Raft, "_check_quorum", _never_resign, "StaleLeaderResigns"),
     "votes for shorter logs": (Raft, "_may_grant", _grant_to_shorter_log, "LeaderCompleteness"),
     "the leader counts itself before its sync": (Leadership, "committed_offset", _count_unsynced, "DurableMajority"),
     "leads on after a restart": (Raft, "_boot", _lead_again_after_restart, "NeverTwoLeadersInSameEpoch"),
+    "believes to hold what only its snapshot holds": (LogShape, "has_left", _has_everything, "sent must be there"),
     "truncates to the high watermark": (LocalLog, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
 }
 """Each with the method that it replaces and the promise that it breaks."""

@@ -15,13 +15,13 @@ from typing import Any
 
 from broker.quorum.effects import Note
 from broker.quorum.election import Role
-from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, Message, Vote
+from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, Message, Vote
 from broker.quorum.raft import Raft
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import QuorumState
 from tests.sim.quorum.nodes import Entry, Node
 
-REQUESTS = (Vote, BeginEpoch, EndEpoch, Fetch)
+REQUESTS = (Vote, BeginEpoch, EndEpoch, Fetch, FetchSnapshot)
 
 
 class Violation(AssertionError):
@@ -47,6 +47,8 @@ class Weather:
     """Time-outs a quarter of Kafka's, for more elections in the same time."""
     most_records: int = 20
     """Longest fetch reply."""
+    snapshot: float = 0.0
+    """Chance that a node takes a snapshot when something became committed; it may drop its log up to one then."""
 
 
 class World:
@@ -67,6 +69,8 @@ class World:
         self._committed_in: list[int] = []
         """For each of them, the epoch whose leader committed it."""
         self.story: list[str] = []
+        self.installed = 0
+        """Snapshots that were fetched and installed."""
         self.proposed = 0
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._counter = 0
@@ -248,6 +252,8 @@ class World:
         if raft.high_watermark > node.told_hw:
             self._check_committed(node, raft)
             node.told_hw = raft.high_watermark
+            if self.weather.snapshot:
+                node.maybe_snapshot()
         if raft.role is Role.LEADER and self.now > node.paused_until + 1:
             self._check_not_abandoned(node, raft)
 

@@ -70,13 +70,15 @@ class Seat:
         self.env = SlowEnv(fs)
         self.log = load_log(fs)
         self.committed: list[tuple[int, int, Any]] = []
+        self.snapshots: list[tuple[list[Any], int, int]] = []
         self.terms: list[tuple[bool, int]] = []
         names = ",".join(f"{voter}@node-{voter}:9093" for voter in range(1, voters + 1))
         self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": names})
         self.peers = PeerClient(self.env, lambda node_id: None, "node-1")
         self.quorum = MetadataQuorum(
             self.env, self.config, self.log, self.peers, "c",
-            on_committed=self.committed.extend, on_leadership=lambda *term: self.terms.append(term),
+            on_committed=self.committed.extend, on_snapshot=lambda *found: self.snapshots.append(found),
+            on_leadership=lambda *term: self.terms.append(term),
         )  # fmt: skip
 
     async def sit(self, nursery: trio.Nursery) -> None:

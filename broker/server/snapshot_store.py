@@ -1,0 +1,174 @@
+"""Snapshots of the metadata log as files beside its segments, in Kafka's names and format (KIP-630).
+
+`<end offset>-<epoch>.checkpoint` holds record batches: one with a header record, then the metadata records, then one
+with a footer record. Without its footer a file is not whole. Offsets in it count from 0 and mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.log.checkpoints import replace_file
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.metadata_frame import (
+    SNAPSHOT_FOOTER,
+    SNAPSHOT_HEADER,
+    decode_control_record,
+    decode_metadata_record,
+    encode_control_record,
+    encode_metadata_record,
+)
+from broker.protocol.records import Record, batches, check_crc, decode_batch, encode_batch
+from broker.protocol.schema.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from broker.quorum.messages import SnapshotId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.env import Fs
+
+SUFFIX, PART = ".checkpoint", ".checkpoint.part"
+RECORDS_PER_BATCH = 500
+
+
+class SnapshotStore:
+    """The snapshots of one directory. Calls block; `ids` is changed by the event loop's calls only."""
+
+    def __init__(self, fs: Fs, directory: str) -> None:
+        self._fs, self._directory = fs, directory
+        self.ids: list[SnapshotId] = []
+        """Whole ones, oldest first."""
+        for name in fs.list(directory):
+            snapshot = id_of(name)
+            if snapshot is not None:
+                self.ids.append(snapshot)
+            elif name.endswith(PART):
+                fs.remove(f"{directory}/{name}")
+        self.ids.sort()
+
+    @property
+    def newest(self) -> SnapshotId | None:
+        """The one that reaches farthest."""
+        return self.ids[-1] if self.ids else None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(found[0] for found in (self.piece(snapshot, 0, 0) for snapshot in self.ids) if found is not None)
+
+    def write(self, snapshot: SnapshotId, data: bytes) -> None:
+        """Durable on return. May run off the event loop; `add` it then."""
+        replace_file(self._fs, self._path(snapshot), data)
+
+    def add(self, snapshot: SnapshotId) -> None:
+        """It was written."""
+        self.ids = sorted({*self.ids, snapshot})
+
+    def read(self, snapshot: SnapshotId) -> bytes:
+        """All of it. OSError where it is gone."""
+        return self._pread(self._path(snapshot), 0, None)
+
+    def piece(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        """(size of all, bytes from `position` on); None where there is no such snapshot."""
+        if snapshot not in self.ids:
+            return None
+        file = self._fs.open(self._path(snapshot))
+        try:
+            return file.size(), file.pread(max_bytes, position)
+        finally:
+            file.close()
+
+    def write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
+        """A piece of one that is being fetched, in order."""
+        file = self._fs.open(self._part(snapshot), create=True, truncate=not position)
+        try:
+            assert file.size() == position, f"a piece for {position} of a part of {file.size()} bytes"
+            file.append(data)
+        finally:
+            file.close()
+
+    def with_part(self, snapshot: SnapshotId, position: int, last: bytes) -> bytes:
+        """What the part would be with its last piece."""
+        return (self._pread(self._part(snapshot), 0, position) if position else b"") + last
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """The part is whole: make it a snapshot, durably, and the only one."""
+        file = self._fs.open(self._part(snapshot))
+        try:
+            file.fsync()
+        finally:
+            file.close()
+        self._fs.rename(self._part(snapshot), self._path(snapshot))
+        self._fs.fsync_dir(self._directory)
+        for older in self.ids:
+            if older != snapshot:
+                self._fs.remove(self._path(older))
+        self.ids = [snapshot]
+
+    def delete(self, snapshot: SnapshotId) -> None:
+        """Remove one."""
+        self._fs.remove(self._path(snapshot))
+        self.ids = [other for other in self.ids if other != snapshot]
+
+    def _pread(self, path: str, at: int, length: int | None) -> bytes:
+        file = self._fs.open(path)
+        try:
+            return file.pread(file.size() if length is None else length, at)
+        finally:
+            file.close()
+
+    def _path(self, snapshot: SnapshotId) -> str:
+        return f"{self._directory}/{snapshot.end_offset:020d}-{snapshot.epoch:010d}{SUFFIX}"
+
+    def _part(self, snapshot: SnapshotId) -> str:
+        return self._path(snapshot).removesuffix(SUFFIX) + PART
+
+
+def id_of(name: str) -> SnapshotId | None:
+    """The snapshot that a file of that name holds; None for another file."""
+    end_offset, dash, epoch = name.removesuffix(SUFFIX).partition("-")
+    if not name.endswith(SUFFIX) or not dash or (len(end_offset), len(epoch)) != (20, 10):
+        return None
+    return SnapshotId(int(end_offset), int(epoch)) if (end_offset + epoch).isdigit() else None
+
+
+def encode_snapshot(records: Sequence[tuple[Any, int]], epoch: int, wall_ms: int) -> bytes:
+    """The file that holds these (message, version) pairs. `wall_ms`: when the last of what they say was appended."""
+    header = encode_control_record(SnapshotHeaderRecord(last_contained_log_timestamp=wall_ms))
+    footer = encode_control_record(SnapshotFooterRecord())
+    values = [encode_metadata_record(message, version) for message, version in records]
+    parts = [_control(header, 0, epoch, wall_ms)]
+    for at in range(0, len(values), RECORDS_PER_BATCH):
+        run = [Record(at + n, wall_ms, None, value) for n, value in enumerate(values[at : at + RECORDS_PER_BATCH], 1)]
+        parts.append(encode_batch(run, base_offset=at + 1, leader_epoch=epoch))
+    parts.append(_control(footer, len(values) + 1, epoch, wall_ms))
+    return b"".join(parts)
+
+
+def _control(record: tuple[bytes, bytes], offset: int, epoch: int, wall_ms: int) -> bytes:
+    return encode_batch([Record(offset, wall_ms, *record)], base_offset=offset, leader_epoch=epoch, control=True)
+
+
+def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
+    """(last contained timestamp, metadata records) of a whole file. MalformedFrame where it is damaged or cut short."""
+    view = memoryview(data)
+    found: list[Any] = []
+    kinds: list[int] = []
+    wall_ms, end = -1, 0
+    for header, start, stop in batches(view):
+        end = stop
+        if not check_crc(view, start, stop):
+            raise MalformedFrame(f"a batch of a snapshot has a wrong CRC at {start}")
+        for record in decode_batch(header, view[start:stop]):
+            if header.is_control:
+                kind, message = decode_control_record(record.key, record.value)
+                kinds.append(kind)
+                if isinstance(message, SnapshotHeaderRecord):
+                    wall_ms = message.last_contained_log_timestamp
+            elif record.value is not None and kinds == [SNAPSHOT_HEADER]:
+                found.append(decode_metadata_record(record.value))
+            else:
+                raise MalformedFrame("a record outside of a snapshot's header and footer")
+    if kinds[:1] != [SNAPSHOT_HEADER] or kinds[-1:] != [SNAPSHOT_FOOTER] or end != len(data):
+        raise MalformedFrame(f"a snapshot with control records {kinds} and {len(data) - end} bytes behind")
+    return wall_ms, found

@@ -1,0 +1,47 @@
+"""When to take a snapshot of the metadata log, and of what: the image between two runs of records (KIP-630)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.controller.snapshot import records_of
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+    from broker.controller.image import ImageDelta
+    from broker.env import Env
+    from broker.server.image_feed import ImageFeed
+    from broker.server.metadata_quorum import MetadataQuorum
+
+
+class Snapshotter:
+    """Every node takes its own. One is due after metadata.log.max.record.bytes.between.snapshots of batches, or
+    metadata.log.max.snapshot.interval.ms after the one before it, where there is anything new at all.
+    """
+
+    def __init__(self, env: Env, config: BrokerConfig, feed: ImageFeed, quorum: MetadataQuorum) -> None:
+        self._env, self._feed, self._quorum = env, feed, quorum
+        self._max_bytes = config.metadata_log_max_record_bytes_between_snapshots
+        interval_ms = config.metadata_log_max_snapshot_interval_ms
+        self._interval_s = interval_ms / 1000 if interval_ms else math.inf
+        self._bytes_before = 0
+        self._wanted = trio.Event()
+        feed.follow(self._changed)
+
+    def _changed(self, delta: ImageDelta) -> None:
+        if self._quorum.read_bytes - self._bytes_before >= self._max_bytes:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Take what is due until cancelled. OSError where the disk fails."""
+        while True:
+            with self._env.timeout(self._interval_s):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            self._bytes_before = self._quorum.read_bytes
+            image, newest = self._feed.image, self._quorum.snapshot
+            if image.offset >= (newest.end_offset if newest is not None else 0):
+                await self._quorum.take_snapshot(records_of(image), image.offset, image.epoch)
