@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import trio
 
-from broker.env import Env
+from broker.env import Env, Fs
 from chaos import __version__
 from chaos.errors import HarnessError
 from chaos.nemesis import Nemesis
@@ -130,6 +130,11 @@ class Run:
         env = self.runtime.env(name)
         env.rng.seed(repr((self.plan.seed, name)))
         return env
+
+    @property
+    def fs(self) -> Fs:
+        """Where the history is written, as `Papers.history`."""
+        return self._env.fs
 
     def _save(self) -> None:
         self.papers.info(self.info)

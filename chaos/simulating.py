@@ -148,7 +148,8 @@ def simulate(plan: Plan, *, mutant: str | None = None, messages: bool = False, s
         sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first)
         sim.simulate()
     world, papers = sim.world, sim.papers
-    papers.take_history(sim.runtime.env("harness").fs)
+    if sim.run is not None:
+        papers.take_history(sim.run.fs)
     judgement, troubles = None, _troubles(sim)
     if sim.trouble is None:
         try:
