@@ -1,0 +1,208 @@
+"""`broker.env.Env` in a simulated world: one for each incarnation of a node, and for each client.
+
+Every call asks first whether the incarnation still lives (else NodeDead, which nothing in a node may catch). Every
+wait is woken through `wake`, which holds what it has to wake while the node is paused: seen from outside that is what
+SIGSTOP does, between two system calls.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import trio
+
+from broker.env import Fs, NodeDead
+from chaos.runtimes.sim.world import WALL_MS
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.links import SimLink
+    from chaos.runtimes.sim.network import SimListener
+    from chaos.runtimes.sim.world import World
+
+T = TypeVar("T")
+
+FSYNC_S = 0.0004
+FSYNC_MEAN_S = 0.0006
+"""An fsync takes this long, and an exponentially distributed time with this mean more."""
+
+
+class SimClock:
+    """A node's own clock: an offset to true wall time, and a rate for everything."""
+
+    __slots__ = ("_anchor_node", "_anchor_true", "_world", "offset_ms", "rate")
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.offset_ms = 0.0
+        self.rate = 1.0
+        self._anchor_true = self._anchor_node = world.mono
+
+    def mono(self) -> float:
+        """Monotonic seconds at the node's rate."""
+        return self._anchor_node + (self._world.mono - self._anchor_true) * self.rate
+
+    def wall_ms(self) -> int:
+        """Wall-clock ms: true time, the offset, and what the rate has added so far."""
+        drifted_s = self.mono() - self._world.mono
+        return WALL_MS + int(self._world.kernel.now * 1000 + self.offset_ms + drifted_s * 1000)
+
+    def set(self, offset_ms: float, rate: float) -> None:
+        """Bend it. Monotonic time stays continuous; what already waits keeps its moment."""
+        self._anchor_node, self._anchor_true = self.mono(), self._world.mono
+        self.offset_ms, self.rate = offset_ms, rate
+
+
+class Disk(Protocol):
+    """What an Env asks of a disk."""
+
+    def delay_s(self, op: str) -> float:
+        """Seconds that each call takes longer by a fault."""
+
+
+class SimEnv:
+    """As `Env`. `host` is where it listens, `source` whose links it dials over (None: the client zone of the port)."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        incarnation: int,
+        *,
+        host: str,
+        source: int | str | None,
+        fs: Fs,
+        disk: Disk,
+        clock: SimClock | None = None,
+        gate: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.name, self.incarnation, self.fs = name, incarnation, fs
+        self.rng = world.rng("node", name, incarnation)
+        self.world, self.host, self.source = world, host, source
+        self.clock = clock or SimClock(world)
+        self.alive = True
+        self.paused = False
+        self.links: dict[int, SimLink] = {}
+        self.listeners: list[SimListener] = []
+        self._disk = disk
+        self._gate = gate
+        self._cpu_rng = world.rng("cpu", name, incarnation)
+        self._held: deque[trio.lowlevel.Task] = deque()
+        self._scopes: dict[int, weakref.ref[trio.CancelScope]] = {}
+        self._scope_serial = 0
+        self._stopped_scopes: list[tuple[trio.CancelScope, float]] = []
+        self.wall_ms: Callable[[], int] = self.clock.wall_ms
+        self.mono: Callable[[], float] = self.clock.mono
+
+    def gate(self, op: str, what: str) -> None:
+        """Before an effect: NodeDead where this incarnation is over, or ends right here."""
+        if not self.alive:
+            raise NodeDead
+        if self._gate is not None:
+            self._gate(op, what)
+
+    # ------------------------------------------------------------------ waiting
+
+    async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
+        """Park the task until somebody gives it to `wake`. `forget` is called where it is cancelled first."""
+        if not self.alive:
+            raise NodeDead
+        task = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            forget()
+            if self._held and task in self._held:
+                self._held.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        register(task)
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        if not self.alive:
+            raise NodeDead
+
+    def wake(self, task: trio.lowlevel.Task) -> None:
+        """Let a parked task go on: now, or when the node is no longer paused."""
+        if self.paused:
+            self._held.append(task)
+        else:
+            trio.lowlevel.reschedule(task)
+
+    async def _wait_s(self, seconds: float) -> None:
+        """True virtual seconds."""
+        timer: list[Any] = []
+
+        def register(task: trio.lowlevel.Task) -> None:
+            timer.append(self.world.kernel.at(seconds, self.wake, task))
+
+        await self.wait(register, lambda: timer[0].cancel())
+
+    async def sleep(self, seconds: float) -> None:
+        """As `Env.sleep`."""
+        await self._wait_s(max(0.0, seconds) / self.clock.rate)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        """As `Env.timeout`. Stands still while the node is paused."""
+        scope = trio.CancelScope(deadline=self.world.kernel.now + max(0.0, seconds) / self.clock.rate)
+        self._scope_serial = serial = self._scope_serial + 1
+        scopes = self._scopes
+        scopes[serial] = weakref.ref(scope, lambda _: scopes.pop(serial, None))
+        return scope
+
+    def pause(self) -> None:
+        """Hold every wait, and every deadline."""
+        self.paused = True
+        for ref in list(self._scopes.values()):
+            scope = ref()
+            if scope is not None and scope.deadline != inf:
+                self._stopped_scopes.append((scope, scope.deadline))
+                scope.deadline = inf
+
+    def resume(self) -> None:
+        """Let everything go on, in the order in which it would have; deadlines that are over strike at once."""
+        self.paused = False
+        while self._held:
+            trio.lowlevel.reschedule(self._held.popleft())
+        for scope, deadline in self._stopped_scopes:
+            scope.deadline = deadline
+        self._stopped_scopes.clear()
+
+    # ------------------------------------------------------------------ the world
+
+    async def cpu(self, fn: Callable[..., T], *args: Any) -> T:
+        """As `Env.cpu`: inline, at some moment of the virtual time that it takes."""
+        took_s = FSYNC_S + self._cpu_rng.expovariate(1 / FSYNC_MEAN_S) + self._disk.delay_s("fsync")
+        before_s = took_s * self._cpu_rng.random()
+        await self._wait_s(before_s)
+        result = fn(*args)
+        await self._wait_s(took_s - before_s)
+        return result
+
+    async def listen(self, host: str, port: int) -> SimListener:
+        """As `Env.listen`."""
+        self.gate("listen", f"{host}:{port}")
+        await trio.lowlevel.checkpoint()
+        return self.world.network.listen(self, port)
+
+    async def connect(self, host: str, port: int) -> SimLink:
+        """As `Env.connect`."""
+        self.gate("connect", f"{host}:{port}")
+        return await self.world.network.connect(self, host, port)
+
+    def trace(self, event: str, **fields: Any) -> None:
+        """As `Env.trace`."""
+        if not self.alive:
+            raise NodeDead
+        world = self.world
+        world.traced(
+            {"t": world.mono, "w": self.wall_ms(), "n": self.name, "i": self.incarnation, "e": event, **fields}
+        )
+
+    def revoke(self) -> None:
+        """End this incarnation: from here on nothing that its code does reaches the world."""
+        self.alive = False
+        self.paused = False
+        self._held.clear()
+        self._stopped_scopes.clear()

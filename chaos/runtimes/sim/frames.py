@@ -1,0 +1,161 @@
+"""Kafka's frames inside a stream of bytes: found for diagrams, cut out whole where a fault is to hit one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from broker.protocol.apis import request_class, response_class
+from broker.protocol.header import decode_request_header, encode_response_header
+
+SIZE = 4
+REQUEST_HEAD = 12
+"""Size, API key, version, correlation id."""
+RESPONSE_HEAD = 8
+"""Size, correlation id."""
+
+_size = Struct(">i").unpack_from
+_request = Struct(">ihhi").unpack_from
+_response = Struct(">ii").unpack_from
+_length = Struct(">i").pack
+
+ALIASES = {"responses": "topic_data", "partition_responses": "partition_data"}
+"""Fields of responses that answer to a request's field of another name."""
+
+
+def request_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
+    """(size, API key, version, correlation id) of a request's first 12 bytes."""
+    size, api, version, correlation_id = _request(head)
+    return size, api, version, correlation_id
+
+
+def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """(size, correlation id) of a response's first 8 bytes."""
+    size, correlation_id = _response(head)
+    return size, correlation_id
+
+
+class Framer:
+    """Follows frames through a stream. `seen` is called with each frame's head as soon as it is whole."""
+
+    __slots__ = ("_head", "_head_size", "_held", "_left", "_seen")
+
+    def __init__(self, head_size: int, seen: Callable[[bytearray], None]) -> None:
+        self._head_size = head_size
+        self._seen = seen
+        self._head = bytearray()
+        self._left = 0
+        self._held = bytearray()
+
+    @property
+    def holds(self) -> bool:
+        """Part of a frame waits here for its rest."""
+        return bool(self._held)
+
+    def follow(self, data: bytes) -> None:
+        """Bytes that pass as they are."""
+        at, end = 0, len(data)
+        while at < end:
+            if self._left:
+                passed = min(self._left, end - at)
+                self._left -= passed
+                at += passed
+                continue
+            wanted = self._head_size - len(self._head)
+            self._head += data[at : at + wanted]
+            at = min(end, at + wanted)
+            if len(self._head) == self._head_size:
+                self._left = max(0, _size(self._head)[0] + SIZE - self._head_size)
+                head, self._head = self._head, bytearray()
+                self._seen(head)
+
+    def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
+        """(what belongs to a frame that has partly passed already, the whole frames behind it).
+
+        What is no whole frame yet stays here.
+        """
+        passing = b""
+        if self._left or self._head:
+            before = len(data)
+            passing, data = self._rest_of_frame(data)
+            assert len(passing) + len(data) == before
+        self._held += data
+        frames = []
+        while len(self._held) >= self._head_size:
+            whole = max(self._head_size, _size(self._held)[0] + SIZE)
+            if len(self._held) < whole:
+                break
+            frames.append(bytes(self._held[:whole]))
+            del self._held[:whole]
+        return passing, frames
+
+    def _rest_of_frame(self, data: bytes) -> tuple[bytes, bytes]:
+        at = 0
+        while at < len(data) and (self._left or self._head):
+            step = self._left or self._head_size - len(self._head)
+            self.follow(data[at : at + step])
+            at = min(len(data), at + step)
+        return data[:at], data[at:]
+
+
+def error_answer(request: bytes, error: int) -> bytes | None:
+    """The response frame that answers a request frame with `error` in every error field; None where it has none."""
+    view = memoryview(request)[SIZE:]
+    header = decode_request_header(view)
+    decoded, _ = request_class(header.api_key).decode(view, header.body_at, header.api_version)
+    response = response_class(header.api_key)()
+    if not _mirror(decoded, response, error):
+        return None
+    body = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    body += response.encode(header.api_version)
+    return _length(len(body)) + body
+
+
+def _mirror(asked: Any, answer: Any, error: int) -> bool:
+    """Fill an answer's names and ids from what was asked, and every error code. False where there was no such field."""
+    found = False
+    for name in answer.__slots__:
+        if name == "error_code":
+            answer.error_code, found = error, True
+            continue
+        given = getattr(asked, ALIASES.get(name, name), None)
+        kind = ITEMS.get((type(answer).__module__, type(answer).__name__, name))
+        if kind is not None and isinstance(given, list):
+            items = []
+            for each in given:
+                item = kind()
+                found |= _mirror(each, item, error) if hasattr(each, "__slots__") else _index(item, each, error)
+                items.append(item)
+            setattr(answer, name, items)
+        elif given is not None and isinstance(given, type(getattr(answer, name))) and not isinstance(given, list):
+            setattr(answer, name, given)
+    return found
+
+
+def _index(item: Any, index: Any, error: int) -> bool:
+    """An answer's part for a bare partition number."""
+    if hasattr(item, "partition_index"):
+        item.partition_index = index
+    if not hasattr(item, "error_code"):
+        return False
+    item.error_code = error
+    return True
+
+
+class _Items(dict[tuple[str, str, str], Any]):
+    """(module, structure, field) -> the structure that the field is a list of; None where it is no such list."""
+
+    def __missing__(self, key: tuple[str, str, str]) -> Any:
+        import importlib
+        import inspect
+        import re
+
+        module = importlib.import_module(key[0])
+        annotation = str(inspect.signature(getattr(module, key[1]).__init__).parameters[key[2]].annotation)
+        found = re.match(r"list\[(\w+)\]", annotation)
+        self[key] = kind = getattr(module, found.group(1), None) if found else None
+        return kind
+
+
+ITEMS = _Items()

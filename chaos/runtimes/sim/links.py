@@ -1,0 +1,406 @@
+"""Connections: two ends, a stream of bytes each way, and what the wire between them does to the bytes.
+
+A stream is TCP's: in order, and nothing lost but with the whole connection. A lost packet is therefore a delay, a
+short partition holds bytes and delivers them late, and an end that dies is a FIN or an RST, or nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+from crc32c import crc32c
+
+from broker.env import Buffer, File, LinkClosed, NodeDead
+from chaos.runtimes.contract import FrameAct, Stream
+from chaos.runtimes.sim import frames
+from chaos.runtimes.sim.frames import Framer
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.env import SimEnv
+    from chaos.runtimes.sim.wires import Wire
+
+WINDOW = 512 * 1024
+"""Bytes that one direction holds, unread at the other end included: what fits into sockets' buffers."""
+SHORT_READ = 0.02
+"""Probability that a receive brings less than there is: framing must not depend on how bytes come."""
+
+
+class SimLink:
+    """One end of a connection, as `broker.env.Link`."""
+
+    __slots__ = ("_eof", "_in", "_reader", "_reset", "_writer", "closed", "env", "incoming", "out", "peer", "serial")
+
+    def __init__(self, env: SimEnv, peer: str, serial: int) -> None:
+        self.env, self.peer, self.serial = env, peer, serial
+        self.out: Flow
+        self.incoming: Flow
+        self.closed = False
+        self._in = bytearray()
+        self._eof = self._reset = False
+        self._reader: trio.lowlevel.Task | None = None
+        self._writer: trio.lowlevel.Task | None = None
+        env.links[serial] = self
+
+    def recv_into(self, view: memoryview) -> int | None:
+        """As `Link.recv_into`."""
+        self._check()
+        data = self._in
+        if not data:
+            return 0 if self._eof else None
+        count = min(len(view), len(data))
+        if count > 1 and self.incoming.rng.random() < SHORT_READ:
+            count = self.incoming.rng.randrange(1, count)
+        view[:count] = data[:count]
+        del data[:count]
+        self.incoming.taken(count)
+        return count
+
+    def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
+        """As `Link.send`."""
+        self.env.gate("send", self.peer)
+        self._check()
+        data = b"".join(pieces)
+        room = WINDOW - self.out.held
+        if room < len(data):
+            data = data[: max(0, room)]
+        if data:
+            self.out.push(data)
+        return len(data)
+
+    def send_file(self, file: File, offset: int, length: int) -> int:
+        """As `Link.send_file`."""
+        room = WINDOW - self.out.held
+        if length <= 0 or (room <= 0 and not self._reset and not self.closed):
+            return 0
+        data = file.pread(min(length, max(room, 1)), offset)
+        if not data:
+            self.close()
+            raise LinkClosed(f"connection with {self.peer} ended: the file being sent ends before byte {offset}")
+        return self.send((data,))
+
+    async def wait_readable(self) -> None:
+        """As `Link.wait_readable`."""
+        self._check_open()
+        if (self._in or self._eof or self._reset) and not self.env.paused:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.env.wait(self._read_by, self._unread)
+        self._check_open()
+
+    async def wait_writable(self) -> None:
+        """As `Link.wait_writable`."""
+        self._check_open()
+        if (self.out.held < WINDOW or self._reset) and not self.env.paused:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.env.wait(self._written_by, self._unwritten)
+        self._check_open()
+
+    def close(self) -> None:
+        """As `Link.close`."""
+        if not self.closed and self.env.alive:
+            self.finish()
+            self._wake()
+
+    def abort(self) -> None:
+        """As `Link.abort`: the other end hears of a reset, and what was on its way there is gone."""
+        if not self.closed and self.env.alive:
+            self.finish(reset=True)
+            self._wake()
+
+    # ------------------------------------------------------------------ the world's side
+
+    def finish(self, *, reset: bool = False, silent: bool = False) -> None:
+        """This end is gone. `silent`: without a word, as a machine without power."""
+        self.closed = True
+        self.env.links.pop(self.serial, None)
+        if not silent:
+            self.out.end(reset=reset)
+
+    def broken(self) -> None:
+        """A reset arrived: every later call fails."""
+        if not self.closed:
+            self._reset = True
+            self._in.clear()
+            self.incoming.clear()
+            self.out.clear()
+            self._wake()
+
+    def arrived(self, data: bytes | None) -> None:
+        """Bytes arrived, or the end (None)."""
+        if data is None:
+            self._eof = True
+        else:
+            self._in += data
+        if self._reader is not None:
+            task, self._reader = self._reader, None
+            self.env.wake(task)
+
+    def room(self) -> None:
+        """There is room to send again."""
+        if self._writer is not None:
+            task, self._writer = self._writer, None
+            self.env.wake(task)
+
+    @property
+    def was_reset(self) -> bool:
+        """A reset arrived."""
+        return self._reset
+
+    def _wake(self) -> None:
+        for task in (self._reader, self._writer):
+            if task is not None:
+                self.env.wake(task)
+        self._reader = self._writer = None
+
+    def _check(self) -> None:
+        if not self.env.alive:
+            raise NodeDead
+        if self.closed or self._reset:
+            raise LinkClosed(f"connection with {self.peer} {'was reset' if self._reset else 'is closed'}")
+
+    def _check_open(self) -> None:
+        if not self.env.alive:
+            raise NodeDead
+        if self.closed:
+            raise LinkClosed(f"connection with {self.peer} is closed")
+
+    def _read_by(self, task: trio.lowlevel.Task) -> None:
+        assert self._reader is None, "two tasks wait to read one connection"
+        if self._in or self._eof or self._reset:
+            self.env.wake(task)
+        else:
+            self._reader = task
+
+    def _unread(self) -> None:
+        self._reader = None
+
+    def _written_by(self, task: trio.lowlevel.Task) -> None:
+        assert self._writer is None, "two tasks wait to write to one connection"
+        if self.out.held < WINDOW or self._reset:
+            self.env.wake(task)
+        else:
+            self._writer = task
+
+    def _unwritten(self) -> None:
+        self._writer = None
+
+
+class Flow:
+    """One direction of a connection."""
+
+    __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "rng", "sink", "source",
+                 "stream", "swallowed", "wire")  # fmt: skip
+
+    def __init__(self, connection: Connection, wire: Wire, stream: Stream, source: SimLink, sink: SimLink) -> None:
+        self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
+        self.rng = wire.rng
+        self.held = 0
+        """Bytes on their way, and unread at the other end."""
+        self.swallowed = False
+        """A cut of manner DROP took bytes of it."""
+        self._queue: deque[tuple[float, bytes | None]] = deque()
+        self._scheduled = False
+        self._last = self._due = 0.0
+        self._passed = 0
+        source.out, sink.incoming = self, self
+
+    def push(self, data: bytes) -> None:
+        """The source sent bytes."""
+        if self.stream is Stream.THERE:
+            self.connection.asked(data)
+        else:
+            self.connection.answered(data)
+
+    def put(self, data: bytes | None, later_s: float = 0.0) -> float:
+        """On its way, past the frame-aware faults. When it will arrive, as far as is known."""
+        wire, now = self.wire, self.wire.kernel.now
+        if wire.drops(self.stream):
+            self.swallowed = True
+            return now
+        took_s, self._due = wire.takes(self.stream, 0 if data is None else len(data), self._due)
+        at = self._last = max(self._last, now + took_s + later_s)
+        for piece, gap_s in wire.pieces(self.stream, data):
+            self._last = at = at + gap_s
+            self.held += 0 if piece is None else len(piece)
+            self._queue.append((at, piece))
+        if not self._scheduled:
+            self._schedule()
+        if data is not None and (limit := wire.limit(self.stream)) is not None:
+            self._passed += len(data)
+            if self._passed > limit:
+                self.connection.reset()
+        return at
+
+    def end(self, *, reset: bool) -> None:
+        """The source closed its end."""
+        if reset and not self.wire.silent:
+            self.clear()
+            self.wire.kernel.at(self.wire.base_s(), self.sink.broken)
+            self.connection.over()
+        else:
+            self.put(None, self.wire.slow_close_s(self.stream))
+            if self.sink.closed:
+                self.connection.over()
+
+    def clear(self) -> None:
+        """What was on its way is gone."""
+        self._queue.clear()
+        self.held = 0
+
+    def taken(self, count: int) -> None:
+        """The sink read bytes."""
+        full = self.held >= WINDOW
+        self.held = max(0, self.held - count)
+        if full and self.held < WINDOW:
+            self.source.room()
+
+    def pump(self) -> None:
+        """Deliver what is due."""
+        self._scheduled = False
+        if not self._queue:
+            return
+        if self.wire.holds(self.stream):
+            return  # healing the cut pumps again
+        if self._queue[0][0] > self.wire.kernel.now:
+            self._schedule()
+            return
+        _, data = self._queue.popleft()
+        self._deliver(data)
+        if self._queue and not self._scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        kernel = self.wire.kernel
+        kernel.at(self._queue[0][0] - kernel.now, self.pump)
+
+    def _deliver(self, data: bytes | None) -> None:
+        sink, world = self.sink, self.wire.world
+        if data is not None:
+            world.delivered(len(data), crc32c(data))
+        if sink.closed:
+            if data is not None and not self.source.closed and sink.env.alive:
+                self.wire.kernel.at(self.wire.base_s(), self.source.broken)  # RST: nobody is there any more
+            return
+        sink.arrived(data)
+
+
+class Connection:
+    """Both directions of one connection over a wire, and the frames in them."""
+
+    def __init__(self, wire: Wire, serial: int, a: SimLink, b: SimLink) -> None:
+        self.wire, self.serial = wire, serial
+        self.a, self.b = a, b
+        self.there = Flow(self, wire, Stream.THERE, a, b)
+        self.back = Flow(self, wire, Stream.BACK, b, a)
+        self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)
+        self._responses = Framer(frames.RESPONSE_HEAD, self._saw_response)
+        self._waiting: deque[tuple[int, int]] = deque()
+        """(correlation id, API) of requests without an answer yet."""
+        self._twice: dict[int, bool] = {}
+        """Correlation ids asked twice -> whether the first answer has passed."""
+        self._own: dict[int, bytes] = {}
+        """Answers of the link's own, by correlation id, that wait for the answers before them."""
+
+    def asked(self, data: bytes) -> None:
+        """Bytes of the side that opened it."""
+        wire = self.wire
+        if not wire.frame_faults and not self._requests.holds:
+            self._requests.follow(data)
+            self.there.put(data)
+            return
+        passing, whole = self._requests.cut(data)
+        if passing:
+            self.there.put(passing)
+        for frame in whole:
+            self._ask(frame)
+
+    def _ask(self, frame: bytes) -> None:
+        _, api, _, correlation_id = frames.request_head(frame)
+        fault = self.wire.hit(Stream.THERE, api)
+        act = fault.act if fault is not None else None
+        if act is FrameAct.DROP:
+            self._note(Stream.THERE, api, correlation_id, len(frame), "dropped")
+            return
+        self._waiting.append((correlation_id, api))
+        self._note(Stream.THERE, api, correlation_id, len(frame), act.value if act else "")
+        if act is FrameAct.ERROR and fault is not None and (answer := frames.error_answer(frame, fault.error)):
+            self._own[correlation_id] = answer
+            self._answer_own()
+            return
+        self.there.put(frame, fault.delay_ms / 1000 if fault is not None and act is FrameAct.DELAY else 0.0)
+        if act is FrameAct.DUPLICATE:
+            self._twice[correlation_id] = False
+            self.there.put(frame)
+
+    def answered(self, data: bytes) -> None:
+        """Bytes of the other side."""
+        if not (self.wire.frame_faults or self._twice or self._own or self._responses.holds):
+            self._responses.follow(data)
+            self.back.put(data)
+            return
+        passing, whole = self._responses.cut(data)
+        if passing:
+            self.back.put(passing)
+        for frame in whole:
+            self._answer(frame)
+
+    def _answer(self, frame: bytes) -> None:
+        _, correlation_id = frames.response_head(frame)
+        if self._twice.get(correlation_id):
+            del self._twice[correlation_id]
+            return
+        if correlation_id in self._twice:
+            self._twice[correlation_id] = True
+        api = self._answers_to(correlation_id)
+        fault = self.wire.hit(Stream.BACK, api)
+        act = fault.act if fault is not None else None
+        self._note(Stream.BACK, api, correlation_id, len(frame), act.value if act else "")
+        if act is not FrameAct.DROP:
+            self.back.put(frame, fault.delay_ms / 1000 if fault is not None and act is FrameAct.DELAY else 0.0)
+        self._answer_own()
+
+    def _answer_own(self) -> None:
+        """The link's own answers leave in the requests' order."""
+        while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
+            self._waiting.popleft()
+            self.back.put(answer)
+
+    def _saw_request(self, head: bytearray) -> None:
+        size, api, _, correlation_id = frames.request_head(head)
+        self._waiting.append((correlation_id, api))
+        self._note(Stream.THERE, api, correlation_id, size, "")
+
+    def _saw_response(self, head: bytearray) -> None:
+        size, correlation_id = frames.response_head(head)
+        self._note(Stream.BACK, self._answers_to(correlation_id), correlation_id, size, "")
+
+    def _answers_to(self, correlation_id: int) -> int:
+        """The API of the request that this answers. Requests before it are never answered (acks=0)."""
+        while self._waiting:
+            asked, api = self._waiting.popleft()
+            if asked == correlation_id:
+                return api
+        return -1
+
+    def _note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
+        if self.wire.world.messages is not None:
+            self.wire.note(stream, api, correlation_id, size, note)
+
+    def reset(self) -> None:
+        """Both ends hear of a reset at once."""
+        for end in (self.a, self.b):
+            end.broken()
+        self.over()
+
+    def ended(self, stream: Stream) -> bool:
+        """That end of the stream's source is closed."""
+        return (self.there if stream is Stream.THERE else self.back).source.closed
+
+    def over(self) -> None:
+        """Nothing more is going to happen on it."""
+        self.wire.connections.pop(self.serial, None)

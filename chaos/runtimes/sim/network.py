@@ -1,0 +1,135 @@
+"""Hosts, listeners and wires of a simulated network."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.env import LinkClosed
+from chaos.runtimes.sim.links import Connection, SimLink
+from chaos.runtimes.sim.wires import Wire
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.env import SimEnv
+    from chaos.runtimes.sim.world import World
+
+FIRST_FREE_PORT = 40_000
+BACKLOG = 1024
+SYN_AGAIN_S = 0.25
+"""A connection that gets no answer is tried again after this time, and after twice that, and so on."""
+SYN_AGAIN_MAX_S = 2.0
+
+
+class SimListener:
+    """As `broker.env.Listener`."""
+
+    def __init__(self, network: Network, env: SimEnv, port: int) -> None:
+        self._network, self.env, self.port = network, env, port
+        self._queue: deque[SimLink] = deque()
+        self._waiter: trio.lowlevel.Task | None = None
+        self.closed = False
+
+    def offer(self, link: SimLink) -> None:
+        """A connection was made."""
+        self._queue.append(link)
+        self._wake()
+
+    @property
+    def full(self) -> bool:
+        """Nobody has accepted anything for long."""
+        return len(self._queue) >= BACKLOG
+
+    async def accept(self) -> SimLink:
+        """As `Listener.accept`."""
+        while not self._queue and not self.closed:
+            await self.env.wait(self._wait_by, self._unwait)
+        await trio.lowlevel.checkpoint()
+        if self.closed or not self._queue:
+            raise LinkClosed("the listener is closed")
+        return self._queue.popleft()
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+        if not self.closed:
+            self.closed = True
+            self._network.unlisten(self)
+            while self._queue:
+                self._queue.popleft().finish(reset=True)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            task, self._waiter = self._waiter, None
+            self.env.wake(task)
+
+    def _wait_by(self, task: trio.lowlevel.Task) -> None:
+        self._waiter = task
+
+    def _unwait(self) -> None:
+        self._waiter = None
+
+
+class Network:
+    """Wires are made when they are first asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._listeners: dict[tuple[str, int], SimListener] = {}
+        self._wires: dict[tuple[int | str, int | str], Wire] = {}
+        self._sides: dict[tuple[str, int], tuple[int | str, int | str]] = {}
+        self._serial = 0
+        self._free_port = FIRST_FREE_PORT
+
+    def wire(self, source: int | str, target: int | str) -> Wire:
+        """The wire from one host to another."""
+        key = (source, target)
+        if key not in self._wires:
+            self._wires[key] = Wire(self._world, source, target)
+        return self._wires[key]
+
+    def wires(self) -> list[Wire]:
+        """All that were ever used, in a fixed order."""
+        return [self._wires[key] for key in sorted(self._wires, key=repr)]
+
+    def belongs(self, host: str, port: int, source: int | str, target: int | str) -> None:
+        """An address: whose it is, and which zone's clients dial it who have no source of their own."""
+        self._sides[host, port] = (source, target)
+
+    def listen(self, env: SimEnv, port: int) -> SimListener:
+        """Listen at the Env's host."""
+        if port == 0:
+            self._free_port += 1
+            port = self._free_port
+        if (env.host, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"cannot listen at {env.host}:{port}: Address already in use")
+        listener = self._listeners[env.host, port] = SimListener(self, env, port)
+        env.listeners.append(listener)
+        return listener
+
+    def unlisten(self, listener: SimListener) -> None:
+        """The port is free again."""
+        if self._listeners.get((listener.env.host, listener.port)) is listener:
+            del self._listeners[listener.env.host, listener.port]
+
+    async def connect(self, env: SimEnv, host: str, port: int) -> SimLink:
+        """A connection, after a round trip. ConnectionRefusedError; else waits until somebody answers."""
+        zone, target = self._sides.get((host, port), ("nowhere", host))
+        wire = self.wire(env.source if env.source is not None else zone, target)
+        again_s = SYN_AGAIN_S
+        await env.sleep(wire.base_s() + wire.takes_connecting_s())
+        while wire.silent and not wire.refuses:
+            await env.sleep(again_s)
+            again_s = min(again_s * 2, SYN_AGAIN_MAX_S)
+        listener = self._listeners.get((host, port))
+        if wire.refuses or listener is None or listener.closed or not listener.env.alive or listener.full:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"cannot connect to {host}:{port}: Connection refused")
+        env.gate("connected", host)
+        self._serial += 1
+        ours = SimLink(env, f"{host}:{port}", 2 * self._serial)
+        theirs = SimLink(listener.env, f"{env.host}:{50_000 + self._serial % 10_000}", 2 * self._serial + 1)
+        wire.opened(Connection(wire, self._serial, ours, theirs))
+        listener.offer(theirs)
+        return ours

@@ -1,0 +1,238 @@
+"""A simulated node: one disk and one clock, and one incarnation of the broker after the other.
+
+A node dies in this order: the incarnation is revoked, so that nothing its code still does reaches the world; the disk
+loses what it loses; the links end; only then are the tasks cancelled. The other way round a `finally` could act for a
+node that is dead.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.env import NodeDead
+from broker.main import Node
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
+from chaos.runtimes.sim.disk import Disk
+from chaos.runtimes.sim.env import SimClock, SimEnv
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.links import SimLink
+    from chaos.runtimes.sim.world import World
+
+CRASH_OPS: Mapping[str, CrashOp] = {
+    "fsync": "fsync",
+    "append": "write",
+    "pwrite": "write",
+    "truncate": "write",
+    "send": "send",
+}
+DATA = "/data"
+
+
+class _CrashPoint:
+    """Where a node is going to crash."""
+
+    def __init__(self, op: CrashOp, nth: int) -> None:
+        self.op, self.left = op, nth
+        self.at: str | None = None
+        self.struck = trio.Event()
+
+
+class SimNode:
+    """See the module. `properties` are the broker's settings."""
+
+    def __init__(self, world: World, node_id: int, properties: Mapping[str, str]) -> None:
+        self._world = world
+        self.id = node_id
+        self.name = f"broker-{node_id}"
+        self.incarnation = 0
+        self.state = NodeState.DOWN
+        self.node: Node | None = None
+        """The live parts, while it runs."""
+        self.disk = Disk(world.rng("disk", self.name))
+        self.clock = SimClock(world)
+        self.env: SimEnv | None = None
+        self.exits: list[NodeExit] = []
+        self.words: list[str] = []
+        self._properties = dict(properties)
+        self._crash: _CrashPoint | None = None
+        self._orphans: list[SimLink] = []
+        self._scope = trio.CancelScope()
+        self._stop = trio.Event()
+        self._ready = trio.Event()
+        self._ended = trio.Event()
+
+    @property
+    def pid(self) -> int:
+        """What stands for a process id: another one at each start."""
+        return self.id * 1000 + self.incarnation
+
+    # ------------------------------------------------------------------ life
+
+    def launch(self) -> Evidence:
+        """Start a new incarnation on what the disk has."""
+        if self.state is not NodeState.DOWN:
+            raise HarnessError(f"node {self.id} is {self.state.value} already")
+        self.incarnation += 1
+        self.state = NodeState.RUNNING
+        for link in self._orphans:
+            link.broken()  # the machine that comes back knows nothing of these connections
+        self._orphans.clear()
+        self._scope, self._stop, self._ready, self._ended = trio.CancelScope(), trio.Event(), trio.Event(), trio.Event()
+        env = self.env = SimEnv(
+            self._world,
+            self.name,
+            self.incarnation,
+            host=self.name,
+            source=self.id,
+            fs=self.disk.mount(self._gate),
+            disk=self.disk,
+            clock=self.clock,
+            gate=self._gate,
+        )
+        trio.lowlevel.spawn_system_task(self._live, env, self._scope, self._stop, self._ready, self._ended)
+        return {"pid": self.pid, "incarnation": self.incarnation, "asked_ns": self._world.now_ns()}
+
+    async def _live(
+        self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event
+    ) -> None:
+        """One incarnation, to its end. Raises nothing: what ends a broker is told by `exits`."""
+        failure: BaseException | None = None
+        try:
+            with scope:
+                node = self.node = Node(env, BrokerConfig.from_properties(self._properties))
+                await node.run(stop, _Started(ready.set))
+        except BaseException as error:
+            failure = error
+        if env.alive:
+            env.revoke()
+            self.disk.kill()
+            for link in list(env.links.values()):
+                link.finish()
+            for listener in env.listeners:
+                listener.close()
+            self.state, self.node = NodeState.DOWN, None
+            if failure is not None or not stop.is_set():
+                self._told_exit(failure)
+        elif failure is not None and not _only_death(failure):
+            self.words += traceback.format_exception(failure)
+        ended.set()
+
+    def _told_exit(self, failure: BaseException | None) -> None:
+        said = "".join(traceback.format_exception(failure)) if failure is not None else "it ended unasked"
+        self.words.append(said)
+        self.exits.append(NodeExit(self.id, self.incarnation, 1, self._world.now_ns(), _last_words(failure, said)))
+
+    async def wait_ready(self, limit_s: float) -> int:
+        """Until it serves clients. ns of that moment. HarnessError where it ends first, or takes too long."""
+        incarnation = self.incarnation
+        with trio.move_on_after(limit_s):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_either, self._ready, nursery.cancel_scope)
+                nursery.start_soon(_either, self._ended, nursery.cancel_scope)
+        if self._ready.is_set():
+            return self._world.now_ns()
+        if self._ended.is_set() or self.incarnation != incarnation:
+            raise HarnessError(f"broker {self.id} ended before it was ready: {(self.words or ['it was killed'])[-1]}")
+        raise HarnessError(f"broker {self.id} was not ready within {limit_s:g} s")
+
+    def die(self, *, power: bool = False) -> Evidence:
+        """End at once. `power`: what was not synced may be lost, and nobody hears of the end."""
+        env, self.env = self.env, None
+        if env is None or self.state is NodeState.DOWN:
+            raise HarnessError(f"node {self.id} is down already")
+        env.revoke()
+        lost = self.disk.power_loss() if power else {}
+        if not power:
+            self.disk.kill()
+        for link in list(env.links.values()):
+            if power:
+                self._orphans.append(link.out.sink)
+            link.finish(silent=power)
+        for listener in env.listeners:
+            listener.close()
+        self.state, self.node = NodeState.DOWN, None
+        self._scope.cancel()
+        return lost
+
+    async def stop(self, grace_s: float) -> bool:
+        """Controlled shutdown, by force after `grace_s`. Whether it left by itself."""
+        self._stop.set()
+        with trio.move_on_after(grace_s):
+            await self._ended.wait()
+        if self.state is NodeState.DOWN:
+            return True
+        self.die()
+        return False
+
+    def pause(self) -> None:
+        """Hold it where it is."""
+        assert self.env is not None
+        self.env.pause()
+        self.state = NodeState.PAUSED
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self.env is not None
+        self.state = NodeState.RUNNING
+        self.env.resume()
+
+    # ------------------------------------------------------------------ crash points
+
+    def crash_at(self, op: CrashOp, nth: int) -> _CrashPoint:
+        """Die just before the nth `op` from now on."""
+        if self._crash is not None:
+            raise HarnessError(f"node {self.id} is going to crash at a {self._crash.op} already")
+        self._crash = _CrashPoint(op, nth)
+        return self._crash
+
+    def forget_crash(self) -> None:
+        """It is not going to."""
+        self._crash = None
+
+    def _gate(self, op: str, what: str) -> None:
+        point = self._crash
+        if point is None or CRASH_OPS.get(op) != point.op:
+            return
+        point.left -= 1
+        if point.left <= 0:
+            self._crash = None
+            point.at = what
+            point.struck.set()
+            self.die()
+            raise NodeDead
+
+
+class _Started:
+    """What a Node tells as its `task_status`."""
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self._done = done
+
+    def started(self, value: object = None) -> None:
+        """It serves."""
+        self._done()
+
+
+async def _either(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _only_death(error: BaseException) -> bool:
+    """Nothing but that the incarnation is over."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_only_death(each) for each in error.exceptions)
+    return isinstance(error, NodeDead | trio.Cancelled)
+
+
+def _last_words(failure: BaseException | None, said: str) -> str:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return f"{said}\n{type(failure).__name__}: {failure}" if failure is not None else said

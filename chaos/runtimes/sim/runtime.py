@@ -1,0 +1,384 @@
+"""The simulated cluster as `chaos.runtimes.contract.Runtime`: what every world can do, in virtual time."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import trio
+
+from broker.config import BrokerConfig, ConfigError
+from broker.env import Env
+from broker.protocol.errors import MalformedFrame
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.contract import (
+    Act,
+    CrashOp,
+    DiskFault,
+    Evidence,
+    Frames,
+    Link,
+    LinkFault,
+    Loss,
+    NodeExit,
+    NodeState,
+    Probe,
+)
+from chaos.runtimes.sim import asking
+from chaos.runtimes.sim.disk import Disk
+from chaos.runtimes.sim.env import SimEnv
+from chaos.runtimes.sim.node import DATA, SimNode
+from chaos.runtimes.sim.world import World
+
+INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
+READY_S = 60.0
+STOP_GRACE_S = 25.0
+HEAL_S = 15.0
+ASK_S = 1.0
+PROBER = "prober"
+
+
+class SimRuntime:
+    """See the module. nodes: how many, with ids from 1, or which ids. controllers: the voters, else the first three."""
+
+    name = "sim"
+    acts = frozenset(Act)
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        nodes: int | Sequence[int] = 3,
+        zones: tuple[str, ...] = ("CLIENT",),
+        settings: Mapping[str, str] | None = None,
+        controllers: Sequence[int] | None = None,
+    ) -> None:
+        self.world = world
+        self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
+        self.zones = zones
+        given = self.nodes[:3] if len(self.nodes) >= 3 else self.nodes[:1]
+        self._controllers = tuple(controllers) if controllers is not None else given
+        self._settings = dict(settings or {})
+        self._envs: dict[str, SimEnv] = {}
+        self._cluster_id = urlsafe_b64encode(world.rng("cluster-id").randbytes(16)).decode().rstrip("=")
+        for node in self.nodes:
+            properties = {**self._settings, **self._layout(node)}
+            try:
+                BrokerConfig.from_properties(properties)
+            except ConfigError as error:
+                raise Refused(str(error)) from error
+            world.nodes[node] = SimNode(world, node, properties)
+            world.network.belongs(_host(node), INTERNAL_PORT, PROBER, node)
+            for at, zone in enumerate(zones):
+                world.network.belongs(_host(node), ZONE_PORT + at, zone, node)
+
+    def _layout(self, node: int) -> dict[str, str]:
+        """Addresses, roles and peers of one node."""
+        ports = {INTERNAL: INTERNAL_PORT} | {zone: ZONE_PORT + at for at, zone in enumerate(self.zones)}
+        listeners = ",".join(f"{name}://{_host(node)}:{port}" for name, port in ports.items())
+        return {
+            "node.id": str(node),
+            "process.roles": "broker,controller" if node in self._controllers else "broker",
+            "controller.quorum.voters": ",".join(f"{v}@{_host(v)}:{INTERNAL_PORT}" for v in self._controllers),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "inter.broker.listener.name": INTERNAL,
+            "log.dirs": DATA,
+            "squall.peers": ",".join(f"{o}@{_host(o)}:{INTERNAL_PORT}" for o in self.nodes if o != node),
+            "squall.cluster.id": self._cluster_id,
+        }
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """As `Runtime.start`."""
+        for node in self.nodes:
+            self._node(node).launch()
+        for node in self.nodes:
+            await self._node(node).wait_ready(READY_S)
+        with trio.move_on_after(READY_S):
+            for at in range(len(self.zones)):
+                for node in self.nodes:
+                    await self._sees_all(node, ZONE_PORT + at)
+            return
+        raise HarnessError(f"the brokers did not all see each other within {READY_S:g} s")
+
+    async def _sees_all(self, node: int, port: int) -> None:
+        env = self.env("starter")
+        while True:
+            with trio.move_on_after(ASK_S):
+                try:
+                    if await asking.visible_brokers(env, _host(node), port) == set(self.nodes):
+                        return
+                except (OSError, MalformedFrame):
+                    pass
+            for gone in self.exits():
+                raise HarnessError(f"broker {gone.node} ended with {gone.code}:\n{gone.last_words}")
+            await trio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """As `Runtime.stop`."""
+        with trio.CancelScope(shield=True):
+            for wire in self.world.network.wires():
+                wire.clear()
+            for node in self.world.nodes.values():
+                node.forget_crash()
+                if node.state is NodeState.PAUSED:
+                    node.resume()
+            async with trio.open_nursery() as nursery:
+                for node in self.world.nodes.values():
+                    if node.state is NodeState.RUNNING:
+                        nursery.start_soon(node.stop, STOP_GRACE_S)
+
+    def env(self, name: str) -> Env:
+        """As `Runtime.env`. One and the same for a name; its files are nobody else's."""
+        if name not in self._envs:
+            disk = Disk(self.world.rng("disk", name))
+            fs = disk.mount(lambda op, path: None)
+            self._envs[name] = SimEnv(self.world, name, 1, host=name, source=None, fs=fs, disk=disk)
+        return self._envs[name]
+
+    def bootstrap(self, zone: str) -> str:
+        """As `Runtime.bootstrap`."""
+        if zone not in self.zones:
+            raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
+        port = ZONE_PORT + self.zones.index(zone)
+        return ",".join(f"{_host(node)}:{port}" for node in self.nodes)
+
+    def links(self) -> tuple[Link, ...]:
+        """As `Runtime.links`."""
+        between = tuple(Link(a, b) for a in self.nodes for b in self.nodes if a != b)
+        return between + tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
+
+    def state(self, node: int) -> NodeState:
+        """As `Runtime.state`."""
+        return self._node(node).state
+
+    def exits(self) -> tuple[NodeExit, ...]:
+        """As `Runtime.exits`."""
+        found = [each for node in self.world.nodes.values() for each in node.exits]
+        return tuple(sorted(found, key=lambda each: (each.t_ns, each.node)))
+
+    # ------------------------------------------------------------------ acts on nodes
+
+    async def kill(self, node: int) -> Evidence:
+        """As `Runtime.kill`."""
+        asked_ns = self.world.now_ns()
+        pid = self._node(node).pid
+        self._node(node).die()
+        await trio.lowlevel.checkpoint()
+        return {"pid": pid, "gone": True, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+
+    async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
+        """As `Runtime.stop_node`."""
+        asked_ns, found = self.world.now_ns(), self._node(node)
+        if found.state is not NodeState.RUNNING:
+            raise HarnessError(f"node {node} is {found.state.value}")
+        pid, before = found.pid, len(self.world.trace)
+        left = await found.stop(grace_s)
+        said = any(
+            line["n"] == found.name and line["e"] == "node_stopped" and line.get("controlled")
+            for line in self.world.trace[before:]
+        )
+        code = 0 if left else -9
+        told: Evidence = {"pid": pid, "code": code, "controlled": left and said}
+        return {**told, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+
+    async def start_node(self, node: int) -> Evidence:
+        """As `Runtime.start_node`."""
+        found = self._node(node)
+        return {**found.launch(), "ready_ns": await found.wait_ready(READY_S)}
+
+    async def pause(self, node: int) -> Evidence:
+        """As `Runtime.pause`."""
+        asked_ns, found = self.world.now_ns(), self._node(node)
+        if found.state is not NodeState.RUNNING:
+            raise HarnessError(f"node {node} is {found.state.value}")
+        found.pause()
+        paused_ns = self.world.now_ns()
+        probe = await self._probe(PROBER, node, INTERNAL_PORT, 0.3)
+        told: Evidence = {"pid": found.pid, "state": "T", "probe": probe.evidence()}
+        return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns}
+
+    async def resume(self, node: int) -> Evidence:
+        """As `Runtime.resume`."""
+        asked_ns, found = self.world.now_ns(), self._node(node)
+        if found.state is not NodeState.PAUSED:
+            raise HarnessError(f"node {node} is {found.state.value}")
+        found.resume()
+        await trio.lowlevel.checkpoint()
+        return {"pid": found.pid, "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
+
+    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
+        """As `Runtime.set_clock`."""
+        found = self._node(node)
+        before_ms = found.clock.wall_ms()
+        found.clock.set(offset_ms, rate)
+        await trio.lowlevel.checkpoint()
+        told: Evidence = {"offset_ms": offset_ms, "rate": rate, "moved_ms": found.clock.wall_ms() - before_ms}
+        return {**told, "asked_ns": self.world.now_ns()}
+
+    async def power_loss(self, nodes: Sequence[int]) -> Evidence:
+        """As `Runtime.power_loss`."""
+        asked_ns = self.world.now_ns()
+        lost = {str(node): self._node(node).die(power=True) for node in nodes}
+        await trio.lowlevel.checkpoint()
+        return {"nodes": lost, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+
+    async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
+        """As `Runtime.crash_at`."""
+        asked_ns, found = self.world.now_ns(), self._node(node)
+        if found.state is not NodeState.RUNNING:
+            raise HarnessError(f"node {node} is {found.state.value}")
+        incarnation = found.incarnation
+        point = found.crash_at(op, nth)
+        try:
+            with trio.move_on_after(within_s):
+                await point.struck.wait()
+        finally:
+            found.forget_crash()
+        told: Evidence = {"op": op, "nth": nth, "gone": point.at is not None, "at": point.at}
+        return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+
+    # ------------------------------------------------------------------ acts on disks
+
+    async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
+        """As `Runtime.fault_disk`."""
+        self._node(node).disk.add_fault(name, fault)
+        await trio.lowlevel.checkpoint()
+        return {"fault": {"kind": type(fault).__name__, **asdict(fault)}, "began_ns": self.world.now_ns()}
+
+    async def heal_disk(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_disk`."""
+        hits = self._node(node).disk.remove_fault(name)
+        await trio.lowlevel.checkpoint()
+        return {"hits": hits, "ended_ns": self.world.now_ns()}
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+        """As `Runtime.rot`."""
+        rng: Random = self.world.rng("rot", node, self.world.kernel.now)
+        await trio.lowlevel.checkpoint()
+        return {**self._node(node).disk.rot(path_glob, rng, bits), "t_ns": self.world.now_ns()}
+
+    # ------------------------------------------------------------------ acts on links
+
+    async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
+        """As `Runtime.fault_link`."""
+        self._check(link)
+        asked_ns = self.world.now_ns()
+        self.world.network.wire(link.source, link.target).add(name, fault)
+        await trio.lowlevel.checkpoint()
+        told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
+        return {**told, "asked_ns": asked_ns, "began_ns": self.world.now_ns()}
+
+    async def heal_link(self, name: str, link: Link) -> Evidence:
+        """As `Runtime.heal_link`."""
+        self._check(link)
+        asked_ns = self.world.now_ns()
+        wire = self.world.network.wire(link.source, link.target)
+        counted = isinstance(wire.fault(name), Loss | Frames)
+        hits = wire.remove(name)
+        await trio.lowlevel.checkpoint()
+        told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+        return {**told, "hits": hits} if counted else told
+
+    async def reset_links(self, links: Sequence[Link]) -> Evidence:
+        """As `Runtime.reset_links`."""
+        for link in links:
+            self._check(link)
+        found = sum(self.world.network.wire(link.source, link.target).reset_all() for link in links)
+        await trio.lowlevel.checkpoint()
+        return {"reset": found, "t_ns": self.world.now_ns()}
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+        """As `Runtime.probe`."""
+        self._check(link)
+        port = ZONE_PORT + self.zones.index(link.source) if isinstance(link.source, str) else INTERNAL_PORT
+        return await self._probe(link.source, link.target, port, timeout_s)
+
+    async def _probe(self, source: int | str, node: int, port: int, timeout_s: float) -> Probe:
+        env = self.env(f"prober-{source}")
+        assert isinstance(env, SimEnv)
+        env.source = source
+        return await asking.probe(env, _host(node), port, timeout_s=timeout_s)
+
+    async def heal(self) -> Evidence:
+        """As `Runtime.heal`."""
+        for wire in self.world.network.wires():
+            wire.clear()
+        found = list(self.world.nodes.values())
+        for node in found:
+            node.forget_crash()
+            node.disk.clear_faults()
+            node.clock.set(0.0, 1.0)
+        resumed = [node.id for node in found if node.state is NodeState.PAUSED]
+        for each in resumed:
+            await self.resume(each)
+        down = [node for node in found if node.state is NodeState.DOWN]
+        for node in down:
+            node.launch()
+        for node in down:
+            await node.wait_ready(READY_S)
+        failed = await self._probe_all()
+        return {
+            "resumed": resumed,
+            "started": [node.id for node in down],
+            "links": len(self.links()),
+            "failed": [str(link) for link in failed],
+        }
+
+    async def _probe_all(self) -> list[Link]:
+        waiting = dict.fromkeys(self.links())
+
+        async def try_one(link: Link) -> None:
+            while not (await self.probe(link)).ok:
+                await trio.sleep(0.05)
+            del waiting[link]
+
+        with trio.move_on_after(HEAL_S):
+            async with trio.open_nursery() as nursery:
+                for link in self.links():
+                    nursery.start_soon(try_one, link)
+        return list(waiting)
+
+    # ------------------------------------------------------------------ what is kept
+
+    def files(self) -> Mapping[str, bytes]:
+        """As `Runtime.files`."""
+        kept: dict[str, bytes] = {}
+        for node in self.world.nodes.values():
+            lines = self.world.trace_text.get(node.name, [])
+            kept[f"nodes/{node.id}/trace.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+            kept[f"nodes/{node.id}/broker.log"] = "".join(node.words).encode()
+            for path, content in node.disk.files().items():
+                inside = "/" + path.lstrip("/")
+                kept[f"nodes/{node.id}/data{inside.removeprefix(DATA)}"] = content
+        return kept
+
+    def trace_path(self, node: int) -> Path:
+        """As `Runtime.trace_path`: below the run directory that `files` is written to."""
+        return Path(f"nodes/{node}/trace.jsonl")
+
+    def log_path(self, node: int) -> Path:
+        """As `Runtime.log_path`."""
+        return Path(f"nodes/{node}/broker.log")
+
+    def data_path(self, node: int) -> Path:
+        """As `Runtime.data_path`."""
+        return Path(f"nodes/{node}/data")
+
+    def _check(self, link: Link) -> None:
+        if link not in self.links():
+            raise HarnessError(f"there is no link {link}")
+
+    def _node(self, node: int) -> SimNode:
+        if node not in self.world.nodes:
+            raise HarnessError(f"there is no node {node}")
+        return self.world.nodes[node]
+
+
+def _host(node: int) -> str:
+    return f"broker-{node}"

@@ -1,0 +1,220 @@
+"""A wire: the directed pair of hosts between which connections are opened, and the faults on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from chaos.runtimes.contract import (
+    Bandwidth,
+    Cut,
+    Frames,
+    Latency,
+    LimitData,
+    LinkFault,
+    Loss,
+    Manner,
+    ResetPeer,
+    Slicer,
+    SlowClose,
+    Stream,
+)
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.links import Connection
+    from chaos.runtimes.sim.world import World
+
+BASE_S = 0.00015
+MEAN_S = 0.00025
+"""One way takes this long, and an exponentially distributed time with this mean more: a local network."""
+
+
+class _On:
+    """A fault on a wire, and what it has done."""
+
+    __slots__ = ("fault", "hits", "seen")
+
+    def __init__(self, fault: LinkFault) -> None:
+        self.fault = fault
+        self.hits = 0
+        self.seen = 0
+
+
+class Wire:
+    """From `source` to `target`. Connections that the target opens to the source are another wire's."""
+
+    def __init__(self, world: World, source: int | str, target: int | str) -> None:
+        self.world, self.kernel = world, world.kernel
+        self.source, self.target = source, target
+        self.rng = world.rng("link", source, target)
+        self.connections: dict[int, Connection] = {}
+        self.frame_faults: list[_On] = []
+        self._on: dict[str, _On] = {}
+        self._cuts: dict[Stream, frozenset[Manner]] = {}
+        self._sort()
+
+    # ------------------------------------------------------------------ faults
+
+    def add(self, name: str, fault: LinkFault) -> None:
+        """Put a fault on it."""
+        assert name not in self._on, f"{name} is on {self.source}->{self.target} already"
+        self._on[name] = _On(fault)
+        self._sort()
+        if isinstance(fault, Cut) and fault.manner is Manner.REFUSE:
+            self.reset_all()
+        if isinstance(fault, ResetPeer):
+            self.kernel.at(fault.after_ms / 1000, self._reset_if, name)
+
+    def fault(self, name: str) -> LinkFault | None:
+        """The fault of this name, where it is on it."""
+        on = self._on.get(name)
+        return None if on is None else on.fault
+
+    def remove(self, name: str) -> int:
+        """Take a fault off it. How often it struck; 0 for one that is not there."""
+        on = self._on.pop(name, None)
+        if on is None:
+            return 0
+        self._sort()
+        if isinstance(on.fault, Cut):
+            for connection in list(self.connections.values()):
+                for flow in (connection.there, connection.back):
+                    if on.fault.manner is Manner.DROP and flow.swallowed:
+                        connection.reset()
+                        break
+                    flow.pump()
+        return on.hits
+
+    def clear(self) -> None:
+        """Take every fault off it."""
+        for name in list(self._on):
+            self.remove(name)
+
+    def reset_all(self) -> int:
+        """Reset every open connection. How many."""
+        found = list(self.connections.values())
+        for connection in found:
+            connection.reset()
+        return len(found)
+
+    def opened(self, connection: Connection) -> None:
+        """A new connection runs over it."""
+        self.connections[connection.serial] = connection
+        for on in self._on.values():
+            if isinstance(on.fault, ResetPeer):
+                self.kernel.at(on.fault.after_ms / 1000, connection.reset)
+
+    def _reset_if(self, name: str) -> None:
+        if name in self._on:
+            self.reset_all()
+
+    def _sort(self) -> None:
+        faults = [on.fault for on in self._on.values()]
+        for stream in (Stream.THERE, Stream.BACK):
+            self._cuts[stream] = frozenset(
+                f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, Stream.BOTH)
+            )
+        self.frame_faults = [on for on in self._on.values() if isinstance(on.fault, Frames)]
+
+    def _of(self, kind: type, stream: Stream) -> list[_On]:
+        if not self._on:
+            return []
+        return [o for o in self._on.values() if isinstance(o.fault, kind) and o.fault.stream in (stream, Stream.BOTH)]
+
+    # ------------------------------------------------------------------ what they do
+
+    @property
+    def refuses(self) -> bool:
+        """New connections are refused."""
+        return any(Manner.REFUSE in cuts for cuts in self._cuts.values())
+
+    @property
+    def silent(self) -> bool:
+        """Nobody answers a new connection's first packet, one way or the other."""
+        return any(cuts for cuts in self._cuts.values())
+
+    def drops(self, stream: Stream) -> bool:
+        """Bytes of the stream are swallowed."""
+        return Manner.DROP in self._cuts[stream]
+
+    def holds(self, stream: Stream) -> bool:
+        """Bytes of the stream wait until the cut is healed."""
+        return Manner.HOLD in self._cuts[stream]
+
+    def base_s(self) -> float:
+        """One way of a packet."""
+        return BASE_S + self.rng.expovariate(1 / MEAN_S)
+
+    def takes_connecting_s(self) -> float:
+        """The way back of a connection's first packet, and what latency the wire has both ways."""
+        there, _ = self.takes(Stream.THERE, 0, 0.0)
+        return there + self.takes(Stream.BACK, 0, 0.0)[0]
+
+    def takes(self, stream: Stream, size: int, busy_until: float) -> tuple[float, float]:
+        """(seconds until bytes sent now arrive, when the connection's share of the line is free again)."""
+        took_s = self.base_s()
+        if not self._on:
+            return took_s, busy_until
+        for on in self._of(Latency, stream):
+            assert isinstance(on.fault, Latency)
+            spread = (self.rng.random() * 2 - 1) * on.fault.jitter_ms
+            took_s += max(0.0, on.fault.latency_ms + spread) / 1000
+        for on in self._of(Bandwidth, stream):
+            assert isinstance(on.fault, Bandwidth)
+            begins = max(busy_until, self.kernel.now)
+            busy_until = begins + size / (max(1, on.fault.kb_per_s) * 1024)
+            took_s += busy_until - self.kernel.now
+        for on in self._of(Loss, stream):
+            assert isinstance(on.fault, Loss)
+            rto_s = on.fault.rto_ms / 1000
+            while self.rng.random() < min(on.fault.probability, 0.9):
+                on.hits += 1
+                took_s += rto_s
+                rto_s *= 2
+        return took_s, busy_until
+
+    def pieces(self, stream: Stream, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
+        """Bytes as they arrive: (piece, seconds after the one before)."""
+        slicers = self._of(Slicer, stream)
+        if data is None or not slicers:
+            yield data, 0.0
+            return
+        slicer = slicers[0].fault
+        assert isinstance(slicer, Slicer)
+        at = 0
+        while at < len(data):
+            size = max(1, slicer.average_bytes + self.rng.randint(-slicer.variation_bytes, slicer.variation_bytes))
+            yield data[at : at + size], (slicer.delay_us / 1e6 if at else 0.0)
+            at += size
+
+    def limit(self, stream: Stream) -> int | None:
+        """Bytes that a connection carries before it ends."""
+        return min((o.fault.limit_bytes for o in self._of(LimitData, stream)), default=None)  # type: ignore[union-attr]
+
+    def slow_close_s(self, stream: Stream) -> float:
+        """How much later the end of a stream is passed on."""
+        return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
+
+    def hit(self, stream: Stream, api: int) -> Frames | None:
+        """The fault that strikes this frame."""
+        for on in self.frame_faults:
+            fault = on.fault
+            assert isinstance(fault, Frames)
+            if fault.api == api and fault.stream is stream:
+                on.seen += 1
+                if on.seen >= fault.nth and (fault.count == 0 or on.seen < fault.nth + fault.count):
+                    on.hits += 1
+                    return fault
+        return None
+
+    def note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
+        """For diagrams: a frame was sent. When it arrives is put in by whoever knows."""
+        from chaos.runtimes.sim.world import Message
+
+        there = stream is Stream.THERE
+        source, target = (self.source, self.target) if there else (self.target, self.source)
+        kind = "request" if there else "response"
+        assert self.world.messages is not None
+        now = self.world.mono
+        message = Message(now, now + BASE_S + MEAN_S, source, target, api, kind, correlation_id, size, note)
+        self.world.messages.append(message)
