@@ -12,7 +12,7 @@ from itertools import groupby
 
 from reports.run_files import RunFiles
 from reports.stories import SEQUENCE_BITS
-from reports.story_facts import ACKNOWLEDGED, Facts, Problem, Sent, facts_of, problems_of
+from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, facts_of, problems_of
 from reports.story_logs import Replica
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told, ids
 from reports.story_teller import tell
@@ -111,7 +111,8 @@ def named_records(facts: Facts) -> list[Placed]:
     few = len(facts.sends) <= NAMED_AT_MOST
     wanted = [s for s in facts.sends if few or s.value in subjects | beside or (s.offset >= 0 and s.offset in offsets)]
     wanted = sorted(wanted, key=lambda s: (s.sent, s.value))[: 2 * NAMED_AT_MOST]
-    return [_placed(facts, sent, _name(number), subjects) for number, sent in enumerate(wanted)]
+    guessed = _appended_unheard(facts) if few else {}
+    return [_placed(facts, sent, _name(number), subjects, guessed) for number, sent in enumerate(wanted)]
 
 
 def _name(number: int) -> str:
@@ -119,12 +120,31 @@ def _name(number: int) -> str:
     return letters[number % 26] + (str(number // 26) if number >= 26 else "")
 
 
-def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int]) -> Placed:
-    is_subject = sent.value in subjects or (not subjects and sent.offset in facts.problem.offsets)
+def _placed(facts: Facts, sent: Sent, name: str, subjects: set[int], guessed: dict[int, tuple[int, int]]) -> Placed:
     offset = sent.offset
     if offset < 0:
         offset = next((seen.offset for seen in facts.seen if seen.value == sent.value), -1)
-    return Placed(name, sent, offset, _epoch_of(facts, sent, offset), is_subject)
+    epoch = _epoch_of(facts, sent, offset)
+    if offset < 0:
+        offset, epoch = guessed.get(sent.value, (-1, -1))
+    is_subject = sent.value in subjects or (not subjects and offset in facts.problem.offsets)
+    return Placed(name, sent, offset, epoch, is_subject)
+
+
+def _appended_unheard(facts: Facts) -> dict[int, tuple[int, int]]:
+    """Value -> (offset, epoch) of records whose senders were not told it, where only one can be meant."""
+    told = {(s.offset, _epoch_of(facts, s, s.offset)) for s in facts.sends if s.offset >= 0}
+    silent = [s for s in facts.sends if s.offset < 0 and s.state != FAILED]
+    found: dict[int, tuple[int, int]] = {}
+    for event in facts.events:
+        if event.name != "appended" or event.fields.get("role") != "leader":
+            continue
+        epoch = event.int_of("epoch")
+        free = [o for o in range(event.int_of("from"), event.int_of("leo")) if (o, epoch) not in told]
+        meant = [s for s in silent if s.sent <= event.t and s.value not in found]
+        if free and len(free) == len(meant):
+            found.update({s.value: (o, epoch) for s, o in zip(meant, free, strict=True)})
+    return found
 
 
 def _epoch_of(facts: Facts, sent: Sent, offset: int) -> int:

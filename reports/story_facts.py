@@ -6,6 +6,7 @@ Every time is in seconds since the load began, so that it compares with the plan
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -399,12 +400,20 @@ def _anomalies(files: RunFiles) -> Iterable[Problem]:
                 )
 
 
+_SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")
+"""How an invariant names a batch."""
+OFFSETS_AT_MOST = 4
+"""Of a batch that is in question: the first ones stand for all."""
+
+
 def _violations(files: RunFiles) -> Iterable[Problem]:
     begin = _load_begin(files)
     for line in _violation_lines(files):
         details = mapping(line.get("details"))
         topic, partition = line.get("topic"), integer(line.get("partition"), 0)
-        offsets = [integer(details.get(name)) for name in ("offset", "base_offset", "base")]
+        offsets = [integer(details.get("offset"))]
+        for span in _SPAN.finditer(f"{details.get('batch')} {line.get('message')}"):
+            offsets += range(int(span[1]), min(int(span[2]), int(span[1]) + OFFSETS_AT_MOST))
         at = number(line.get("t"))
         seconds = files.seconds((at + MONO_AT_BEGIN_S) * 1e9) if at is not None else None
         yield Problem(
