@@ -23,6 +23,7 @@ from chaos.progress import Nobody
 from chaos.runs import ZONE, Run
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
+from chaos.runtimes.sim.offsets import Offsets
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
 from chaos.sim_result import Failure, SimResult
@@ -41,6 +42,7 @@ class _Sim:
         self.world = World(plan.seed)
         if messages:
             self.world.messages = []
+            self.world.kernel.after_event.append(Offsets(self.world).look)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=(ZONE,), settings=dict(plan.cluster.settings))
         self.watch = Watch(self.world)
         self.papers = _Papers(f"sim-seed{plan.seed}", self.watch.damaged)

@@ -85,6 +85,11 @@ class World:
         self.trace.append(json.loads(text))
         self.trace_text.setdefault(line["n"], []).append(text)
 
+    def beside(self, line: dict[str, Any]) -> None:
+        """Something that no node traced stands in its trace as well. It is no part of what must be the same again."""
+        self.trace.append(line)
+        self.trace_text.setdefault(line["n"], []).append(self._encode(line))
+
     def delivered(self, size: int, checksum: int) -> None:
         """Bytes arrived somewhere: part of what must be the same again."""
         self._hash.update(_DELIVERY.pack(self.kernel.now, size, checksum))
