@@ -111,8 +111,10 @@ class Connection:
         self._relax()
 
     def _queue_bytes(self, chunk: Buffer) -> None:
-        """Small pieces are joined, so that many of them cost one send."""
+        """Small pieces are joined, so that many of them cost one send. Empty ones would never be seen to leave."""
         out, length = self._out, len(chunk)
+        if not length:
+            return
         self._out_bytes += length
         if length >= _JOIN_LIMIT:
             out.append(memoryview(chunk))

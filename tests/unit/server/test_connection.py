@@ -172,3 +172,30 @@ def test_a_connection_that_is_cut_is_reset_and_forgets_its_replies() -> None:
     peer.conn.abort()
     assert (peer.link.aborted, peer.conn.closed, called) == (True, True, [True])
     assert not peer.conn.slots
+
+
+def test_an_empty_piece_behind_a_large_slice_is_nothing_to_send() -> None:
+    peer = Peer()
+    [slot] = peer.slots(1)
+    slot.reply([b"a", file_slice(b"x" * 100_000), b""])
+    peer.conn.flush()
+    assert answers(peer.conn) == [(0, b"a" + b"x" * 100_000)]
+
+
+def test_small_slices_and_large_bytes_leave_in_one_call() -> None:
+    peer = Peer()
+    [slot] = peer.slots(1)
+    slot.reply([b"a", file_slice(b"x" * 1000), b"b" * 100_000, b"c"])
+    peer.conn.flush()
+    assert peer.link.sends == 1
+    assert answers(peer.conn) == [(0, b"a" + b"x" * 1000 + b"b" * 100_000 + b"c")]
+
+
+def test_a_connection_ends_where_an_announced_slice_cannot_be_read() -> None:
+    peer = Peer()
+    [slot] = peer.slots(1)
+    whole = file_slice(b"x" * 1000)
+    slot.reply([FileSlice(whole.file, 500, 1000)])
+    peer.conn.flush()
+    assert peer.conn.closed
+    assert not peer.link.taken
