@@ -48,11 +48,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.listeners: dict[int, _Listener] = {}
-        self.refuse: Callable[[int], bool] = lambda port: False
+        self.refused: set[int] = set()
 
     def connect(self, host: str, port: int) -> MemoryLink:
         found = self.listeners.get(port)
-        if found is None or self.refuse(port):
+        if found is None or port in self.refused:
             raise ConnectionRefusedError(f"nobody listens on {port}")
         there, back = Pipe(CAPACITY), Pipe(CAPACITY)
         found.put(WireLink(f"{host}:1", there, back))
@@ -94,13 +94,21 @@ class WholeEnv(FakeEnv):
         self.name, self.incarnation, self._wire = name, incarnation, wire
         self._opened: list[MemoryLink] = []
         self._listening: list[_Listener] = []
+        self.cut = False
 
     async def listen(self, host: str, port: int) -> _Listener:
         listener = self._wire.listeners[port] = _Listener(self._wire, port)
         self._listening.append(listener)
         return listener
 
+    def cut_links(self) -> None:
+        """Every connection breaks."""
+        for link in [*self._opened, *(link for listener in self._listening for link in listener.links)]:
+            link.close()
+
     async def connect(self, host: str, port: int) -> MemoryLink:
+        if self.cut and port > INTERNAL_PORT:
+            raise ConnectionRefusedError("cut off")
         link = await super().connect(host, port)
         self._opened.append(link)
         return link
@@ -109,10 +117,7 @@ class WholeEnv(FakeEnv):
         """The process is gone: so are its sockets."""
         for listener in self._listening:
             listener.close()
-            for link in listener.links:
-                link.close()
-        for link in self._opened:
-            link.close()
+        self.cut_links()
 
     def events(self, event: str) -> list[dict[str, Any]]:
         """What was traced under that name."""
@@ -192,6 +197,18 @@ class WholeCluster:
         node = self.nodes[node_id]
         node.stop_event.set()
         await self.until(lambda: node.scope is None)
+
+    def cut(self, node_id: int) -> None:
+        """Nobody reaches this node, and it reaches no other."""
+        self.wire.refused |= {CLIENT_PORT + node_id, INTERNAL_PORT + node_id}
+        self.nodes[node_id].env.cut = True
+        self.nodes[node_id].env.cut_links()
+
+    def heal(self) -> None:
+        """Everybody reaches everybody."""
+        self.wire.refused.clear()
+        for node in self.nodes.values():
+            node.env.cut = False
 
     def running(self) -> dict[int, Node]:
         return {node_id: node.node for node_id, node in self.nodes.items() if node.node is not None}

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker.controller.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from broker.controller.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
 from broker.protocol.schema import alter_partition_reassignments as reassignments
@@ -29,8 +30,10 @@ class CheckedRoom(ControlRoom):
         for record, version in decision.records:
             assert decode_metadata_record(encode_metadata_record(record, version)) == record
         before = self.controller.image.clone()
+        self.controller.image.take_delta()
         reply = super().commit(decision)
         check_step(before, self.controller.image)
+        check_difference(before, self.controller.image)
         return reply
 
 
@@ -42,6 +45,15 @@ def check_step(before: ClusterImage, after: ClusterImage) -> None:
         was_partition = before.partition(topic.id, index)
         if was_partition is not None:
             check_change(was_partition, partition)
+
+
+def check_difference(before: ClusterImage, after: ClusterImage) -> None:
+    """Two images differ in what the records between them told, less what they took back."""
+    found, told = difference(before, after), after.delta
+    for kind in ("brokers", "partitions", "created_topics", "deleted_topics", "configs"):
+        for key, was in getattr(found, kind).items():
+            assert getattr(told, kind)[key] == was, kind
+    assert told.features or not found.features
 
 
 def check_change(before: PartitionImage, after: PartitionImage) -> None:
@@ -217,6 +229,12 @@ class Commands(RuleBasedStateMachine):
     @invariant()
     def the_log_describes_the_image(self) -> None:
         assert self.room.rebuilt() == self.room.image
+
+    @invariant()
+    def a_snapshot_describes_the_image(self) -> None:
+        image = self.room.image
+        records = [decode_metadata_record(encode_metadata_record(*write)) for write in records_of(image)]
+        assert restored(records, image.offset, image.epoch) == image
 
 
 class CommandsWithEligibleReplicas(Commands):

@@ -1,0 +1,94 @@
+"""An image as the records of a snapshot, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.controller.image import ClusterImage, ImageDelta, everything
+from broker.controller.snapshot import difference, records_of, restored
+from broker.protocol.apis import ApiKey
+from broker.protocol.schema import delete_topics
+from broker.server.image_feed import ImageFeed
+from tests.support.control_room import EPOCH, ControlRoom
+
+
+def busy_room() -> ControlRoom:
+    room = ControlRoom(
+        brokers=4,
+        racks={1: "r1"},
+        min_insync_replicas="2",
+        squall_bootstrap_features="eligible.leader.replicas.version=1",
+    )
+    room.topic("a", [1, 2, 3], [2, 3, 1], min_insync_replicas="2")
+    room.topic("b", [3, 4])
+    room.lose(3)
+    room.beat(1, stop=True)
+    return room
+
+
+def through_a_snapshot(image: ClusterImage) -> ClusterImage:
+    return restored([write.record for write in records_of(image)], image.offset, image.epoch)
+
+
+def test_an_image_restored_from_its_snapshot_is_equal() -> None:
+    image = busy_room().image
+    again = through_a_snapshot(image)
+    assert again == image
+    assert (again.offset, again.epoch) == (image.offset, EPOCH)
+    assert list(again.topics_by_id) == list(image.topics_by_id), "in the same order"
+    assert not again.delta
+
+
+def test_an_empty_image_is_equal_too() -> None:
+    assert through_a_snapshot(ClusterImage()) == ClusterImage()
+
+
+def test_a_broker_may_be_unfenced_where_its_registration_came_from_a_snapshot() -> None:
+    image = through_a_snapshot(busy_room().image)
+    assert all(broker.registered_at == broker.epoch for broker in image.brokers.values())
+
+
+def told(feed: ImageFeed) -> list[ImageDelta]:
+    deltas: list[ImageDelta] = []
+    feed.follow(deltas.append)
+    return deltas
+
+
+def records(image: ClusterImage) -> list[Any]:
+    return [write.record for write in records_of(image)]
+
+
+def test_followers_of_an_image_are_told_what_a_snapshot_changed() -> None:
+    room, feed = busy_room(), ImageFeed()
+    before = room.image.clone()
+    held = feed.image
+    feed.restored(records(before), before.offset, before.epoch)
+    deltas = told(feed)
+    gone = room.image.topic("b")
+    assert gone is not None
+    room.do(ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name="b")]))
+    room.topic("c", [2])
+    room.beat(3)
+    version = feed.image.version
+    feed.restored(records(room.image), room.image.offset, room.image.epoch)
+    [delta] = deltas
+    assert feed.image is held, "readers keep the image they have"
+    assert feed.image == room.image and feed.image.version > version
+    assert list(delta.deleted_topics) == [gone.id]
+    assert [feed.image.topics_by_id[topic_id].name for topic_id in delta.created_topics] == ["c"]
+    assert 3 in delta.brokers and delta.brokers[3] == before.brokers[3]
+    created = room.image.topic_ids["c"]
+    assert (created, 0) in delta.partitions and delta.partitions[created, 0] is None
+
+
+def test_the_first_snapshot_is_everything() -> None:
+    image = busy_room().image
+    new = difference(ClusterImage(), image)
+    whole = everything(image)
+    assert (new.brokers, new.partitions, new.created_topics) == (whole.brokers, whole.partitions, whole.created_topics)
+    assert (new.configs, new.features) == (whole.configs, whole.features)
+
+
+def test_nothing_changes_between_equal_images() -> None:
+    image = busy_room().image
+    assert not difference(image, image.clone())
