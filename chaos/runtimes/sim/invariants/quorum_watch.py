@@ -66,15 +66,16 @@ class QuorumWatch:
                 wrong = self._matching.check(batch, self._written.setdefault((batch.base, batch.epoch), batch), None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
+        now = seeing.seat_of(node, incarnation, quorum, log)
+        led = before is not None and before.leads and before.incarnation == incarnation
+        if now.leads or led:  # One that has just resigned may have committed something in the same moment.
+            self._commit(now, copy)
         if quorum._round is not None or quorum._left:
             return  # What it may not forget is being made durable: nobody has been told of it yet.
-        now = seeing.seat_of(node, incarnation, quorum, log)
         if (node, quorum._raft._state) != self._durable.get(node):
             self._durable[node] = (node, quorum._raft._state)
             now = now._replace(durable=seeing.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
         self._seats[node] = now
-        if now.leads:
-            self._commit(now, copy)
         for each in known.copies.values():
             each.compare(known.ledger)
         for check in self._checks:
