@@ -52,10 +52,11 @@ def isr_joins_in_service(before: PartitionImage | None, now: PartitionImage, kno
 @invariant("clean-election", When.DECISION, "KIP-966, KIP-704: from ISR or ELR, else recovering")
 def clean_election(before: PartitionImage | None, now: PartitionImage, known: Known) -> str | None:
     """A new leader was in the ISR or among the eligible leader replicas, or the partition is marked as recovering,
-    and that only where unclean elections or eligible leader replicas are on."""
+    and that only where unclean elections or eligible leader replicas are on. (The change of the ISR that completes a
+    reassignment may elect who joins by it.)"""
     if before is None or now.leader in (-1, before.leader) or now.partition_epoch != before.partition_epoch + 1:
         return None
-    if now.leader in before.isr or now.leader in before.elr:
+    if now.leader in before.isr + before.elr + before.adding:
         return None
     if not now.leader_recovery_state:
         return f"{now.leader} leads, and was in neither ISR {list(before.isr)} nor ELR {list(before.elr)}"
