@@ -35,6 +35,8 @@ from workloads.recorder import Recorder
 
 ZONE = "CLIENT"
 TOPICS_READY_S = 30.0
+QUIET_S = 2.0
+"""After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
 
 
 def topic_names(plan: Plan) -> list[str]:
@@ -207,6 +209,7 @@ class Run:
                 async with self._phase("final reads"):
                     self.info["final_reads"] = await self._final_reads(env, servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:
+                    await trio.sleep(QUIET_S)
                     self._eyes.settled()
                 observer.client.close()
                 nursery.cancel_scope.cancel()

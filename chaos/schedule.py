@@ -76,10 +76,16 @@ def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random)
 def _protocol(rng: Random) -> dict[str, Any]:
     act = rng.choice(("drop", "delay", "duplicate", "error"))
     stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
-    api = rng.choice(("Produce", "Fetch", "Metadata", "AlterPartition", "BrokerHeartbeat"))
-    count = rng.choice((1, 1, 3, 10))
-    error = rng.choice(ERRORS)
-    return {"api": api, "act": act, "stream": stream, "nth": rng.randint(1, 10), "count": count, "error": error}
+    api = rng.choice(("Produce", "Produce", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
+    count = rng.choice((1, 1, 3, 10, 0))
+    return {
+        "api": api,
+        "act": act,
+        "stream": stream,
+        "nth": rng.randint(1, 5),
+        "count": count,
+        "error": rng.choice(ERRORS),
+    }
 
 
 _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
@@ -91,7 +97,7 @@ _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
         "rate": rng.choice((1.0, 1.0, 0.9, 1.1)),
     },
     "packet_loss": lambda rng: {
-        "probability": rng.choice((0.02, 0.1, 0.3)),
+        "probability": rng.choice((0.05, 0.1, 0.3)),
         "rto_ms": rng.choice((50, 200)),
         "side": rng.choice(SIDES),
     },

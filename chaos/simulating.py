@@ -50,7 +50,7 @@ class _Sim:
         self.scope = trio.CancelScope()
         self.stuck: list[str] = []
         self.deadlock: str | None = None
-        self.endless = False
+        self.endless = self.over = False
         self.trouble: str | None = None
 
     # What the run tells, as `chaos.runs.Eyes`.
@@ -66,7 +66,11 @@ class _Sim:
         return self.stuck
 
     def looked(self) -> None:
-        """After each event."""
+        """After each event: where it changed something in a node, that is looked at."""
+        kernel = self.world.kernel
+        if not kernel.touched:
+            return
+        kernel.touched = False
         self.watch.look()
         if self.stop_at_first and self.world.violations:
             self.scope.cancel()
@@ -80,6 +84,7 @@ class _Sim:
             with trio.move_on_after(most_s + STOP_S) as whole:
                 await self.run.go()
             self.endless = whole.cancelled_caught
+        self.over = True
 
     def simulate(self) -> None:
         """To its end, whatever that is. Only an interruption is raised."""
@@ -94,6 +99,8 @@ class _Sim:
     def _failed(self, error: BaseException) -> None:
         dead = _find(error, Deadlock)
         if dead is not None:
+            if self.over:
+                return  # nothing is left to happen
             self.deadlock = str(dead)
         elif self.world.violations:
             return  # what was cut short may say anything

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from chaos.faults import FaultError
+from chaos.faults import Fault, FaultError
 from chaos.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.schedule import make_schedule, rng_for
 from chaos.targets import minority_size
@@ -19,6 +19,8 @@ KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition"
          "protocol", "disk", "leadership")  # fmt: skip
 """Of faults. Bit rot is not among them: no configuration mends it, so each seed with it would say the same."""
 BETWEEN_BROKERS = ("partition", "latency")
+OF_ONE = ("crash_at",)
+"""Of one node at a time."""
 TIME_S, WARMUP_S = 26.0, 2.0
 
 
@@ -44,7 +46,7 @@ def swarm_plan(seed: int, *, time_s: float = TIME_S) -> Plan:
             "at_s": f.at_s,
             "duration_s": f.duration_s,
             "action": f.action,
-            "target": _target(seed, f.id, f.target, nodes),
+            "target": _target(seed, f, nodes, values["workload"]["replication_factor"]),
             "params": dict(f.params),
         }
         for f in faults
@@ -60,13 +62,14 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
     return tuple(sorted(rng.sample(possible, count)))
 
 
-def _target(seed: int, fault: int, target: str, nodes: int) -> str:
-    """Some faults hit more than one node."""
-    rng = rng_for(seed, "swarm", "target", fault)
-    if rng.random() < 0.8 or nodes == 1:
-        return target
-    several = ["majority", "all", "follower", "follower"]
-    return rng.choice([*several, "minority"] if minority_size(nodes) else several)
+def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
+    """Some faults hit more than one node, or one that only follows."""
+    rng = rng_for(seed, "swarm", "target", fault.id)
+    if rng.random() < 0.75 or nodes == 1:
+        return fault.target
+    several = [] if fault.action in OF_ONE else ["majority", "all", *(["minority"] if minority_size(nodes) else [])]
+    possible = [*several, *(["follower", "follower"] if replicas > 1 else [])]
+    return rng.choice(possible) if possible else fault.target
 
 
 def _workload(seed: int, nodes: int) -> dict[str, Any]:
