@@ -29,7 +29,7 @@ from broker.server.metadata_handler import MetadataHandler, TopicCreator
 from broker.server.metadata_quorum import MetadataQuorum, NotLeader
 from broker.server.peers import PeerClient
 from broker.server.produce import ProduceApi
-from broker.server.purgatory import TICK_MS, Timers
+from broker.server.purgatory import Timers
 from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.server.replica_manager import ReplicaManager
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
@@ -264,7 +264,7 @@ class Node:
         config = self.config
         nursery.start_soon(server.sweep_idle)
         nursery.start_soon(self.proposals.run)
-        nursery.start_soon(self._every, TICK_MS / 1000, lambda: self._expire(server))
+        nursery.start_soon(self._expire, server)
         nursery.start_soon(self._every, config.replica_lag_time_max_ms / 2000, self.replicas.check_isr)
         checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
         nursery.start_soon(self._checkpoint_high_watermarks, checkpoint_s)
@@ -289,9 +289,11 @@ class Node:
             await self.env.sleep(seconds)
             act()  # type: ignore[operator]
 
-    def _expire(self, server: Server) -> None:
-        self.timers.expire(int(self.env.mono() * 1000))
-        server.settle()
+    async def _expire(self, server: Server) -> None:
+        while True:
+            await self.timers.due(self.env)
+            self.timers.expire(int(self.env.mono() * 1000))
+            server.settle()
 
     def _retention(self) -> None:
         self.replicas.retain(self.env.wall_ms())

@@ -6,9 +6,17 @@ looks at coarse buckets now and then. (Kafka's purgatory uses a hierarchical tim
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+if TYPE_CHECKING:
+    from broker.env import Env
 
 TICK_MS = 25
+_NEVER = 1 << 40
+_JUST = 1e-6
+"""Seconds that make sure that a tick is over when it is said to be."""
 
 
 class Expirable(Protocol):
@@ -25,6 +33,8 @@ class Timers:
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}
+        self._awaited = 0
+        self._sooner = trio.Event()
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
         """Have `item.expire` called within a tick after `deadline_ms`, unless removed before."""
@@ -32,6 +42,9 @@ class Timers:
         bucket = self._buckets.get(item.bucket)
         if bucket is None:
             bucket = self._buckets[item.bucket] = {}
+            if item.bucket < self._awaited:
+                self._awaited = item.bucket
+                self._sooner.set()
         bucket[item] = None
 
     def remove(self, item: Expirable) -> None:
@@ -48,6 +61,18 @@ class Timers:
         for key in sorted([k for k in self._buckets if k < current]):
             for item in self._buckets.pop(key):
                 item.expire()
+
+    async def due(self, env: Env) -> None:
+        """Wait until `expire` may find something: not a tick is spent where nothing is parked."""
+        while True:
+            first = min(self._buckets, default=None)
+            now_ms = env.mono() * 1000
+            if first is not None and first < now_ms // TICK_MS:
+                return
+            self._awaited = _NEVER if first is None else first
+            self._sooner = trio.Event()
+            with env.timeout(_NEVER / 1000 if first is None else ((first + 1) * TICK_MS - now_ms) / 1000 + _JUST):
+                await self._sooner.wait()
 
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())

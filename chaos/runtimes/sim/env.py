@@ -128,6 +128,8 @@ class SimEnv:
         if self.paused:
             self._held.append(task)
         else:
+            if self._gate is not None:
+                self.world.kernel.touched = True
             trio.lowlevel.reschedule(task)
 
     async def _wait_s(self, seconds: float) -> None:
@@ -163,6 +165,7 @@ class SimEnv:
     def resume(self) -> None:
         """Let everything go on, in the order in which it would have; deadlines that are over strike at once."""
         self.paused = False
+        self.world.kernel.touched = True
         while self._held:
             trio.lowlevel.reschedule(self._held.popleft())
         for scope, deadline in self._stopped_scopes:
@@ -203,6 +206,7 @@ class SimEnv:
     def revoke(self) -> None:
         """End this incarnation: from here on nothing that its code does reaches the world."""
         self.alive = False
+        self.world.kernel.touched = True
         self.paused = False
         self._held.clear()
         self._stopped_scopes.clear()

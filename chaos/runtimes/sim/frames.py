@@ -103,7 +103,7 @@ def error_answer(request: bytes, error: int) -> bytes | None:
     """The response frame that answers a request frame with `error` in every error field; None where it has none."""
     view = memoryview(request)[SIZE:]
     header = decode_request_header(view)
-    decoded, _ = request_class(header.api_key).decode(view, header.body_at, header.api_version)
+    decoded, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
     response = response_class(header.api_key)()
     if not _mirror(decoded, response, error):
         return None

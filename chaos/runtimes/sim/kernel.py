@@ -52,6 +52,8 @@ class Kernel(trio.abc.Clock):
         """How many have happened."""
         self.after_event: list[Callable[[], None]] = []
         """Called after each event, once the tasks that it woke have come to rest."""
+        self.touched = True
+        """Something may have changed in a node since this was last set to False: only then is there anything to see."""
         self._heap: list[tuple[float, int, Handle]] = []
         self._serial = 0
         self._scope: trio.CancelScope | None = None
@@ -68,11 +70,9 @@ class Kernel(trio.abc.Clock):
 
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
-        assert isinstance(_trio_run._r, random.Random), (
-            "this trio schedules in another way: it is pinned for that reason"
-        )
+        assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
         deterministic = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING
-        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True
+        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
         _trio_run._r.seed(repr((seed, "schedule")))
         gc.collect()
         gc.disable()
@@ -80,7 +80,7 @@ class Kernel(trio.abc.Clock):
             result = trio.run(self._guarded, main, args, clock=self)
         finally:
             gc.enable()
-            _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = deterministic
+            _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = deterministic  # type: ignore[misc]
         if self._trouble is not None:
             raise self._trouble
         if self._deadlocked:
@@ -131,6 +131,7 @@ class Kernel(trio.abc.Clock):
             self._give_up()
         else:
             self.now = max(self.now, deadline)
+            self.touched = True
 
     def _give_up(self) -> None:
         if self._scope is not None:
