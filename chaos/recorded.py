@@ -70,34 +70,44 @@ Simulate = Callable[[Plan, str | None], SimResult]
 
 
 def simulate_once(plan: Plan, mutant: str | None) -> SimResult:
-    """The simulator itself, as `Simulate`."""
+    """The simulator itself, as `Simulate`: up to the first broken invariant."""
     return limited(plan, Order(None, mutant, Path(), cpu_limit_s=TRY_CPU_S))
 
 
-def tried(mutant: str | None, simulate: Simulate = simulate_once) -> Callable[[Plan], Failure | None]:
-    """How a plan fails. With a mutant planted only what a sound broker stands counts: else it shows something else."""
+def simulate_whole(plan: Plan, mutant: str | None) -> SimResult:
+    """The simulator itself, as `Simulate`: to the end, whatever is broken on the way."""
+    return limited(plan, Order(None, mutant, Path(), stop_at_first=False, cpu_limit_s=TRY_CPU_S))
+
+
+def tried(
+    mutant: str | None, simulate: Simulate = simulate_once, wanted: str | None = None
+) -> Callable[[Plan], Failure | None]:
+    """How a plan fails; with `wanted`, whether that anomaly or broken invariant is among what is found.
+
+    With a mutant planted only what a sound broker does not do as well is the mutant's doing.
+    """
 
     def run(plan: Plan) -> Failure | None:
-        failure = _failure(plan, mutant, simulate)
-        if (
-            failure is not None
-            and mutant is not None
-            and _failure(sound_plan(plan, mutant), None, simulate) is not None
-        ):
-            return None
-        return failure
+        failure = _failure(plan, mutant, simulate, wanted)
+        if failure is None or mutant is None:
+            return failure
+        return None if _failure(sound_plan(plan, mutant), None, simulate, wanted) == failure else failure
 
     return run
 
 
-def _failure(plan: Plan, mutant: str | None, simulate: Simulate) -> Failure | None:
+def _failure(plan: Plan, mutant: str | None, simulate: Simulate, wanted: str | None) -> Failure | None:
     try:
         result = simulate(plan, mutant)
     except RuntimeError:
         return None
     finally:
         gc.collect()  # off while a simulation goes on
-    return result.failure
+    if wanted is None:
+        return result.failure
+    if wanted in result.anomalies:
+        return Failure("anomaly", wanted)
+    return Failure("invariant", wanted) if any(each.name == wanted for each in result.violations) else None
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:

@@ -24,9 +24,9 @@ from reports.spacetime_layout import (
     shows_log,
 )
 from reports.story import Story, decimals, sentences
-from reports.story_facts import Wire
+from reports.story_facts import DOWN, Wire
 from reports.story_logs import Replica
-from reports.story_moments import DOWN, Moment, offsets_of
+from reports.story_moments import Moment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
 """Okabe's and Ito's, told apart by people with any colour vision; the orange-red of theirs is for faults."""

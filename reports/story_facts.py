@@ -20,6 +20,8 @@ HISTORY_LIMIT = 512 << 20
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 METADATA = "__cluster_metadata"
+DOWN = ("kill", "stop", "power_loss", "crash")
+"""Actions after which a broker is gone until its next incarnation."""
 MONO_AT_BEGIN_S = 1000.0
 """What a simulated monotonic clock shows when the simulation begins; violations count from there."""
 
@@ -139,7 +141,8 @@ def facts_of(files: RunFiles, problem: Problem) -> Facts:
     acks = mapping(files.plan.get("workload")).get("acks", -1)
     facts.acks = "all" if acks == -1 else str(acks)
     facts.events = sorted(_events(files, problem, begin), key=lambda event: event.t)
-    facts.faults = list(_faults(files, begin))
+    starts = [event for event in facts.events if event.name == "node_started"]
+    facts.faults = [_until_started(bar, starts) for bar in _faults(files, begin)]
     since, until = files.phase("final reads")
     if since is not None:
         facts.final_reads = since - begin, (until if until is not None else since) - begin
@@ -191,6 +194,14 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
                 words = _words(action, params, node, links)
                 end = None if until is None else until - begin
                 yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words)
+
+
+def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
+    """Who is down is so until it starts again, though the fault lasts until that is proven."""
+    again = next((each.t for each in starts if each.node == bar.node and each.t > bar.begin), None)
+    if bar.action not in DOWN or again is None or (bar.end is not None and bar.end <= again):
+        return bar
+    return replace(bar, end=again)
 
 
 def _words(action: str, params: Json, node: int, links: list[str]) -> str:

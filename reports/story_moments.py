@@ -64,10 +64,6 @@ class Told:
     """Whether every append is told of, as the simulator does."""
 
 
-DOWN = ("kill", "stop", "power_loss", "power-loss", "crash")
-"""Actions after which a broker is gone until its next incarnation."""
-
-
 def offsets_of(replica: Replica, *, surely: bool = True) -> str:
     """LEO and HW in a few letters."""
     least = "" if surely else "≥ "

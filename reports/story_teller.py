@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, FaultBar, Seen, Sent
+from reports.story_facts import ACKNOWLEDGED, DOWN, FAILED, Event, Facts, FaultBar, Seen, Sent
 from reports.story_logs import Replica
 from reports.story_moments import (
     DETAIL,
-    DOWN,
     MUST,
     NOISE,
     READERS,
@@ -393,7 +392,7 @@ class _Teller:
         left, joined = set(self._isr) - set(replica.isr), set(replica.isr) - set(self._isr)
         self._isr = replica.isr
         how = [f"broker {ids(left)} is out" if left else "", f"broker {ids(joined)} is back" if joined else ""]
-        text = f"In sync are {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
+        text = f"The ISR is {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
         self._at(event, "isr", text, f"ISR {ids(replica.isr)}", weight=TURN)
 
     def _leader_elected(self, event: Event, replica: Replica) -> None:

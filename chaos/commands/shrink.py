@@ -32,8 +32,11 @@ Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--budget", "budget_s", type=click.FloatRange(1), default=180.0, show_default=True, help="Seconds.")
+@click.option(
+    "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
+)
 @click.option("--mutant", metavar="ID", help="Plant a known bug first. [default: the one of the run]")
-def command(run: Path, budget_s: float, mutant: str | None) -> int:
+def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) -> int:
     """Shrink a failing simulated run to the few operations and faults that still fail, and tell their story.
 
     RUN is a run directory of `squall sim`. What comes of it is RUN/shrunk: a run directory of its own, with a plan
@@ -44,62 +47,70 @@ def command(run: Path, budget_s: float, mutant: str | None) -> int:
     from chaos.recorded import recorded
 
     what = recorded(run)
-    return shrink_run(what, mutant or what.mutant, budget_s, Console(stderr=True, highlight=False))
+    return shrink_run(what, mutant or what.mutant, wanted, budget_s, Console(stderr=True, highlight=False))
 
 
-def shrink_run(what: Recorded, mutant: str | None, budget_s: float, say: Console) -> int:
+def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused
     from chaos.operations import concrete
-    from chaos.recorded import shown, tried
+    from chaos.recorded import shown, simulate_once, simulate_whole, tried
     from chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
     if what.failure is None and not what.simulated:
         raise Refused(f"{path}: not simulated; first find it there: ./squall replay {shown(path)} --in sim")
     plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
-    run = tried(mutant)
+    run = tried(mutant, simulate_once if wanted is None else simulate_whole, wanted)
     say.print(f"{describe(plan)}: once more, to see it fail")
     began = time.monotonic()
     failure = run(plan)
-    if failure is None or (what.failure is not None and failure != what.failure):
+    expected = what.failure if wanted is None else failure
+    if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""
-        raise HarnessError(f"{path}: the plan does not fail like that any more ({failure or 'it passes'}){was}")
+        raise HarnessError(
+            f"{path}: the plan does not fail with {wanted or 'that'} ({failure or 'nothing'} found){was}"
+        )
     say.print(f"[bold]{failure}[/]")
     done = shrink(plan, failure, run, budget_s=budget_s, say=lambda words: say.print(f"  {words}", markup=False))
     took_s = time.monotonic() - began
-    directory = _save(done.plan, mutant, path / SHRUNK)
-    _tell(directory, done, took_s)
+    directory = _save(done.plan, mutant, path / SHRUNK, whole=wanted is not None)
+    _tell(directory, done, took_s, wanted)
     return 0
 
 
-def _save(plan: Plan, mutant: str | None, path: Path) -> RunDirectory:
+def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
     """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
     from chaos.recorded import save_at, shown
     from chaos.simulating import simulate
 
-    stopped = simulate(plan, mutant=mutant, messages=True)
-    whole = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
-    same = whole.failure == stopped.failure and whole.trouble is None
+    result = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
+    if not whole:
+        stopped = simulate(plan, mutant=mutant, messages=True)
+        whole = result.failure == stopped.failure and result.trouble is None
+        result = result if whole else stopped
     words = ["./squall sim --plan", shown(path / "plan.toml"), *(["--mutant", mutant] if mutant else [])]
-    return save_at(whole if same else stopped, path, " ".join([*words, "--all-violations"] if same else words))
+    return save_at(result, path, " ".join([*words, "--all-violations"] if whole else words))
 
 
-def _tell(directory: RunDirectory, done: Shrunk, took_s: float) -> None:
+def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | None) -> None:
     from reports.junit import write_junit
     from reports.page import render
 
     write_junit(directory.path)
     render(directory.path)
-    told = write_story(directory.path)
+    told = write_story(directory.path, wanted)
     click.echo(told)
     more = "" if done.finished else "; there was no time for more: give it a larger --budget"
     click.echo(f"{done.steps} steps, {done.tries} tries, {took_s:.0f} s{more}")
     click.echo(f"plan, story and report: {directory.path}")
 
 
-def write_story(path: Path) -> str:
-    """Write story.txt and story.svg of a run directory; the text. Empty where there is nothing to tell."""
+def write_story(path: Path, wanted: str | None = None) -> str:
+    """Write story.txt and story.svg of a run directory: its first story, or that of an anomaly or invariant.
+
+    Gives the text; empty where there is nothing to tell.
+    """
     from reports.run_files import read_run
     from reports.spacetime import draw
     from reports.story import stories_of, text_of
@@ -107,7 +118,8 @@ def write_story(path: Path) -> str:
     stories = stories_of(read_run(path))
     if not stories:
         return ""
-    text = text_of(stories[0])
+    story = next((each for each in stories if wanted in (each.problem.name, each.problem.also)), stories[0])
+    text = text_of(story)
     (path / STORY_TEXT).write_text(text)
-    (path / STORY_PICTURE).write_text(draw(stories[0]))
+    (path / STORY_PICTURE).write_text(draw(story))
     return text
