@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.client import failover, first_ack, latency, throughput
+from bench.client import LINGER_MS, failover, first_ack, latency, throughput
 from bench.clusters import Cluster, Missing, clusters
 
 LOADS = ((1024, True), (1024, False), (100, True), (100, False))
-RATES = (1000, 5000)
+RATES = ((1000, 5), (5000, 5), (1000, 0))
+"""Records per second and the client's linger.ms."""
 
 
 def say(text: str) -> None:
@@ -40,12 +41,13 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
             for n in range(4):
                 throughput(cluster, *LOADS[n][:1], idempotent=LOADS[n][1], seconds=arguments.warmup / 4)
         for _ in range(arguments.rounds):
-            for rate in RATES:
-                found = latency(cluster, rate, arguments.seconds + 1)
-                note(f"ack at {rate}/s, p50 ms", found.p50_ms)
-                note(f"ack at {rate}/s, p99 ms", found.p99_ms)
-                note(f"ack at {rate}/s, p99.9 ms", found.p999_ms)
-                note(f"ack at {rate}/s, broker cores", found.broker_cores)
+            for rate, linger_ms in RATES:
+                found = latency(cluster, rate, arguments.seconds + 1, linger_ms=linger_ms)
+                kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
+                note(f"{kind}, p50 ms", found.p50_ms)
+                note(f"{kind}, p99 ms", found.p99_ms)
+                note(f"{kind}, p99.9 ms", found.p999_ms)
+                note(f"{kind}, broker cores", found.broker_cores)
             for size, idempotent in LOADS:
                 kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}"
                 t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds)
