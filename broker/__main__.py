@@ -53,7 +53,7 @@ def main() -> int:
         trace_path=config.squall_trace_path,
         clock_offset_path=config.squall_clock_offset_path,
     )
-    # What was imported stays. A full collection that walks over its 36,000 objects holds up all for tens of milliseconds.
+    # What was imported stays: a full collection that walks over its 36,000 objects holds up all for tens of ms.
     gc.freeze()
     try:
         trio.run(_run, env, config)
