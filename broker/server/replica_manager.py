@@ -261,7 +261,8 @@ class ReplicaManager:
 
     def _truncate_to(self, h: Hosted, effect: TruncateTo) -> None:
         before = h.log.log_end_offset
-        h.cut_readers()
+        if effect.offset < before:
+            h.cut_readers()
         h.log.truncate_to(effect.offset)
         self._trace(h, "truncated", from_offset=before, to_offset=effect.offset, reason=effect.reason,
                     hw=h.state.high_watermark, epoch=h.state.leader_epoch)  # fmt: skip

@@ -14,7 +14,7 @@ import trio
 
 from broker.server.hosted import Hosted
 from tests.support.memory_fs import MemoryFs
-from tests.support.whole_nodes import INTERNAL_PORT, WholeCluster, surely, values_of
+from tests.support.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.outcomes import Outcome, Status
@@ -114,7 +114,7 @@ async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledge
         await room.write(b"m2")
         last = room.hosted(6).state
         assert (last.log_end_offset, last.high_watermark) == (2, 1), "it has m2, and has not heard that it is committed"
-        room.cluster.wire.refuse = lambda port: port == INTERNAL_PORT + 5
+        room.cluster.wire.refused.add(INTERNAL_PORT + 5)
         await room.cluster.kill(4)
         await room.until_led_by(5)
         await room.cluster.until(lambda: last.leader_id == 5)
@@ -222,4 +222,30 @@ async def test_retention_on_the_leader_moves_the_followers_log_start_too(autojum
         assert 0 < start < 10
         await room.cluster.until(lambda: room.hosted(5).state.log_start_offset == start)
         assert room.hosted(5).log.log_start_offset == start
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_with_flush_messages_1_nothing_acknowledged_is_lost_when_every_replica_loses_power(
+    autojump_clock: Any, seed: int
+) -> None:
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery, log_flush_interval_messages="1").begin(4, 5)
+        loads = [Load(room.cluster, "t", every_s=0.001 * (1 + seed)) for _ in range(3)]
+        async with trio.open_nursery() as clients:
+            for load in loads:
+                clients.start_soon(load.run, await room.cluster.client())
+            await room.cluster.until(lambda: sum(len(load.acknowledged) for load in loads) > 60 + 7 * seed)
+            for broker in (4, 5):
+                await room.cluster.kill(broker, lose_power=True)
+            clients.cancel_scope.cancel()
+        await room.cluster.until(lambda: room.partition.leader == -1, 120)
+        await room.cluster.start(4, 5)
+        await room.cluster.until(lambda: room.partition.leader in (4, 5))
+        await room.until_led_by(room.partition.leader)
+        await room.until_in_sync(4, 5)
+        held = values_of(room.hosted(room.partition.leader).log)
+        for load in loads:
+            acknowledged = {offset: value for value, offset in load.acknowledged.items()}
+            assert acknowledged.items() <= held.items()
         nursery.cancel_scope.cancel()
