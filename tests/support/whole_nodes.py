@@ -256,13 +256,17 @@ class Load:
         self.failed: list[tuple[bytes, str]] = []
         self.slowest_s = 0.0
         self.sent = 0
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
         self._cluster = cluster
 
     async def run(self, client: Client) -> None:
-        """Until cancelled. A producer that had to give a record up is followed by another."""
+        """Until `finish`. A producer that had to give a record up is followed by another."""
         client.track([self.topic])
-        while True:
-            await self._run_producer(client)
+        with self.scope:
+            while True:
+                await self._run_producer(client)
+        self.ended.set()
 
     async def _run_producer(self, client: Client) -> None:
         producer = Producer(client, ProducerSettings(linger_ms=0, delivery_timeout_ms=10_000))
@@ -292,6 +296,14 @@ def values_of(log: Any) -> dict[int, bytes]:
         for record in decode_batch(header, memoryview(batch)):
             found[record.offset] = record.value
     return found
+
+
+async def finish(nursery: trio.Nursery, *loads: Load) -> None:
+    """The end of a test: producers before the client that they share."""
+    for load in loads:
+        load.scope.cancel()
+        await load.ended.wait()
+    nursery.cancel_scope.cancel()
 
 
 async def surely(ask: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from tests.support.whole_nodes import Load, WholeCluster, surely, values_of
+from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 
@@ -95,7 +95,7 @@ async def test_a_partition_moves_under_load_to_other_brokers_and_leaves_nothing_
             # A follower may be behind by what was acknowledged in this very moment.
             assert {offset: value for offset, value in acknowledged.items() if offset in held}.items() <= held.items()
             assert len(held) >= done
-        nursery.cancel_scope.cancel()
+        await finish(nursery, load)
 
 
 async def test_a_move_to_a_dead_broker_waits_and_can_be_called_off(autojump_clock: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from broker.controller.image import NO_LEADER, RECOVERING
-from tests.support.whole_nodes import Load, WholeCluster, surely, values_of
+from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 
 TOPIC = "t"
@@ -58,7 +58,7 @@ async def test_the_last_isr_member_that_lost_its_cache_gives_way_to_an_eligible_
         done = len(load.acknowledged)
         await cluster.until(lambda: set(cluster.partition(TOPIC).isr) == {a, b} and len(load.acknowledged) > done)
         assert lost(cluster, load, b) == {} and not load.failed
-        nursery.cancel_scope.cancel()
+        await finish(nursery, load)
 
 
 async def test_without_eligible_replicas_it_leads_again_and_what_it_lost_is_lost(autojump_clock: Any) -> None:
@@ -66,7 +66,7 @@ async def test_without_eligible_replicas_it_leads_again_and_what_it_lost_is_lost
         cluster, load, (a, *_) = await last_one_standing(nursery, "")
         await cluster.until(lambda: cluster.partition(TOPIC).leader == a)
         assert lost(cluster, load, a), "this is the loss that KIP-966 is for"
-        nursery.cancel_scope.cancel()
+        await finish(nursery, load)
 
 
 async def test_where_all_eligible_ones_lost_their_cache_the_last_leader_leads_and_says_so(autojump_clock: Any) -> None:
@@ -79,7 +79,7 @@ async def test_where_all_eligible_ones_lost_their_cache_the_last_leader_leads_an
         assert (partition.elr, partition.last_known_elr) == ((), ())
         events = cluster.nodes[cluster.controller().config.node_id].env.events("leader_elected")  # type: ignore[union-attr]
         assert [event["unclean"] for event in events if event["leader"] == a][-1]
-        nursery.cancel_scope.cancel()
+        await finish(nursery, load)
 
 
 async def test_a_broker_that_stopped_cleanly_is_known_by_the_epoch_in_its_marker(autojump_clock: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from tests.support.memory_fs import MemoryFs
-from tests.support.whole_nodes import Load, WholeCluster, surely, values_of
+from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 
@@ -99,7 +99,7 @@ async def test_an_observer_that_begins_late_fetches_a_snapshot_and_serves(autoju
         assert moved == {("late", 0): ""}
         await cluster.until(lambda: set(cluster.partition("late").isr) == {1, 4} and len(load.acknowledged) > 50)
         assert len(values_of(cluster.running()[4].logs.logs["late", 0])) > 50 and not load.failed
-        nursery.cancel_scope.cancel()
+        await finish(nursery, load)
 
 
 async def test_a_voter_that_lost_its_disk_is_a_voter_again(autojump_clock: Any) -> None:

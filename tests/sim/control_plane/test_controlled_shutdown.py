@@ -1,0 +1,106 @@
+"""A broker stops while producers write to what it leads: leaderships move first, and nobody waits for a time-out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from workloads.client import admin
+
+PARTITIONS = 6
+TOPIC = "t"
+LONGEST_S = 1.0
+"""Far below any time-out of a request, far above the few round trips that a new leader costs."""
+
+
+async def under_load(nursery: trio.Nursery, **settings: str) -> tuple[WholeCluster, list[Load]]:
+    """Three brokers, six partitions, and a producer that writes to each every 5 ms."""
+    cluster = WholeCluster(nursery, **settings)
+    await cluster.start()
+    client = await cluster.client()
+    new = admin.NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})
+    assert await surely(admin.create_topics, client, [new]) == {TOPIC: ""}
+    loads = [Load(cluster, TOPIC, index, every_s=0.005) for index in range(PARTITIONS)]
+    for load in loads:
+        nursery.start_soon(load.run, client)
+    await cluster.until(lambda: all(len(load.acknowledged) > 50 for load in loads))
+    return cluster, loads
+
+
+def begin_anew(loads: list[Load]) -> None:
+    for load in loads:
+        load.slowest_s = 0.0
+
+
+async def goes_on(cluster: WholeCluster, loads: list[Load]) -> None:
+    """Until every partition has taken another 50 records."""
+    counts = [len(load.acknowledged) for load in loads]
+    await cluster.until(lambda: all(len(load.acknowledged) > n + 50 for load, n in zip(loads, counts, strict=True)))
+
+
+def check(cluster: WholeCluster, loads: list[Load]) -> None:
+    """All that was acknowledged is there, once; nothing failed; nothing took long."""
+    for load in loads:
+        assert load.failed == []
+        assert load.slowest_s < LONGEST_S, f"partition {load.index}: {load.slowest_s} s"
+        leader = cluster.partition(TOPIC, load.index).leader
+        held = values_of(cluster.running()[leader].logs.logs[TOPIC, load.index])
+        assert all(held[offset] == value for value, offset in load.acknowledged.items())
+        assert len(set(held.values())) == len(held), "a record is there twice"
+
+
+@pytest.mark.parametrize("controller_too", [False, True], ids=["a broker", "the controller"])
+async def test_no_record_is_lost_or_waits_when_its_leader_stops(autojump_clock: Any, controller_too: bool) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, loads = await under_load(nursery)
+        active = cluster.controller()
+        assert active is not None
+        stopped = next(n for n in cluster.nodes if (n == active.config.node_id) is controller_too)
+        led = [index for index in range(PARTITIONS) if cluster.partition(TOPIC, index).leader == stopped]
+        assert led, "it leads something"
+        begin_anew(loads)
+        await cluster.stop(stopped)
+        assert cluster.nodes[stopped].env.events("node_stopped") == [{"controlled": True}]
+        await cluster.until(lambda: cluster.controller() is not None)
+        await goes_on(cluster, loads)
+        check(cluster, loads)
+        assert all(cluster.partition(TOPIC, index).leader != stopped for index in led)
+        await finish(nursery, *loads)
+
+
+async def test_a_rolling_restart_under_load_loses_nothing_and_every_stop_is_clean(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, loads = await under_load(nursery, squall_bootstrap_features="eligible.leader.replicas.version=1")
+        begin_anew(loads)
+        for node_id in cluster.nodes:
+            epoch = cluster.running()[node_id].lifecycle.broker_epoch  # type: ignore[union-attr]
+            await cluster.stop(node_id)
+            await cluster.start(node_id)
+            assert cluster.running()[node_id].logs.previous_broker_epoch == epoch
+            await cluster.until(lambda: cluster.controller() is not None)
+            await cluster.until(lambda: all(len(cluster.partition(TOPIC, n).isr) == 3 for n in range(PARTITIONS)))
+            await goes_on(cluster, loads)
+        check(cluster, loads)
+        await finish(nursery, *loads)
+
+
+async def test_the_leaderships_are_gone_before_the_broker_is(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, loads = await under_load(nursery)
+        active = cluster.controller()
+        assert active is not None
+        stopped = next(n for n in cluster.nodes if n != active.config.node_id)
+        node = cluster.running()[stopped]
+        node_stop = cluster.nodes[stopped].stop_event
+        node_stop.set()
+        assert node.lifecycle is not None
+        await node.lifecycle.may_stop.wait()
+        hosted = node.replicas.hosted()
+        assert not [h for h in hosted if h.state.is_leader]
+        assert not [h for h in hosted if h.waiting], "whoever waited was told who leads now"
+        assert all(stopped not in cluster.partition(TOPIC, n).isr for n in range(PARTITIONS))
+        await cluster.until(lambda: cluster.nodes[stopped].scope is None)
+        await finish(nursery, *loads)
