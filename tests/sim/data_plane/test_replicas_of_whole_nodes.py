@@ -6,6 +6,7 @@ Nodes 1 to 3 are the controllers, so that the quorum outlives whatever happens t
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import trio
 
 from broker.server.hosted import Hosted
+from tests.support.memory_env import FakeEnv
 from tests.support.memory_fs import MemoryFs
 from tests.support.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of
 from workloads.client import admin
@@ -227,8 +229,13 @@ async def test_retention_on_the_leader_moves_the_followers_log_start_too(autojum
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_with_flush_messages_1_nothing_acknowledged_is_lost_when_every_replica_loses_power(
-    autojump_clock: Any, seed: int
+    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
+    async def slow(env: FakeEnv, fn: Callable[..., Any], *args: Any) -> Any:
+        await trio.sleep(0.02)
+        return fn(*args)
+
+    monkeypatch.setattr(FakeEnv, "cpu", slow)
     async with trio.open_nursery() as nursery:
         room = await Room(nursery, log_flush_interval_messages="1").begin(4, 5)
         loads = [Load(room.cluster, "t", every_s=0.001 * (1 + seed)) for _ in range(3)]
