@@ -239,10 +239,11 @@ class WholeCluster:
         """What lies in a node's data directory."""
         return self.nodes[node_id].fs.list("data")
 
-    async def client(self) -> Client:
-        """A running client."""
+    async def client(self, *, between_nodes: bool = False) -> Client:
+        """A running client, of the listener for clients or of the one for nodes."""
         env: Any = WholeEnv(self.wire, "client", 1, MemoryFs())
-        client = Client(env, [(f"n{node_id}", CLIENT_PORT + node_id) for node_id in self.nodes])
+        port = INTERNAL_PORT if between_nodes else CLIENT_PORT
+        client = Client(env, [(f"n{node_id}", port + node_id) for node_id in self.nodes])
         await self.nursery.start(client.run)
         return client
 

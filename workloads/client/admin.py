@@ -13,6 +13,7 @@ from broker.protocol.schema import alter_partition_reassignments as moves_wire
 from broker.protocol.schema import describe_quorum as quorum_wire
 from broker.protocol.schema import elect_leaders as elections_wire
 from broker.protocol.schema import list_partition_reassignments as moving_wire
+from broker.protocol.schema import vote as vote_wire
 from broker.protocol.schema.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -43,6 +44,7 @@ DELETE_BY_NAMES_UNTIL = 5
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 PREFERRED_ELECTION, UNCLEAN_ELECTION = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
+NO_OTHER_VOTER = "NO_OTHER_VOTER"
 CLUSTER_METADATA = "__cluster_metadata"
 
 
@@ -206,6 +208,26 @@ async def describe_quorum(client: Client) -> QuorumView:
         {replica.replica_id: replica.log_end_offset for replica in told.current_voters},
         {replica.replica_id: replica.log_end_offset for replica in told.observers},
     )
+
+
+async def unseat_controller(client: Client) -> QuorumView:
+    """Have the active controller give up its leadership of the quorum, alive and without a restart. What was before.
+
+    A vote is asked of it for the next epoch in another voter's name, as by one that has lost touch with it: as Raft
+    has it, it goes into that epoch and leads no more; whoever is elected next has all that is committed. `client` must
+    speak to the listener between nodes. Nothing happens where another epoch has begun meanwhile. Raises RequestFailed.
+    """
+    quorum = await describe_quorum(client)
+    if quorum.leader_id not in client.view.nodes:
+        await client.refreshed()
+    stranger = next((voter for voter in sorted(quorum.voters) if voter != quorum.leader_id), None)
+    if stranger is None:
+        raise RequestFailed(NO_OTHER_VOTER, sent=False, detail=f"{quorum.leader_id} is alone")
+    ballot = vote_wire.VoteRequestPartitionData(0, quorum.epoch + 1, stranger)
+    asked = vote_wire.VoteRequestTopicData(CLUSTER_METADATA, [ballot])
+    request = vote_wire.VoteRequest(client.view.cluster_id, quorum.leader_id, [asked])
+    await client.ask_node(quorum.leader_id, request, vote_wire.VoteResponse, version=vote_wire.VoteRequest.MAX_VERSION)
+    return quorum
 
 
 async def update_features(client: Client, levels: Mapping[str, int], *, timeout_ms: int = 10_000) -> str:

@@ -157,16 +157,21 @@ class Client:
             connection = await self._control_connection()
             return connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
 
-    async def ask_node(self, node_id: int, request: Message, response: type[R]) -> R:
-        """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi."""
+    async def ask_node(self, node_id: int, request: Message, response: type[R], *, version: int | None = None) -> R:
+        """Ask one node over its data connection. Raises RequestFailed, UnsupportedApi.
+
+        With a `version`, also what the node does not list: what nodes ask each other is listed to nobody.
+        """
         limit_s = self.settings.request_timeout_ms / 1000
         with self.env.timeout(limit_s):
             while (connection := self.connection(node_id)) is None:
                 if node_id not in self.view.nodes:
                     raise RequestFailed(CONNECTION_LOST, sent=False, detail=f"node {node_id} has no address")
                 await self._connected.wait()
-            version = connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
-            return await connection.request(request, response, version, limit_s)
+            chosen = version
+            if chosen is None:
+                chosen = connection.version(request.API_KEY, request.MAX_VERSION, request.MIN_VERSION)
+            return await connection.request(request, response, chosen, limit_s)
         raise RequestFailed(TIMED_OUT, sent=True, detail=f"node {node_id}")
 
     def backoff(self, failures: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import trio
@@ -159,4 +160,28 @@ async def test_a_feature_is_finalized_at_another_level_for_the_whole_cluster(aut
         assert await surely(admin.update_features, client, {feature: 2}) == "INVALID_UPDATE_VERSION"
         assert await surely(admin.update_features, client, {feature: 0}) == ""
         await cluster.until(lambda: all(feature not in n.feed.image.features for n in cluster.running().values()))
+        nursery.cancel_scope.cancel()
+
+
+def has_controller_after(cluster: WholeCluster, epoch: int) -> bool:
+    controller = cluster.controller()
+    return controller is not None and controller.quorum.epoch > epoch
+
+
+async def test_the_controller_can_be_unseated_alive_and_nothing_committed_is_lost(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster, client = await with_topic(nursery)
+        inside = await cluster.client(between_nodes=True)
+        for turn in range(3):
+            before = await surely(admin.unseat_controller, inside)
+            await cluster.until(
+                lambda: (found := cluster.controller()) is not None and found.quorum.epoch > before.epoch
+            )
+            name = f"made-after-turn-{turn}"
+            assert await surely(admin.create_topics, client, [admin.NewTopic(name, 1, 3)]) == {name: ""}
+        await cluster.until(lambda: cluster.controller() is not None)
+        assert {TOPIC, *(f"made-after-turn-{turn}" for turn in range(3))} == set(cluster.image().topic_ids)
+        resigned = [event for node in cluster.nodes.values() for event in node.env.events("controller_resigned")]
+        assert len(resigned) >= 3
+        assert all(node.incarnation == 1 for node in cluster.nodes.values()), "nobody was restarted"
         nursery.cancel_scope.cancel()
