@@ -173,10 +173,8 @@ async def test_the_controller_can_be_unseated_alive_and_nothing_committed_is_los
         cluster, client = await with_topic(nursery)
         inside = await cluster.client(between_nodes=True)
         for turn in range(3):
-            before = await surely(admin.unseat_controller, inside)
-            await cluster.until(
-                lambda: (found := cluster.controller()) is not None and found.quorum.epoch > before.epoch
-            )
+            epoch = (await surely(admin.unseat_controller, inside)).epoch
+            await cluster.until(partial(has_controller_after, cluster, epoch))
             name = f"made-after-turn-{turn}"
             assert await surely(admin.create_topics, client, [admin.NewTopic(name, 1, 3)]) == {name: ""}
         await cluster.until(lambda: cluster.controller() is not None)
