@@ -57,7 +57,7 @@ class Kernel(trio.abc.Clock):
         self._heap: list[tuple[float, int, Handle]] = []
         self._serial = 0
         self._scope: trio.CancelScope | None = None
-        self._deadlocked = False
+        self._deadlocked = self._over = False
         self._at_once = 0
         self._trouble: BaseException | None = None
 
@@ -88,8 +88,11 @@ class Kernel(trio.abc.Clock):
         return result
 
     async def _guarded(self, main: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
-        with trio.CancelScope() as self._scope:
-            return await main(*args)
+        try:
+            with trio.CancelScope() as self._scope:
+                return await main(*args)
+        finally:
+            self._over = True
 
     # ------------------------------------------------------------------ trio's side
 
@@ -127,7 +130,7 @@ class Kernel(trio.abc.Clock):
             assert fn is not None
             fn(*args)
         elif deadline == math.inf:
-            self._deadlocked = self._scope is None or not self._scope.cancel_called
+            self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
             self._give_up()
         else:
             self.now = max(self.now, deadline)

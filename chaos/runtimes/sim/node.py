@@ -78,7 +78,7 @@ class SimNode:
     def launch(self) -> Evidence:
         """Start a new incarnation on what the disk has."""
         if self.state is not NodeState.DOWN:
-            raise HarnessError(f"node {self.id} is {self.state.value} already")
+            raise HarnessError(f"broker {self.id} is {self.state.value} already")
         self.incarnation += 1
         self.state = NodeState.RUNNING
         for link in self._orphans:
@@ -146,7 +146,7 @@ class SimNode:
         """End at once. `power`: what was not synced may be lost, and nobody hears of the end."""
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:
-            raise HarnessError(f"node {self.id} is down already")
+            raise HarnessError(f"broker {self.id} is down")
         env.revoke()
         lost = self.disk.power_loss() if power else {}
         if not power:

@@ -176,7 +176,7 @@ class SimRuntime:
         """As `Runtime.stop_node`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
-            raise HarnessError(f"node {node} is {found.state.value}")
+            raise HarnessError(f"broker {node} is {found.state.value}")
         pid, before = found.pid, len(self.world.trace)
         left = await found.stop(grace_s)
         said = any(
@@ -196,7 +196,7 @@ class SimRuntime:
         """As `Runtime.pause`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
-            raise HarnessError(f"node {node} is {found.state.value}")
+            raise HarnessError(f"broker {node} is {found.state.value}")
         found.pause()
         paused_ns = self.world.now_ns()
         probe = await self._probe(PROBER, node, INTERNAL_PORT, 0.3)
@@ -207,7 +207,7 @@ class SimRuntime:
         """As `Runtime.resume`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.PAUSED:
-            raise HarnessError(f"node {node} is {found.state.value}")
+            raise HarnessError(f"broker {node} is {found.state.value}")
         found.resume()
         await trio.lowlevel.checkpoint()
         return {"pid": found.pid, "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
@@ -232,7 +232,7 @@ class SimRuntime:
         """As `Runtime.crash_at`."""
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.RUNNING:
-            raise HarnessError(f"node {node} is {found.state.value}")
+            raise HarnessError(f"broker {node} is {found.state.value}")
         incarnation = found.incarnation
         point = found.crash_at(op, nth)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from chaos.errors import HarnessError
 from chaos.runtimes.contract import (
     Bandwidth,
     Cut,
@@ -57,7 +58,8 @@ class Wire:
 
     def add(self, name: str, fault: LinkFault) -> None:
         """Put a fault on it."""
-        assert name not in self._on, f"{name} is on {self.source}->{self.target} already"
+        if name in self._on:
+            raise HarnessError(f"link {self.source}->{self.target} already has a fault named {name}")
         self._on[name] = _On(fault)
         self._sort()
         if isinstance(fault, Cut) and fault.manner is Manner.REFUSE:

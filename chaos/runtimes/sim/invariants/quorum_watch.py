@@ -26,34 +26,15 @@ class QuorumWatch:
         self._report = report
         self._checks = entered(When.QUORUM)
         self.known = Quorum()
-        self._keys: dict[int, tuple[Any, ...]] = {}
         self._seats: dict[int, Seat] = {}
         self._written: dict[tuple[int, int], Batch] = {}
         self._durable: dict[int, Any] = {}
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
 
-    def look(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
-        """See whether one node's seat has changed."""
-        quorum = broker.quorum
-        raft = quorum._raft
+    def take_in(self, node: int, incarnation: int, quorum: Any, disk: Any) -> None:
+        """One node's seat, or its log, has changed."""
         log = quorum._storage._log
-        key = (
-            raft._state,
-            raft.leadership,
-            raft.high_watermark,
-            log.log_end_offset,
-            log.generation,
-            quorum._round,
-            log.log_start_offset,
-            quorum,
-        )
-        if key == self._keys.get(node):
-            return
-        self._keys[node] = key
-        self._take_in(node, incarnation, quorum, log, disk)
-
-    def _take_in(self, node: int, incarnation: int, quorum: Any, log: Any, disk: Any) -> None:
         known = self.known
         if not known.voters:
             known.voters = tuple(quorum._settings.voters)
@@ -105,7 +86,6 @@ class QuorumWatch:
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)
-        self._keys.pop(node, None)
 
     def final(self) -> None:
         """Nothing more is asked of the quorum at the end than all the time."""

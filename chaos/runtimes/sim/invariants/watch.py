@@ -73,15 +73,20 @@ class _Node:
 
     __slots__ = (
         "broker",
-        "hosted_key",
+        "by_id",
         "id",
         "image",
         "image_offset",
         "incarnation",
         "last",
         "places",
+        "quorum",
+        "raft",
         "replicas",
+        "seat",
         "sim",
+        "storage",
+        "topics",
     )
 
     def __init__(self, sim: seeing.SimNode) -> None:
@@ -90,11 +95,18 @@ class _Node:
         self.last: Any = None
         """The one before, of a node that is down."""
         self.incarnation = -1
-        self.image: Any = None
-        self.image_offset = -1
-        self.hosted_key: tuple[int, int] = (-2, -2)
         self.replicas: list[_Replica] = []
         self.places: dict[Place, _Replica] = {}
+        self.image_offset, self.topics = -1, -1
+        """Of the image and the hosted topics as they were last seen."""
+        self.seat: tuple[Any, ...] = ()
+        """In the quorum, as it was last seen."""
+
+    def now_runs(self, broker: Any) -> None:
+        """Keep at hand what is looked at after every event."""
+        self.image, self.by_id = broker.feed.image, broker.replicas.by_id
+        self.quorum, self.raft, self.storage = broker.quorum, broker.quorum._raft, broker.quorum._storage
+        self.image_offset, self.topics, self.seat = -1, -1, ()
 
 
 class Watch:
@@ -129,9 +141,19 @@ class Watch:
                 self._life_changed(seen)
             if broker is None:
                 continue
-            self.quorum.look(seen.id, seen.incarnation, broker, sim.disk)
-            offset = seen.image.offset
-            if offset != seen.image_offset or (offset, len(broker.replicas.by_id)) != seen.hosted_key:
+            raft, log = seen.raft, seen.storage._log
+            seat = (
+                raft._state,
+                raft.leadership,
+                raft.high_watermark,
+                log.log_end_offset,
+                log.generation,
+                seen.quorum._round,
+            )
+            if seat != seen.seat:
+                seen.seat = seat
+                self.quorum.take_in(seen.id, seen.incarnation, seen.quorum, sim.disk)
+            if seen.image.offset != seen.image_offset or len(seen.by_id) != seen.topics:
                 self._hosting_changed(seen)
                 images = [*(images or ()), seen]
             for replica in seen.replicas:
@@ -140,12 +162,10 @@ class Watch:
                     state.high_watermark,
                     state.log_end_offset,
                     log.log_end_offset,
-                    state.isr,
-                    state.maximal_isr,
                     state.partition_epoch,
-                    state.leader_epoch,
+                    state.maximal_isr,
+                    state.isr,
                     state.is_leader,
-                    state.is_follower,
                     log.generation,
                     log.log_start_offset,
                 )
@@ -225,7 +245,7 @@ class Watch:
             self._died(seen)
         seen.broker, seen.incarnation = seen.sim.node, seen.sim.incarnation
         if seen.broker is not None:
-            seen.image, seen.image_offset, seen.hosted_key = seen.broker.feed.image, -1, (-2, -2)
+            seen.now_runs(seen.broker)
             for log in seen.broker.logs.logs.values():
                 known = self.partitions.get((log.topic_id, log.partition))
                 if known is not None:
@@ -267,7 +287,7 @@ class Watch:
     def _hosting_changed(self, seen: _Node) -> None:
         """Which replicas there are follows from the image."""
         replicas = seen.broker.replicas
-        seen.hosted_key = seen.image.offset, len(replicas.by_id)
+        seen.topics = len(replicas.by_id)
         places = {}
         for hosted in replicas.hosted():
             state = hosted.state

@@ -1,0 +1,210 @@
+"""One contract, every world: what a plan asks for means the same in processes and in the simulation."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import (
+    Bandwidth,
+    Cut,
+    Latency,
+    LimitData,
+    Link,
+    LinkFault,
+    Manner,
+    NodeState,
+    ResetPeer,
+    Runtime,
+    Slicer,
+    SlowClose,
+    Stream,
+)
+from tests.live.contract.conftest import OnCluster
+
+HURT, OTHER_WAY = Link(1, 2), Link(2, 1)
+
+
+def test_every_link_leads_to_a_broker_once_the_cluster_is_up(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        assert len(runtime.links()) == 6 + 3
+        for link in runtime.links():
+            assert (await runtime.probe(link)).ok, link
+
+    on_cluster(body)
+
+
+@pytest.mark.parametrize(
+    ("cut", "error"),
+    [
+        (Cut(Manner.REFUSE), "refused"),
+        (Cut(Manner.DROP), "timed out"),
+        (Cut(Manner.DROP, Stream.THERE), "timed out"),
+        (Cut(Manner.DROP, Stream.BACK), "timed out"),
+        (Cut(Manner.HOLD), "timed out"),
+        (Cut(Manner.HOLD, Stream.BACK), "timed out"),
+        (LimitData(3), "ended"),
+        (ResetPeer(), "ended"),
+    ],
+    ids=str,
+)
+def test_nothing_passes_a_cut_link_and_every_other_way_is_whole(
+    on_cluster: OnCluster, cut: LinkFault, error: str
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("cut", HURT, cut)
+        told = (await runtime.probe(HURT, timeout_s=0.3)).error
+        assert told is not None
+        assert told.startswith(error)
+        assert (await runtime.probe(OTHER_WAY)).ok
+        assert (await runtime.probe(Link("CLIENT", 2))).ok
+        await runtime.heal_link("cut", HURT)
+        assert (await runtime.probe(HURT)).ok
+
+    on_cluster(body)
+
+
+@pytest.mark.parametrize(
+    ("fault", "least_ms"), [(Latency(40), 80), (Latency(40, stream=Stream.BACK), 40), (Slicer(1, 0, 1000), 20)], ids=str
+)
+def test_a_slow_link_is_measurably_slow(on_cluster: OnCluster, fault: LinkFault, least_ms: float) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("slow", HURT, fault)
+        slow = await runtime.probe(HURT, timeout_s=5)
+        assert slow.ok
+        assert slow.round_trip_ms >= least_ms
+        await runtime.heal_link("slow", HURT)
+        assert (await runtime.probe(HURT)).round_trip_ms < slow.round_trip_ms
+
+    on_cluster(body)
+
+
+@pytest.mark.parametrize("fault", [Bandwidth(1), SlowClose(100)], ids=str)
+def test_a_link_that_is_only_worse_still_answers(on_cluster: OnCluster, fault: LinkFault) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("worse", HURT, fault)
+        assert (await runtime.probe(HURT, timeout_s=5)).ok
+
+    on_cluster(body)
+
+
+def test_what_was_held_arrives_late(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("held", HURT, Cut(Manner.HOLD))
+        answers = []
+
+        async def wait() -> None:
+            answers.append(await runtime.probe(HURT, timeout_s=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            assert (await runtime.probe(HURT, timeout_s=0.3)).error == "timed out"
+            assert answers == []
+            await runtime.heal_link("held", HURT)
+        assert answers[0].ok
+        assert answers[0].round_trip_ms >= 300
+
+    on_cluster(body)
+
+
+@pytest.mark.parametrize("manner", Manner)
+def test_ending_one_of_two_cuts_leaves_the_other(on_cluster: OnCluster, manner: Manner) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("first", HURT, Cut(manner))
+        await runtime.fault_link("second", HURT, Cut(manner))
+        await runtime.heal_link("first", HURT)
+        assert not (await runtime.probe(HURT, timeout_s=0.3)).ok
+        await runtime.heal_link("second", HURT)
+        assert (await runtime.probe(HURT)).ok
+
+    on_cluster(body)
+
+
+def test_a_name_is_used_once_a_link_and_ending_what_is_not_there_is_no_error(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.fault_link("f", HURT, Latency(1))
+        with pytest.raises(HarnessError, match="already has a fault named f"):
+            await runtime.fault_link("f", HURT, Latency(1))
+        await runtime.fault_link("f", OTHER_WAY, Latency(1))
+        await runtime.heal_link("never", HURT)
+        with pytest.raises(HarnessError, match="there is no link 1->9"):
+            await runtime.fault_link("f", Link(1, 9), Latency(1))
+
+    on_cluster(body)
+
+
+def test_a_killed_broker_is_gone_and_comes_back_as_a_new_incarnation(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        before = runtime.bootstrap("CLIENT")
+        killed = await runtime.kill(1)
+        assert killed["gone"] is True
+        assert runtime.state(1) is NodeState.DOWN
+        assert not (await runtime.probe(Link("CLIENT", 1))).ok
+        started = await runtime.start_node(1)
+        assert started["incarnation"] == 2
+        assert started["pid"] != killed["pid"]
+        assert (await runtime.probe(Link("CLIENT", 1))).ok
+        assert runtime.bootstrap("CLIENT") == before
+
+    on_cluster(body)
+
+
+def test_a_paused_broker_answers_nothing_until_resumed(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        paused = await runtime.pause(2)
+        assert paused["state"] == "T"
+        assert paused["probe"] == paused["probe"] | {"ok": False}  # type: ignore[operator]
+        assert (await runtime.probe(Link("CLIENT", 2), timeout_s=0.2)).error == "timed out"
+        await runtime.resume(2)
+        assert (await runtime.probe(Link("CLIENT", 2))).ok
+
+    on_cluster(body)
+
+
+def test_a_stopped_broker_says_that_it_left_in_good_order(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        stopped = await runtime.stop_node(3)
+        assert stopped["controlled"] is True
+        assert stopped["code"] == 0
+
+    on_cluster(body)
+
+
+def test_acts_on_a_node_in_the_wrong_state_are_errors_not_guesses(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.kill(1)
+        for act in (runtime.kill, runtime.pause, runtime.resume, runtime.stop_node):
+            with pytest.raises(HarnessError, match="broker 1 is down"):
+                await act(1)
+        with pytest.raises(HarnessError, match="broker 2 is running"):
+            await runtime.start_node(2)
+        with pytest.raises(HarnessError, match="no node 9"):
+            await runtime.kill(9)
+
+    on_cluster(body)
+
+
+def test_heal_mends_whatever_was_done(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        for link in runtime.links():
+            await runtime.fault_link("cut", link, Cut(Manner.REFUSE))
+            await runtime.fault_link("slow", link, Latency(1000))
+        await runtime.kill(1)
+        await runtime.pause(2)
+        await runtime.set_clock(3, 60_000)
+        healed = await runtime.heal()
+        assert healed == {"resumed": [2], "started": [1], "links": 9, "failed": []}
+        assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
+        assert (await runtime.probe(HURT)).round_trip_ms < 1000
+
+    on_cluster(body)
+
+
+def test_stopping_twice_is_stopping_once(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        await runtime.stop()
+        await runtime.stop()
+        assert {runtime.state(node) for node in runtime.nodes} == {NodeState.DOWN}
+
+    on_cluster(body)
