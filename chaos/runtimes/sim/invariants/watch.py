@@ -95,6 +95,7 @@ class _Node:
         self.last: Any = None
         """The one before, of a node that is down."""
         self.incarnation = -1
+        self.image: Any = None
         self.replicas: list[_Replica] = []
         self.places: dict[Place, _Replica] = {}
         self.image_offset, self.topics = -1, -1
