@@ -433,6 +433,11 @@ class Log:
         self._flushed_wall_ms = min(self._flushed_wall_ms, wall_ms)  # The clock may have been set back.
         return wall_ms - self._flushed_wall_ms >= self.config.flush_ms
 
+    @property
+    def is_flush_promised(self) -> bool:
+        """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
         """What must be done for all that is in the log now to be durable; None where it is. See `finish_flush`.
 

@@ -1,8 +1,8 @@
 """Group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, one at a time a log.
 
-What is appended while a flush is due or under way is told to nobody until it is durable: the state machine hears of it
-only then, so that no fetch, consumer's or follower's, no high watermark and no acknowledgement goes beyond. One fsync
-covers all that was appended before it began.
+What is appended while a flush by flush.messages is due or under way is told to nobody until it is durable: the state
+machine hears of it only then, so that no fetch, consumer's or follower's, no high watermark and no acknowledgement goes
+beyond. One fsync covers all that was appended before it began. Nobody waits for one that flush.ms asks for.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Flushes:
         """Say where tasks run. An OSError there must end the node: after a failed fsync nothing is known."""
         self._start_soon = start_soon
 
-    def begin(self, h: Hosted) -> None:
-        """Flush a log, and go on until nothing is due any more."""
+    def begin(self, h: Hosted) -> bool:
+        """Flush a log, and go on until nothing is due any more. True where what is new may not be told before."""
+        h.holding = h.holding or h.log.is_flush_promised
         if not h.flushing:
             assert self._start_soon is not None
             h.flushing = True
             self._running[h] = trio.Event()
             self._start_soon(self._run, h)
+        return h.holding
 
     async def _run(self, h: Hosted) -> None:
         log = h.log
@@ -74,7 +76,7 @@ class Flushes:
                 raise
             # The log was deleted under the flush, with the directory that was to be synced.
         finally:
-            h.flushing = False
+            h.flushing = h.holding = False
             self._running.pop(h).set()
 
     async def until_durable(self, held: Iterable[Held]) -> None:

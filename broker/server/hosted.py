@@ -25,6 +25,7 @@ class Hosted:
         "deletions",
         "flushing",
         "followers",
+        "holding",
         "log",
         "name",
         "readers",
@@ -40,7 +41,9 @@ class Hosted:
         """Appends that wait for the high watermark: (offset it must reach, request, the partition's result)."""
         self._given_up = 0
         self.flushing = False
-        """A flush is under way that the log's settings ask for: what is appended meanwhile is told to nobody yet."""
+        """A flush is under way that the log's settings ask for."""
+        self.holding = False
+        """What is appended is told to nobody until that flush has ended."""
         self.unflushed: deque[tuple[int, DelayedProduce, list[object]]] = deque()
         """Appends with acks=1 that wait for it, as in `waiting`: (offset that must be durable, request, result)."""
         self.deletions: dict[Deletion, None] = {}

@@ -128,8 +128,7 @@ class ReplicaManager:
         nobody before it is durable, as log.flush.interval.messages promises.
         """
         log = h.log
-        if h.flushing or log.flush_due(wall_ms):
-            self.flushes.begin(h)
+        if (h.holding or log.flush_due(wall_ms)) and self.flushes.begin(h):
             return
         effects = h.state.appended(log.log_end_offset, now_ms)
         if h.followers:
@@ -163,7 +162,7 @@ class ReplicaManager:
         fetch, which acknowledges what was appended.
         """
         log, state = h.log, h.state
-        if log.flush_due(self._env.wall_ms()):
+        if log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
             end = log.log_end_offset
             return Held(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
         effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
@@ -331,7 +330,7 @@ class ReplicaManager:
         leads = partition.leader == self._config.node_id
         if state.log_end_offset != h.log.log_end_offset and partition.leader_epoch != before:
             self.flushes.now(h)
-        end = state.log_end_offset if h.flushing and partition.leader_epoch == before else h.log.log_end_offset
+        end = state.log_end_offset if h.holding and partition.leader_epoch == before else h.log.log_end_offset
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:

@@ -165,6 +165,33 @@ async def test_a_quiet_log_is_flushed_when_its_flush_ms_is_over() -> None:
         assert (room.flushes, h.log.recovery_point) == (1, 1)
 
 
+async def test_nobody_waits_for_a_flush_that_only_flush_ms_asks_for() -> None:
+    async with disk(log_flush_interval_messages="4", log_flush_interval_ms="500") as room:
+        h = room.give()
+        conn = room.client()
+        room.pass_ms(501)
+        for _ in range(2):
+            room.produce(conn, acks=1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (len(answers(conn)), h.state.log_end_offset, len(room.waiting)) == (2, 2, 1)
+        for _ in range(3):
+            room.produce(conn, acks=1)
+        assert (len(answers(conn)), h.state.log_end_offset) == (1, 3)
+        await room.sync()
+        assert (len(answers(conn)), h.state.log_end_offset, h.log.recovery_point) == (2, 5, 2)
+
+
+async def test_a_follower_does_not_wait_for_one_either() -> None:
+    async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as room:
+        h = room.give(leader=2)
+        room.pass_ms(501)
+        h.log.append_as_follower(as_sent(1, 0))
+        assert room.replicas.followed(h, 1, 0) is None
+        assert h.state.log_end_offset == 1
+        await room.sync()
+        assert h.log.recovery_point == 1
+
+
 async def test_who_leads_anew_has_nothing_pending_and_its_epoch_begins_at_the_logs_end() -> None:
     async with disk() as room:
         h = room.give(**ALONE)
