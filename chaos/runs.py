@@ -34,6 +34,8 @@ from workloads.final_reads import FinalRead, final_reads
 from workloads.recorder import Recorder
 
 ZONE = "CLIENT"
+VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
+"""Asked for once: a run in a simulation reads no file."""
 TOPICS_READY_S = 30.0
 QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
@@ -119,7 +121,7 @@ class Run:
             "run": papers.run_id,
             "command": command,
             "squall": __version__,
-            "versions": {"python": platform.python_version(), "trio": version("trio")},
+            "versions": dict(VERSIONS),
             "began_wall_ms": self._env.wall_ms(),
             "began_ns": now_ns(self._env),
             "phases": [],

@@ -1,0 +1,42 @@
+"""A simulation touches no real file and no real socket, and asks no real clock: audited while one runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+AUDITED = """
+import sys
+import chaos.simulating, chaos.mutants
+from chaos.plan import with_schedule
+from chaos.simulating import simulate
+
+def plan(seed):
+    return with_schedule({"seed": seed, "runtime": "sim", "time_s": 6, "workload": {"rate": 20}}, None)
+
+simulate(plan(1))  # whatever is imported late is imported now
+touched = []
+FORBIDDEN = ("open", "socket.", "os.", "subprocess.", "shutil.", "_thread.", "tempfile.")
+ALLOWED = ("socket.__new__",)  # trio wakes itself up over a pair of sockets, made when it starts
+
+def audit(event, args):
+    if event.startswith(FORBIDDEN) and event not in ALLOWED:
+        touched.append((event, repr(args)[:200]))
+
+sys.addaudithook(audit)
+import time
+def real(*_): raise AssertionError("a simulation asked a real clock, or slept")
+time.monotonic_ns = time.time_ns = time.sleep = time.monotonic = time.time = real
+result = simulate(plan(2))
+touched = list(touched)
+assert result.trouble is None, result.trouble
+print(result.verdict, touched)
+"""
+
+
+def test_no_real_file_socket_thread_or_clock_is_touched_by_a_simulation() -> None:
+    done = subprocess.run([sys.executable, "-c", AUDITED], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "valid []"

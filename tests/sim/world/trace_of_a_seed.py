@@ -1,0 +1,20 @@
+"""Run as a program: simulate one swarm plan, and print its digest and then its trace, a line each."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from chaos.simulating import simulate
+from chaos.swarm import swarm_plan
+
+
+def main() -> None:
+    """SEED"""
+    result = simulate(swarm_plan(int(sys.argv[1])), stop_at_first=False)
+    out = [result.digest, f"{result.verdict} {result.failure}", *(json.dumps(line) for line in result.trace)]
+    sys.stdout.write("\n".join(out) + "\n")
+
+
+if __name__ == "__main__":
+    main()
