@@ -136,10 +136,8 @@ class Fetcher:
         frames = Frames(self._env, self._link, self._memory, 1 << 30)
         self._asking.restart()
         while True:
-            if self._held:
-                # What is asked from acknowledges what is before: where it has to be on disk first, it is by then.
-                held, self._held = self._held, []
-                await self._replicas.flush_followed(held)
+            if self._held or self._replicas.starts_adopted:
+                await self._write_down()
             wanted = self._wanted()
             if not wanted:
                 await self._pause(self._until_next())
@@ -156,6 +154,17 @@ class Fetcher:
                 except OSError as error:
                     raise StorageFailed(str(error)) from error
             self._replicas.settle()
+
+    async def _write_down(self) -> None:
+        """The next fetch acknowledges what is before it, and says where logs start: what of that has to be on disk first
+        is there on return.
+        """
+        held, self._held = self._held, []
+        try:
+            await self._replicas.flush_followed(held)
+            self._replicas.keep_log_starts()
+        except OSError as error:
+            raise StorageFailed(str(error)) from error
 
     def _until_next(self) -> float:
         """Seconds until a partition in back-off may be fetched again."""

@@ -77,6 +77,8 @@ class ReplicaManager:
         self.ready: dict[DelayedFetch, None] = {}
         """Parked fetches that something has woken; the server's settle answers them."""
         self.flushes = Flushes(env, self)
+        self.starts_adopted = False
+        """Some follower's log has a new start that its leader's brought, and no file says so yet."""
         self.settle: Callable[[], None] = lambda: None
         """Answers what is ready and sends: set by the server, called by whoever moves a partition outside a burst."""
 
@@ -192,6 +194,12 @@ class ReplicaManager:
         self._logs.checkpoint_log_starts()
         self.settle()
 
+    def keep_log_starts(self) -> None:
+        """Make durable where logs start now whose leaders have deleted records: before those leaders are told."""
+        if self.starts_adopted:
+            self.starts_adopted = False
+            self._logs.checkpoint_log_starts()
+
     def low_watermark_moved(self, h: Hosted) -> None:
         """A replica has told where its log starts, or is not waited for any more."""
         for deletion in list(h.deletions):
@@ -278,6 +286,7 @@ class ReplicaManager:
     def _advance_log_start(self, h: Hosted, effect: AdvanceLogStart) -> None:
         h.log.increment_log_start(effect.offset)
         self._log_start_moved(h, "the leader's")
+        self.starts_adopted = True
 
     _EFFECTS: dict[type[Any], Callable[[ReplicaManager, Hosted, Any], None]] = {
         ProposeIsr: _propose_isr,

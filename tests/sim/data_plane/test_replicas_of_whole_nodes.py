@@ -8,11 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from broker.server.delete_records import DeleteRecordsApi
 from broker.server.hosted import Hosted
 from tests.support.memory_env import FakeEnv
 from tests.support.memory_fs import MemoryFs
@@ -211,6 +214,24 @@ async def test_a_follower_that_was_away_while_its_records_were_deleted_begins_wh
         assert room.values(5) == [b"7", b"8", b"9", b"z"]
         [cut] = room.events(5, "truncated")
         assert (cut["to_offset"], cut["restarted"]) == (9, True)
+        nursery.cancel_scope.cancel()
+
+
+async def test_deleted_records_stay_deleted_though_every_replica_is_killed_at_once(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        room = await Room(nursery).begin(4, 5)
+        await room.write(*[b"%d" % n for n in range(10)])
+        topic = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 7)])
+        leader = room.cluster.running()[4]
+        slot: Any = SimpleNamespace(parked=None)
+        handler = DeleteRecordsApi(leader.env, leader.replicas)
+        answer = await handler.delete_records(DeleteRecordsRequest([topic], 10_000), slot)
+        assert answer.topics[0].partitions[0].low_watermark == 7
+        for broker in (4, 5):
+            await room.cluster.kill(broker, lose_power=True)
+        for broker in (4, 5):
+            starts = MemoryFs.read(room.cluster.nodes[broker].fs, "data/log-start-offset-checkpoint")
+            assert b"t 0 7" in starts, f"{broker} has forgotten"
         nursery.cancel_scope.cancel()
 
 
