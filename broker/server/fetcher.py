@@ -156,8 +156,8 @@ class Fetcher:
             self._replicas.settle()
 
     async def _write_down(self) -> None:
-        """The next fetch acknowledges what is before it, and says where logs start: what of that has to be on disk first,
-        is.
+        """The next fetch acknowledges what is before it, and says where logs start. All of that which has to be on disk
+        first is there on return.
         """
         held, self._held = self._held, []
         try:
