@@ -36,8 +36,11 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "registration lost": ("registration_lost", _always),
     "controlled shutdown": ("node_stopped", lambda line: bool(line.get("controlled"))),
     "controller resigned": ("controller_resigned", _always),
-    "quorum election": ("quorum_election", _always),
-    "metadata log truncated": ("quorum_truncated", _always),
+    "quorum election": ("election", lambda line: line.get("role") == "leader"),
+    "metadata log truncated": ("truncated", lambda line: line.get("topic") == METADATA),
+    "metadata log trimmed": ("metadata_log_trimmed", _always),
+    "snapshot taken": ("snapshot_taken", _always),
+    "snapshot install": ("snapshot_installed", _always),
     "log recovered": ("recovered", _always),
     "torn log cut": ("recovered", lambda line: bool(line.get("truncated_bytes"))),
     "bad records fetched": ("bad_records", _always),
@@ -45,7 +48,7 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
 }
 """Name -> the event of a trace that may tell of it, and whether it does."""
 
-WORLD = ("controller failover", "fetch session eviction", "dedup hit", "snapshot install")
+WORLD = ("controller failover", "fetch session eviction", "dedup hit")
 """Counted by the world, under these names."""
 
 PATHS = (*TRACED, *WORLD)
