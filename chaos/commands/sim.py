@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from chaos.sim_result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
+RATE = 200
+"""Records a second of a single seed without a plan, where nobody asks for another rate: a tenth of what `squall run`
+sends, because here every record costs what it costs, and its time is free.
+"""
 PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
+UNKNOWN = 5
+"""Seeds of unknown verdict that a batch names, with the reasons."""
 SAY_EVERY_S = 5.0
 
 
@@ -81,8 +87,8 @@ def command(
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
 
     The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
-    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it; a batch is a
-    swarm.
+    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 200 records
+    a second unless --rate says otherwise; a batch is a swarm.
     """
     from chaos.batch import Order
 
@@ -90,6 +96,8 @@ def command(
     if seeds is not None:
         order = Order(plan_file, mutant, root, not all_violations)
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark)
+    if plan_file is None and flags["rate"] is None:
+        flags["rate"] = RATE
     try:
         plan = swarm_plan(flags["seed"]) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
@@ -195,6 +203,7 @@ class _Tally:
         self.counts: Counter[str] = Counter()
         self.faults = self.landed = 0
         self.failed: list[Seeded] = []
+        self.unknown: list[Seeded] = []
 
     def take(self, each: Seeded) -> None:
         """One more seed is done."""
@@ -206,6 +215,8 @@ class _Tally:
         if each.failure is not None or each.trouble is not None:
             self.failed.append(each)
             self.signatures[str(each.failure or "harness")] += 1
+        elif each.verdict == "unknown":
+            self.unknown.append(each)
 
     def rate(self) -> str:
         """How far, and how fast."""
@@ -280,6 +291,8 @@ def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
     for signature, count in tally.signatures.most_common():
         first = min(each.seed for each in tally.failed if str(each.failure or "harness") == signature)
         out.print(f"  {count} x {signature}, first by seed {first}", markup=False)
+    for each in sorted(tally.unknown, key=lambda each: each.seed)[:UNKNOWN]:
+        out.print(f"  seed {each.seed} is unknown: {'; '.join(each.told)}", markup=False)
     table = Table("rare path", "times", box=None)
     for name, count in sorted(tally.counts.items(), key=lambda each: (-each[1], each[0])):
         table.add_row(name, str(count))
