@@ -6,7 +6,7 @@ from typing import Any
 
 from chaos.runtimes.sim.invariants import Promise
 from chaos.runtimes.sim.invariants.acks import Ack
-from chaos.runtimes.sim.invariants.batches import Batch
+from chaos.runtimes.sim.invariants.batches import Batch, Written
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.known_partitions import ALL, decision, known, one, quorum, run, seat, sent, view
@@ -223,16 +223,20 @@ PARTITION: dict[str, list[Case]] = {
     ],
 }
 
+
+def written(batch: Batch, about: View, *, after: Batch | None = None, first: Batch | None = None) -> Arguments:
+    """First it was seen as `first`, behind batch 2 of epoch 1."""
+    return Written(batch, after or one(2)), Written(first or batch, one(2)), about, NOTHING
+
+
+NINE = view(leo=9, epoch=2, epochs=((1, 0), (2, 4)))
 WRITTEN: dict[str, list[Case]] = {
     "log-matching": [
-        ("another batch", (one(3), one(3, mark=1), view(leo=9)), (one(3), one(3), view(leo=9))),
+        ("another batch", written(one(3), NINE, first=one(3, mark=1)), written(one(3), NINE, first=one(3))),
+        ("behind another batch", written(one(3), NINE, after=one(2, mark=1)), written(one(3), NINE, after=one(2))),
     ],
     "batches-in-epochs": [
-        (
-            "another epoch",
-            (one(3, epoch=2), one(3, epoch=2), view(leo=9, epoch=2, epochs=((1, 0), (2, 4)))),
-            (one(3, epoch=2), one(3, epoch=2), view(leo=9, epoch=2, epochs=((1, 0), (2, 3)))),
-        ),
+        ("another epoch", written(one(3, epoch=2), NINE), written(one(3, epoch=1), NINE)),
     ],
 }
 
@@ -454,12 +458,8 @@ QUORUM: dict[str, list[Case]] = {
 # --------------------------------------------------------------------------------------------------- acknowledgements
 
 
-def ack(offset: int, acks: int = -1, found: bytes | None = None, value: bytes | None = None) -> Ack:
-    return Ack(offset, acks, 2, found, value)
-
-
 def told(offset: int, about: Known, **more: Any) -> Arguments:
-    return ack(offset, **more), about
+    return Ack(offset, more.get("acks", -1), 2, more.get("found"), more.get("value")), about
 
 
 HELD = {1: 5, 2: 5, 3: 4}

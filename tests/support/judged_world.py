@@ -74,7 +74,7 @@ class Judged:
                 held = copy.compare(known.ledger)
                 known.copies[node.id] = Copy(0, batches)
                 self.judge.shortened(When.TRUNCATED, known, node.id, held)
-        self.judge.wrote(known, now, batches)
+        self.judge.wrote(known, now, known.copies[node.id].newest(len(batches)))
         return [(before, now)] if before != now else []
 
     def _look_at_controller(self) -> None:

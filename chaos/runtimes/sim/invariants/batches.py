@@ -33,6 +33,14 @@ class Batch(NamedTuple):
         return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
 
 
+class Written(NamedTuple):
+    """A batch as some log has it."""
+
+    batch: Batch
+    previous: Batch | None
+    """The one before it in that log; None where it is the log's first."""
+
+
 NO_BATCHES: Final[tuple[Batch, ...]] = ()
 
 
@@ -119,6 +127,12 @@ class Copy:
         self.generation = 0
         self.segment, self.position = -1, 0
         """How far the files have been read: base offset of a segment, and a byte in it."""
+
+    def newest(self, count: int) -> Iterator[Written]:
+        """The last so many batches, each with the one before it."""
+        batches = self.batches
+        for at in range(len(batches) - count, len(batches)):
+            yield Written(batches[at], batches[at - 1] if at else None)
 
     @property
     def end(self) -> int:

@@ -12,7 +12,7 @@ from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
-    from chaos.runtimes.sim.invariants.batches import Batch
+    from chaos.runtimes.sim.invariants.batches import Written
     from chaos.runtimes.sim.invariants.known import Known, View
 
 
@@ -130,15 +130,24 @@ def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
 
 
 @invariant("log-matching", When.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching")
-def log_matching(batch: Batch, first: Batch, view: View) -> str | None:
-    """Batches of one leader epoch at one offset are one and the same, in whatever log they are. (Also what is not
-    committed, and under every configuration: one leader wrote it, once.)"""
-    return None if batch == first else f"{batch}; it was {first}"
+def log_matching(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
+    """Batches of one leader epoch at one offset are one and the same in whatever log they are, and so are the batches
+    before them: also what is not committed. (The latter is not promised with truncation to the high watermark.)"""
+    if now.batch != first.batch:
+        return f"{now.batch}; it was {first.batch}"
+    if now.previous is None or first.previous is None or now.previous == first.previous:
+        return None
+    if known is not None and known.promise.hw_truncation:
+        return None
+    return f"{now.batch} follows {now.previous}; where it was first seen, {first.previous}"
 
 
 @invariant("batches-in-epochs", When.WRITTEN, "KIP-101: the epoch cache follows from the batches")
-def batches_in_epochs(batch: Batch, first: Batch, view: View) -> str | None:
+def batches_in_epochs(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
     """A batch's leader epoch is the one that the log's epoch cache has for its offset."""
+    batch = now.batch
+    if view is None:
+        return None
     found = None
     for epoch, start in view.epochs:
         if start > batch.base:

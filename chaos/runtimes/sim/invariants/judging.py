@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chaos.runtimes.sim.invariants.known import Lost
@@ -12,7 +12,7 @@ from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
     from chaos.runtimes.sim.invariants.acks import Ack
-    from chaos.runtimes.sim.invariants.batches import Batch, Copy
+    from chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
     from chaos.runtimes.sim.invariants.known import Known, View
 
 Report = Callable[[Invariant, str, "int | None", "Known | None", Mapping[str, Any]], None]
@@ -31,15 +31,18 @@ class Judge:
         self._of_batch = entered(When.BATCH)
         self._of_written = entered(When.WRITTEN)
 
-    def wrote(self, known: Known, view: View, batches: Sequence[Batch]) -> None:
+    def wrote(self, known: Known, view: View, batches: Iterable[Written]) -> None:
         """These batches have appeared in a log."""
         written = known.written
-        for batch in batches:
-            first = written.setdefault((batch.base, batch.epoch), batch)
+        for now in batches:
+            place = now.batch.base, now.batch.epoch
+            first = written.setdefault(place, now)
+            if first.previous is None:
+                written[place] = first._replace(previous=now.previous)
             for each in self._of_written:
-                wrong = each.check(batch, first, view)
+                wrong = each.check(now, first, view, known)
                 if wrong is not None:
-                    self._report(each, wrong, view.node, known, {"batch": str(batch)})
+                    self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
 
     def shortened(self, when: When, known: Known, node: int, before: int) -> None:
         """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""

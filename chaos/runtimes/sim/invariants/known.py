@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
+from chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written
 from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.promise import Promise
 
@@ -111,7 +111,7 @@ class Known:
     """The largest log start that any leader has told: what is before it was deleted on purpose."""
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
-    written: dict[tuple[int, int], Batch] = field(default_factory=dict)
+    written: dict[tuple[int, int], Written] = field(default_factory=dict)
     """(base offset, leader epoch) to the batch that was first seen there."""
 
     def counts(self, view: View) -> bool:

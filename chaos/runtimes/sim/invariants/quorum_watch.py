@@ -11,7 +11,7 @@ from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.batches import Batch
+    from chaos.runtimes.sim.invariants.batches import Written
     from chaos.runtimes.sim.invariants.judging import Report
     from chaos.runtimes.sim.invariants.metadata import Seat
 
@@ -27,7 +27,7 @@ class QuorumWatch:
         self._checks = entered(When.QUORUM)
         self.known = Quorum()
         self._seats: dict[int, Seat] = {}
-        self._written: dict[tuple[int, int], Batch] = {}
+        self._written: dict[tuple[int, int], Written] = {}
         self._durable: dict[int, Any] = {}
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
@@ -43,8 +43,9 @@ class QuorumWatch:
         if copy is None or before is None or before.incarnation != incarnation:
             copy = known.copies[node] = Copy(log.segments[0].base_offset)
         if copy.generation != log.generation or copy.end != log.log_end_offset or copy.segment < 0:
-            for batch in seeing.follow(copy, log, disk):
-                wrong = self._matching.check(batch, self._written.setdefault((batch.base, batch.epoch), batch), None)
+            for written in copy.newest(len(seeing.follow(copy, log, disk))):
+                first = self._written.setdefault((written.batch.base, written.batch.epoch), written)
+                wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
         now = seeing.seat_of(node, incarnation, quorum, log)

@@ -20,7 +20,8 @@ class When(StrEnum):
     BATCH = "batch"
     """A batch was committed: check(batch: Batch, producer: Producer | None)."""
     WRITTEN = "written"
-    """A batch was written anywhere: check(batch: Batch, first: Batch, view: View)."""
+    """A batch was written anywhere: check(now: Written, first: Written, view: View | None, known: Known | None).
+    `first` is how a batch of that leader epoch was first seen at that offset. None and None: in the metadata log."""
     TRUNCATED = "truncated"
     """A log was truncated: check(before: int, now: int, known: Known) with the ends of its committed prefix."""
     RECOVERED = "recovered"

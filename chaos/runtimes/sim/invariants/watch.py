@@ -197,7 +197,8 @@ class Watch:
             copy.low = log.log_start_offset
             return
         held, truncated = copy.matched, copy.generation != log.generation
-        self._judge.wrote(known, view, seeing.follow(copy, log, seen.sim.disk))
+        found = seeing.follow(copy, log, seen.sim.disk)
+        self._judge.wrote(known, view, copy.newest(len(found)))
         if truncated:
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
 
