@@ -123,8 +123,8 @@ def _legend(story: Story, layout: Layout) -> Iterable[str]:
     shown = {cell[1] for row in layout.rows for m in row.moments if m.replica for cell in
              cells_of(m.replica, story, layout.window)}  # fmt: skip
     shown |= {m.replica.epoch for row in layout.rows for m in row.moments if m.replica and m.replica.epoch >= 0}
-    for epoch in sorted(shown & set(leaders) or set(leaders)):
-        words = f"epoch {epoch}: broker {leaders[epoch]} leads"
+    for epoch in sorted(shown):
+        words = f"epoch {epoch}: broker {leaders[epoch]} leads" if epoch in leaders else _never_led(story, epoch)
         if x + 24 + 6.4 * len(words) > layout.width:
             break
         yield f'<rect x="{x:.1f}" y="36" width="14" height="12" rx="2" fill="{colour_of_epoch(epoch)}"/>'
@@ -137,6 +137,13 @@ def _legend(story: Story, layout: Layout) -> Iterable[str]:
         key = boxes + "Wide line: leads; narrow: follows; dashed: down. Bar beside it: a fault."
         for number, line in enumerate(textwrap.wrap(key, int((layout.width - 24) / 5.9))[:2]):
             yield _text(12, 65 + LINE_H * number, line, "m")
+
+
+def _never_led(story: Story, epoch: int) -> str:
+    """An epoch whose leader took no notice of it in time."""
+    meant = [m.replica.leader for m in story.told.moments if m.replica is not None and m.replica.epoch == epoch]
+    known = [leader for leader in meant if leader >= 0]
+    return f"epoch {epoch}: broker {known[0]} never led" if known else f"epoch {epoch}: nobody leads"
 
 
 # -------------------------------------------------------------------------------------------------------------- lanes
@@ -230,7 +237,7 @@ def _arrows(story: Story, layout: Layout) -> Iterable[_Arrow]:
             if source is not None:
                 sent_at = layout.row_of(source)
                 x1, y1 = layout.lanes[source.lane][0], row.y if sent_at is None else sent_at.y
-                wire = _wire(wires, source.lane, moment)
+                wire = _wire(wires, source, moment)
                 if wire is not None:
                     y1 = layout.y_of(wire.sent)
                 elif source.lane.isdigit() and moment.lane.isdigit():
@@ -263,20 +270,25 @@ def _leads(moment: Moment) -> bool:
     return moment.replica is not None and moment.replica.leads
 
 
-def _wire(wires: list[Wire], source: str, moment: Moment) -> Wire | None:
-    """The message that brought it, where messages are known."""
-    if not source.isdigit() or not moment.lane.isdigit():
-        return None
-    for wire in reversed(wires):
-        if (
-            wire.arrives is not None
-            and 0 <= moment.t - wire.arrives <= _LATE_S
-            and wire.api == "Fetch"
-            and wire.source == source
-            and wire.target == moment.lane
-        ):
-            return wire
-    return None
+def _wire(wires: list[Wire], source: Moment, moment: Moment) -> Wire | None:
+    """The message that brought it, sent since `source`; None where messages are not known."""
+    api = "Fetch" if source.lane.isdigit() and moment.lane.isdigit() else "Produce"
+    possible = [
+        wire
+        for wire in wires
+        if wire.arrives is not None
+        and wire.api == api
+        and _is_at(wire.source, source.lane)
+        and _is_at(wire.target, moment.lane)
+        and source.t <= wire.sent
+        and 0 <= moment.t - wire.arrives <= _LATE_S
+    ]
+    return max(possible, key=lambda wire: wire.arrives or 0.0, default=None)
+
+
+def _is_at(host: str, lane: str) -> bool:
+    """Clients share their hosts."""
+    return host == lane if lane.isdigit() else not host.isdigit()
 
 
 def _name(wire: Wire | None) -> str:
@@ -356,7 +368,8 @@ def _dot(x: float, y: float, moment: Moment) -> Iterable[str]:
 
 def _has_end(story: Story, lane: str) -> bool:
     """Whether it is known how a lane's log stands in the end, and worth a picture."""
-    return story.exact and lane.isdigit() and bool(story.told.logs.of(int(lane)).stretches)
+    hosts = any(m.lane == lane and m.kind in ("leads", "follows") for m in story.told.moments)
+    return story.exact and lane.isdigit() and hosts
 
 
 def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
