@@ -13,6 +13,7 @@ time that the command gives. Messages take 1 ms and syncs 1 ms. What follows a c
     kill N ...           they die
     power N ...          they die, and what they had not synced is lost
     start N ...          on what they have on disk
+    snapshot N           node N takes a snapshot of what is committed, and drops its log before the end of it
     wait MS              time passes
     logs                 who stands where
 
@@ -28,7 +29,18 @@ import pytest
 
 from broker.protocol.errors import ErrorCode
 from broker.quorum.leadership import Leadership
-from broker.quorum.messages import NOBODY, BeginEpoch, EndEpoch, Fetch, FetchReply, Message, Vote, VoteReply
+from broker.quorum.messages import (
+    NOBODY,
+    BeginEpoch,
+    EndEpoch,
+    Fetch,
+    FetchReply,
+    FetchSnapshot,
+    FetchSnapshotReply,
+    Message,
+    Vote,
+    VoteReply,
+)
 from tests.sim.quorum.nodes import Node
 from tests.sim.quorum.world import Weather, World
 
@@ -74,6 +86,10 @@ class Stage(World):
                 return f"I lead {epoch}"
             case EndEpoch(epoch, successors):
                 return f"I lead {epoch} no longer, next may be {successors}"
+            case FetchSnapshot(_, snapshot, position):
+                return f"snapshot of {snapshot.end_offset} from position {position}"
+            case FetchSnapshotReply(ErrorCode.NONE):
+                return f"{body.length} of {body.size} from position {body.position}"
             case _:
                 return "" if body.error is ErrorCode.NONE else f"{body.error.name}, epoch {body.epoch}"
 
@@ -84,6 +100,8 @@ class Stage(World):
             return "" if old == body else f"fetch {body.offset}, know {body.high_watermark}"
         if body.error is not ErrorCode.NONE:
             return f"{body.error.name}, leader {body.leader_id} of {body.epoch}"
+        if body.snapshot is not None:
+            return f"gone: there is a snapshot of {body.snapshot.end_offset}"
         if body.diverging is not None:
             return f"epoch {body.diverging.epoch} ends at {body.diverging.end_offset}"
         if body.spans:
@@ -172,6 +190,12 @@ class Teller:
     def do_start(self, *node_ids: int) -> None:
         for node_id in node_ids:
             self.stage.nodes[node_id].start()
+
+    def do_snapshot(self, node_id: int) -> None:
+        node, weather = self.stage.nodes[node_id], self.stage.weather
+        weather.snapshot, weather.trim = 1.0, 1.0
+        node.maybe_snapshot()
+        weather.snapshot = 0.0
 
     def do_wait(self, ms: int) -> None:
         self.run_ms = ms

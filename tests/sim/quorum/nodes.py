@@ -239,7 +239,7 @@ class Node:
         taken = SnapshotId(end, raft.log.epoch_at(end - 1))
         disk.snapshots[taken] = disk.log[:end]
         raft.snapshot_taken(taken)
-        if world.rng.random() < 0.7:
+        if world.rng.random() < world.weather.trim:
             start = world.rng.choice(sorted(disk.snapshots))
             raft.trim(start)
             disk.start = start.end_offset
@@ -261,7 +261,8 @@ class Node:
         found = self.disk.snapshots.get(body.snapshot)
         if found is None:
             return replace(body, error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        piece = tuple(found[body.position : body.position + self.world.rng.randint(1, 30)])
+        most = self.world.rng.randint(1, 30) if self.world.weather.most_records < 1000 else 5
+        piece = tuple(found[body.position : body.position + most])
         return replace(body, size=len(found), length=len(piece), payload=piece)
 
     def _start_sync(self) -> None:

@@ -48,7 +48,9 @@ class Weather:
     most_records: int = 20
     """Longest fetch reply."""
     snapshot: float = 0.0
-    """Chance that a node takes a snapshot when something became committed; it may drop its log up to one then."""
+    """Chance that a node takes a snapshot when something became committed."""
+    trim: float = 0.7
+    """Chance that it then drops its log up to one of its snapshots."""
 
 
 class World:
