@@ -17,7 +17,6 @@ async def disk(stage: Stage, p: Played) -> None:
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
     stage.begin_on_running_nodes(p)
     healed: list[Any] = []
-    started: list[Any] = []
     try:
         for node in p.resolved:
             await stage.runtime.fault_disk(name, node, fault)
@@ -26,9 +25,8 @@ async def disk(stage: Stage, p: Played) -> None:
         with trio.CancelScope(shield=True):
             for node in p.resolved:
                 healed.append(await stage.runtime.heal_disk(name, node))
-    for node in p.resolved:
-        if stage.runtime.state(node) is NodeState.DOWN:
-            started.append(await stage.runtime.start_node(node))
+    down = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
+    started = await stage.all_up(down)
     p.ended = stage.now_ns()
     p.evidence = {"healed": healed, "started": started}
     p.landed = any(each.get("hits") for each in healed)

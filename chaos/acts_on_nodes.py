@@ -29,7 +29,7 @@ async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
     stage.begin_on_running_nodes(p)
     down = [await (runtime.kill(node) if kill else runtime.stop_node(node)) for node in p.resolved]
     await stage.rest(p)
-    up = [await runtime.start_node(node) for node in p.resolved]
+    up = await stage.all_up(p.resolved)
     p.evidence = {"down": down, "up": up}
     proof = "gone" if kill else "controlled"
     p.landed = all(d.get(proof) for d in down) and all(u.get("ready_ns") for u in up)
@@ -68,7 +68,7 @@ async def power_loss(stage: Stage, p: Played) -> None:
     stage.begin_on_running_nodes(p)
     lost = await stage.runtime.power_loss(p.resolved)
     await stage.rest(p)
-    up = [await stage.runtime.start_node(node) for node in p.resolved]
+    up = await stage.all_up(p.resolved)
     p.ended = stage.now_ns()
     p.evidence = {"lost": lost, "up": up, "caught_up_ns": -1}
     p.landed = all(u.get("ready_ns") for u in up)

@@ -24,7 +24,7 @@ def _cut(line: Line) -> bool:
 
 TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "log truncated": ("truncated", _cut),
-    "log restarted": ("truncated", lambda line: bool(line.get("restarted"))),
+    "log restarted at another offset": ("truncated", lambda line: bool(line.get("restarted"))),
     "log start moved": ("log_start_moved", _always),
     "ISR shrunk to one": ("isr_changed", lambda line: len(line["isr"]) == 1),
     "ISR proposal rejected": ("isr_rejected", _always),

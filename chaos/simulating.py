@@ -25,6 +25,7 @@ from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
 from chaos.runtimes.sim.offsets import Offsets
 from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.uncounted import counted
 from chaos.runtimes.sim.world import World
 from chaos.sim_result import Failure, SimResult
 from checkers.in_memory import Judgement, judge_bytes
@@ -155,7 +156,8 @@ def simulate(plan: Plan, *, mutant: str | None = None, messages: bool = False, s
     began = time.process_time()
     with planted(mutant):
         sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first)
-        sim.simulate()
+        with counted(sim.world.counts):
+            sim.simulate()
     world, papers = sim.world, sim.papers
     if sim.run is not None:
         papers.take_history(sim.run.fs)

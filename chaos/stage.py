@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import trio
 
 from broker.env import Env
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, trouble_of
 from chaos.faults import Fault
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
 from chaos.schedule import rng_for
@@ -96,6 +96,24 @@ class Stage:
             if state is not NodeState.RUNNING:
                 raise Unresolved(f"node {node} is {state.value} already")
         self.begun(p)
+
+    async def all_up(self, nodes: Sequence[int]) -> list[Any]:
+        """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""
+        up: dict[int, Any] = {}
+
+        async def start(node: int) -> None:
+            up[node] = await self.runtime.start_node(node)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for node in nodes:
+                    nursery.start_soon(start, node)
+        except BaseExceptionGroup as group:
+            trouble = trouble_of(group)
+            if isinstance(trouble, HarnessError):
+                raise trouble from None
+            raise
+        return [up[node] for node in nodes]
 
     def left_s(self, p: Played) -> float:
         """Of the fault's duration; negative where it is over."""

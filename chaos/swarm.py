@@ -104,6 +104,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
     "flush.messages": lambda rng: "1",
     "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
     "message.timestamp.type": lambda rng: "LogAppendTime",
+    "retention.ms": lambda rng: rng.choice(("2000", "5000")),
 }
 """Topic settings that a seed has now and then."""
 
@@ -114,17 +115,20 @@ def _topic_settings(seed: int) -> dict[str, str]:
         rng = rng_for(seed, "swarm", "topic", name)
         if rng.random() < 0.15:
             found[name] = draw(rng)
+    if "retention.ms" in found:
+        found["segment.bytes"] = "4096"  # what is retired is whole segments
     return found
 
 
 def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
     """Of the brokers: failover as fast as in every run, and what makes rare paths less rare."""
     settings = dict(FAST_FAILOVER)
+    settings["log.retention.check.interval.ms"] = "1000"
     rng = rng_for(seed, "swarm", "settings")
     if rng.random() < 0.3:
         settings["replica.lag.time.max.ms"] = rng.choice(("1000", "1500", "6000"))
     if rng.random() < 0.3:
         settings["max.incremental.fetch.session.cache.slots"] = rng.choice(("0", "1", "2"))
-    if rng.random() < 0.3:
-        settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(("2048", "8192"))
+    if rng.random() < 0.4:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(("200", "1000", "4000"))
     return settings

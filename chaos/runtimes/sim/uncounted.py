@@ -1,0 +1,63 @@
+"""Rare paths that no trace tells of, counted by listening in on the broker's own calls while a simulation runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from broker.log.log import Log
+from broker.server.fetch_session import FetchSessions
+from broker.server.snapshot_store import SnapshotStore
+
+
+@contextmanager
+def counted(counts: Counter[str]) -> Iterator[None]:
+    """Count into `counts` while inside. Around whatever stands there just now: a planted bug is listened to as well."""
+    listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
+        (Log, "append_as_leader", _dedup),
+        (FetchSessions, "open", _eviction),
+        (SnapshotStore, "install", _install),
+    )
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
+    for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
+        setattr(owner, name, make(rule, counts))
+    try:
+        yield
+    finally:
+        for owner, name, rule in before:
+            setattr(owner, name, rule)
+
+
+def _dedup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(*args: Any, **kwargs: Any) -> Any:
+        result = rule(*args, **kwargs)
+        if result.duplicate:
+            counts["dedup hit"] += 1
+        return result
+
+    return heard
+
+
+def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(sessions: FetchSessions, *args: Any, **kwargs: Any) -> Any:
+        before = sessions.evictions
+        try:
+            return rule(sessions, *args, **kwargs)
+        finally:
+            counts["fetch session eviction"] += sessions.evictions - before
+
+    return heard
+
+
+def _install(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(*args: Any, **kwargs: Any) -> Any:
+        counts["snapshot install"] += 1
+        return rule(*args, **kwargs)
+
+    return heard
