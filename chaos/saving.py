@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,29 @@ from chaos.directory import RunDirectory
 from chaos.papers import INFO, export
 from chaos.sim_result import SimResult
 from checkers import history
+from checkers.convergence import NAME as NOT_CONVERGED
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
+from checkers.replica_logs import compare_run
 from checkers.verdict import FILE as VERDICT
-from checkers.verdict import FINDINGS, METRICS
+from checkers.verdict import FINDINGS, INVALID, METRICS, judge
 from checkers.verdict import to_json as verdict_json
 
 SERIES = "series.json"
 
 
 def save(result: SimResult, root: Path, command: str, *, latest: bool = True) -> RunDirectory:
-    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it."""
+    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it.
+
+    Its verdict may be graver than the result's: the replicas' files are compared as well, now that they are files.
+    """
     directory = RunDirectory.create(root, result.plan.seed, latest=latest)
     files = result.files
     info = json.loads(files[INFO])
     info.update(command=command, simulated=_simulated(result))
     export({**files, INFO: _text(info)}, directory)
     if result.judgement is not None:
-        _write_judgement(directory.path, result.judgement)
+        _write_judgement(directory.path, result, result.judgement)
     else:
         _write_unknown(directory.path, result)
     return directory
@@ -45,13 +51,23 @@ def _simulated(result: SimResult) -> dict[str, Any]:
     }
 
 
-def _write_judgement(path: Path, judgement: Judgement) -> None:
+def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
+    """As Spark would leave it, and the verdict with the replicas' logs compared as well."""
     history.convert(path)
-    stored = {"schema": 1, "run": judgement.verdict.run, "findings": findings_json(judgement.findings)}
+    # Where a run was cut short, its brokers are cut off in the middle of their work.
+    if result.failure is None:
+        compare_run(path, judgement.history.partitions)
+    findings = [each for each in judgement.findings if each.anomaly != NOT_CONVERGED]
+    metrics = dict(judgement.verdict.metrics)
+    stored = {"schema": 1, "run": judgement.verdict.run, "findings": findings_json(findings)}
     (path / FINDINGS).write_bytes(_text(stored))
-    (path / METRICS).write_bytes(_text(dict(judgement.verdict.metrics)))
+    (path / METRICS).write_bytes(_text(metrics))
     (path / SERIES).write_bytes(_text(judgement.series()))
-    (path / VERDICT).write_bytes(_text(verdict_json(judgement.verdict)))
+    verdict = judge(path, findings, metrics, troubles=judgement.troubles)
+    if result.failure is not None:
+        reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
+        verdict = replace(verdict, verdict=INVALID, reasons=reasons)
+        (path / VERDICT).write_bytes(_text(verdict_json(verdict)))
 
 
 def _write_unknown(path: Path, result: SimResult) -> None:

@@ -33,6 +33,8 @@ class Judgement:
     findings: tuple[Finding, ...]
     measures: tuple[Measure, ...]
     faults: tuple[Fault, ...]
+    troubles: tuple[str, ...] = ()
+    """As they were given."""
 
     def series(self) -> dict[str, Any]:
         """series.json."""
@@ -77,7 +79,7 @@ def judge_bytes(
         notes=[f"looked for: {', '.join(name for name in FOUND if not passed_over.get(name))}"],
         expect=expect,
     )
-    return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults))
+    return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
 
 
 def _told(*problems: Problem | None) -> list[str]:

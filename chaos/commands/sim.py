@@ -148,7 +148,7 @@ def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, ro
     result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
     _say_result(say, result, time.monotonic() - began)
     directory = save(result, root, repeat)
-    return _conclude(directory.path, result.verdict, say, spark)
+    return _conclude(directory.path, say, spark)
 
 
 def _say_result(say: Console, result: SimResult, took_s: float) -> None:
@@ -163,18 +163,17 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
         say.print(f"  {line}", markup=False)
 
 
-def _conclude(path: Path, verdict: str, say: Console, spark: bool) -> int:
+def _conclude(path: Path, say: Console, spark: bool) -> int:
     """The page and the table, and Spark's word where it is asked for."""
-    from chaos.commands.concluding import EXIT_CODES, conclude
+    from chaos.commands.concluding import conclude
     from chaos.directory import RunDirectory
 
     if spark:
-        verdict = _spark(path, say, verdict)
-    conclude(RunDirectory(path), keep_data=True)
-    return EXIT_CODES.get(verdict, EXIT_UNKNOWN)
+        _spark(path, say)
+    return conclude(RunDirectory(path), keep_data=True)
 
 
-def _spark(path: Path, say: Console, verdict: str) -> str:
+def _spark(path: Path, say: Console) -> None:
     """Spark's verdict of a saved run, which replaces the one in its directory; what simulation found stays found."""
     from chaos.directory import RunDirectory
     from chaos.judging import judge
@@ -182,10 +181,9 @@ def _spark(path: Path, say: Console, verdict: str) -> str:
     found = json.loads((path / "verdict.json").read_text())
     spark = judge(RunDirectory(path), say)
     say.print(f"Spark: {spark['verdict']}; the reference checkers: {found['verdict']}")
-    if verdict == "invalid" and spark["verdict"] != "invalid":
+    if found["verdict"] == "invalid":
         spark.update(verdict="invalid", reasons=list(dict.fromkeys([*found["reasons"], *spark["reasons"]])))
         (path / "verdict.json").write_text(json.dumps(spark, indent=1) + "\n")
-    return str(spark["verdict"])
 
 
 # ----------------------------------------------------------------------------------------------------------- a batch
@@ -284,7 +282,7 @@ def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
     if spark:
         for each in tally.failed:
             if each.saved is not None:
-                _spark(each.saved, say, each.verdict)
+                _spark(each.saved, say)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(tally.verdicts.items()))
     out.print(f"{tally.rate()}; {verdicts}")
     out.print(f"{tally.sim_s:.0f} virtual s in {tally.cpu_s:.0f} CPU s; {tally.landed} of {tally.faults} faults landed")
