@@ -65,7 +65,9 @@ class Judge:
         lacking = not known.holds(now.leader, known.ledger.end) and not known.is_unnoticed(now.leader)
         if elected and (now.leader_recovery_state or lacking):
             copy_or_none = known.copies.get(now.leader)
-            known.void_from(known.ledger.start if copy_or_none is None else copy_or_none.matched, now.leader_epoch)
+            known.void_from(
+                known.ledger.start if copy_or_none is None else copy_or_none.matched, now.leader_epoch, now.leader
+            )
 
     def settle(self, known: Known, changes: Sequence[Change]) -> None:
         """All news of this event is in: see what is committed now, and ask what must hold."""
@@ -104,7 +106,7 @@ class Judge:
         if copy.compare(ledger) < ledger.end:
             if not known.promise.hw_truncation:
                 return  # committed-prefix will tell
-            known.void_from(copy.matched, view.leader_epoch)
+            known.void_from(copy.matched, view.leader_epoch, view.node)
         for batch in copy.batches[copy.same :]:
             if batch.end > view.hw:
                 break

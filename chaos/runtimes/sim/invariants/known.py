@@ -157,13 +157,16 @@ class Known:
         """Whether the leader was elected from outside of ISR and ELR."""
         return self.truth is not None and self.truth.leader_recovery_state == RECOVERING
 
-    def void_from(self, offset: int, epoch: int) -> None:
-        """Committed batches from `offset` on are gone, as is permitted, since the election of leader epoch `epoch`."""
+    def void_from(self, offset: int, epoch: int, leader: int) -> None:
+        """Committed batches from `offset` on are gone, as is permitted, since `leader` was elected in `epoch`: what it
+        has is the truth now.
+        """
         self.ledger.cut(offset)
         self.void_epoch = epoch
         for node, copy in self.copies.items():
             copy.ledger_was_cut(self.ledger)
             self.stale.add(node)
+        self.stale.discard(leader)
         self.lost.clear()
         self.producers.clear()
         for batch in self.ledger.batches:

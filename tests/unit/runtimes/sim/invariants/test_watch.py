@@ -202,3 +202,20 @@ def test_the_end_asks_for_agreement() -> None:
     assert world.watch.final() == []
     world.nodes[1].write()
     assert [violation.name for violation in world.watch.final()] == ["replicas-agree"]
+
+
+def test_who_was_elected_uncleanly_says_what_is_committed_from_then_on() -> None:
+    world = replicated(min_isr=1)
+    world.watch._promise = Promise(min_isr=1, unclean=True)
+    for end in (4, 3):
+        world.nodes[3].hosted.log.truncate_to(end)
+        world.nodes[3].hosted.state.truncated(end)
+    # A replica that lags, made by hand: that it does is no part of this story.
+    world.decide(isr=(1, 2))
+    elect(world, 3, (3,), leader_recovery_state=1)
+    assert committed(world) == 3
+    world.nodes[3].write()
+    world.look()
+    assert committed(world) == 4
+    assert "leader-completeness" not in world.names
+    assert "committed-prefix" not in world.names
