@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from broker.controller.image import NO_LEADER
+from broker.controller.replay import REGISTER_BROKER_VERSION
 from broker.controller.sessions import SessionChange
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 """In place of a broker id."""
-REGISTER_BROKER_VERSION = 3
 REGISTRATION_CHANGE_VERSION = 1
 FENCE, UNFENCE = 1, -1
 """`BrokerRegistrationChangeRecord.fenced`."""

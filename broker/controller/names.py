@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+METADATA_TOPIC = "__cluster_metadata"
+"""The controllers' own log."""
 MAX_NAME_LENGTH = 249
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -15,6 +15,9 @@ from broker.protocol.schema import metadata_records as records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+REGISTER_BROKER_VERSION = 3
+PARTITION_VERSION = 2
+"""In which version these records are written, one by one and in snapshots."""
 LEADER_UNCHANGED = -2
 """`PartitionChangeRecord.leader` where the leader, and so the leader epoch, stays."""
 RECOVERY_UNCHANGED = -1

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from broker.config import ConfigError, describe_topic, validate_topic_configs
 from broker.controller.decision import Decision, Refused, Write, duplicates
 from broker.controller.image import TOPIC_RESOURCE
-from broker.controller.names import name_fault
+from broker.controller.names import METADATA_TOPIC, name_fault
 from broker.controller.placement import check_manual, live_replicas, place
+from broker.controller.replay import PARTITION_VERSION
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire
 from broker.protocol.schema import create_topics as create_wire
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.decision import Command
     from broker.controller.image import ClusterImage, Topic
 
-PARTITION_VERSION = 2
 MAX_PARTITIONS_PER_REQUEST = 10_000
-METADATA_TOPIC = "__cluster_metadata"
 USE_DEFAULT = -1
 """In place of a number of partitions or a replication factor."""
 

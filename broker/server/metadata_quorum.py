@@ -29,7 +29,6 @@ from broker.quorum.outbox import NEVER
 from broker.quorum.raft import Raft
 from broker.quorum.settings import QuorumSettings
 from broker.server import quorum_wire as wire
-from broker.server import snapshot_wire
 from broker.server.quorum_storage import Committed, QuorumStorage
 from broker.server.snapshot_store import decode_snapshot, encode_snapshot
 
@@ -262,6 +261,8 @@ class MetadataQuorum:
 
     async def fetch_snapshot(self, request: Any) -> Any:
         """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
+        from broker.server import snapshot_wire  # hardly ever asked for
+
         error = snapshot_wire.refusal(request, self._cluster_id)
         if error is not None:
             return snapshot_wire.write_reply(error)

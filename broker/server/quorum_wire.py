@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.controller.names import METADATA_TOPIC as METADATA_TOPIC
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header
@@ -32,7 +33,6 @@ from broker.quorum.messages import (
     Vote,
     VoteReply,
 )
-from broker.server import snapshot_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from broker.quorum.messages import Reply, Request
     from broker.quorum.raft import Raft
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 VOTE_VERSION, EPOCH_VERSION, FETCH_VERSION = 2, 1, 18
 MAX_BYTES = 1 << 20
@@ -84,6 +83,8 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
         case Fetch():
             return ApiKey.FETCH, FETCH_VERSION, _encode_fetch(request, sender, cluster_id)
         case FetchSnapshot():
+            from broker.server import snapshot_wire  # hardly ever asked for
+
             return snapshot_wire.encode_request(request, sender, cluster_id)
 
 
@@ -112,6 +113,8 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
         case Fetch():
             return _decode_fetch_reply(request, view)
         case FetchSnapshot():
+            from broker.server import snapshot_wire
+
             return snapshot_wire.decode_reply(view, _error)
 
 
