@@ -128,8 +128,10 @@ class SimEnv:
         if self.paused:
             self._held.append(task)
         else:
+            kernel = self.world.kernel
+            kernel.woken = True
             if self._gate is not None:
-                self.world.kernel.touched = True
+                kernel.touched = True
             trio.lowlevel.reschedule(task)
 
     async def _wait_s(self, seconds: float) -> None:

@@ -52,6 +52,8 @@ class Kernel(trio.abc.Clock):
         """How many have happened."""
         self.after_event: list[Callable[[], None]] = []
         """Called after each event, once the tasks that it woke have come to rest."""
+        self.woken = False
+        """An event has given a task something to do: trio goes on before the next event."""
         self.touched = True
         """Something may have changed in a node since this was last set to False: only then is there anything to see."""
         self._heap: list[tuple[float, int, Handle]] = []
@@ -115,24 +117,36 @@ class Kernel(trio.abc.Clock):
         return 0.0
 
     def _advance(self, deadline: float) -> None:
+        """What is due next happens, and what comes after it, until a task has something to do."""
         heap = self._heap
-        while heap and heap[0][2].fn is None:
+        self.woken = False
+        while heap:
+            at, _, handle = heap[0]
+            fn = handle.fn
+            if fn is None:
+                heapq.heappop(heap)
+                continue
+            if at > deadline:
+                break
             heapq.heappop(heap)
-        if heap and heap[0][0] <= deadline:
-            at, _, handle = heapq.heappop(heap)
-            self._at_once = self._at_once + 1 if at <= self.now else 0
-            if self._at_once > FINAL_EVENTS:
-                raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
-            self.now = max(self.now, at)
+            if at > self.now:
+                self.now, self._at_once = at, 0
+            else:
+                self._at_once += 1
+                if self._at_once > FINAL_EVENTS:
+                    raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
             self.events += 1
-            fn, args = handle.fn, handle.args
+            args = handle.args
             handle.cancel()
-            assert fn is not None
             fn(*args)
-        elif deadline == math.inf:
-            self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
-            self._give_up()
+            if self.woken:
+                return
         else:
+            if deadline == math.inf:
+                self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
+                self._give_up()
+                return
+        if deadline != math.inf:
             self.now = max(self.now, deadline)
             self.touched = True
 

@@ -218,6 +218,13 @@ class Flow:
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
         """On its way, past the frame-aware faults. When it will arrive, as far as is known."""
         wire, now = self.wire, self.wire.kernel.now
+        if not wire.faulty:
+            at = self._last = max(self._last, now + wire.base_s() + later_s)
+            self.held += 0 if data is None else len(data)
+            self._queue.append((at, data))
+            if not self._scheduled:
+                self._schedule()
+            return at
         if wire.drops(self.stream):
             self.swallowed = True
             return now

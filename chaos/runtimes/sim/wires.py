@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 from typing import TYPE_CHECKING
 
 from chaos.errors import HarnessError
@@ -50,6 +51,8 @@ class Wire:
         self.rng = world.rng("link", source, target)
         self.connections: dict[int, Connection] = {}
         self.frame_faults: list[_On] = []
+        self.faulty = False
+        """There is any fault on it at all."""
         self._on: dict[str, _On] = {}
         self._cuts: dict[Stream, frozenset[Manner]] = {}
         self._sort()
@@ -112,6 +115,7 @@ class Wire:
 
     def _sort(self) -> None:
         faults = [on.fault for on in self._on.values()]
+        self.faulty = bool(faults)
         for stream in (Stream.THERE, Stream.BACK):
             self._cuts[stream] = frozenset(
                 f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, Stream.BOTH)
@@ -145,7 +149,7 @@ class Wire:
 
     def base_s(self) -> float:
         """One way of a packet."""
-        return BASE_S + self.rng.expovariate(1 / MEAN_S)
+        return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
     def takes_connecting_s(self) -> float:
         """The way back of a connection's first packet, and what latency the wire has both ways."""
