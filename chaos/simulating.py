@@ -5,6 +5,7 @@ Nothing here touches a real file, socket or clock; the result's `files` may be e
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 import trio
 
 from chaos import rare_paths
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, trouble_of
 from chaos.operations import concrete
 from chaos.papers import MemoryPapers
 from chaos.plan import Plan, write_plan
@@ -31,6 +32,8 @@ from chaos.sim_result import Failure, SimResult
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import INVALID, UNKNOWN
 
+MUST_SUCCEED = ("start the cluster", "create topics", "heal", "converge", "final reads")
+"""Phases without faults: what a cluster cannot do in them is its own fault."""
 START_S, STOP_S = 120.0, 120.0
 """Virtual seconds that starting and stopping may take, beside what the plan itself takes."""
 
@@ -38,8 +41,8 @@ START_S, STOP_S = 120.0, 120.0
 class _Sim:
     """One simulation while it goes on."""
 
-    def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool) -> None:
-        self.plan, self.stop_at_first = plan, stop_at_first
+    def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]) -> None:
+        self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
         self.world = World(plan.seed)
         if messages:
             self.world.messages = []
@@ -52,6 +55,8 @@ class _Sim:
         self.stuck: list[str] = []
         self.deadlock: str | None = None
         self.endless = self.over = False
+        self.cut: str | None = None
+        """What the world did not do as it was told: the broker's fault, most often, and none of the harness's code."""
         self.trouble: str | None = None
 
     # What the run tells, as `chaos.runs.Eyes`.
@@ -72,6 +77,8 @@ class _Sim:
         if not kernel.touched:
             return
         kernel.touched = False
+        if self.enough():
+            raise TimeLimit
         self.watch.look()
         if self.stop_at_first and self.world.violations:
             self.scope.cancel()
@@ -105,6 +112,8 @@ class _Sim:
             self.deadlock = str(dead)
         elif self.world.violations:
             return  # what was cut short may say anything
+        elif isinstance(trouble := trouble_of(error), HarnessError):
+            self.cut = str(trouble)
         else:
             self.trouble = "".join(traceback.format_exception(error))
 
@@ -145,17 +154,25 @@ class TimeLimit(BaseException):
     """A simulation took too long on the real clock: raised from outside, and never taken for the broker's fault."""
 
 
-def simulate(plan: Plan, *, mutant: str | None = None, messages: bool = False, stop_at_first: bool = True) -> SimResult:
+def simulate(
+    plan: Plan,
+    *,
+    mutant: str | None = None,
+    messages: bool = False,
+    stop_at_first: bool = True,
+    enough: Callable[[], bool] = lambda: False,
+) -> SimResult:
     """Run a plan in virtual time, and judge it.
 
     mutant: a known bug to plant (id or name). messages: collect what was sent over the network, for diagrams.
     stop_at_first: end at the first broken invariant; else all are collected, and the run goes on.
+    enough: asked after each event whether it has taken too long; then TimeLimit is raised.
     Refused for a mutant that there is not. Interruptions are raised; whatever else happens is in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
     began = time.process_time()
     with planted(mutant):
-        sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first)
+        sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first, enough=enough)
         with counted(sim.world.counts):
             sim.simulate()
     world, papers = sim.world, sim.papers
@@ -241,15 +258,16 @@ def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, 
         return Failure("invariant", sim.world.violations[0].name), tuple(map(str, sim.world.violations))
     for gone in sim.runtime.exits():
         if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
-            words = gone.last_words.strip().splitlines() or ["without a word"]
-            name = words[-1].partition(":")[0].strip() or "unknown"
-            return Failure("crash", name), (f"broker {gone.node} ended by itself: {words[-1]}",)
+            name, said = _crash(gone.last_words)
+            return Failure("crash", name), (f"broker {gone.node} ended by itself: {said}",)
     if sim.deadlock is not None:
         return Failure("deadlock", "nothing can happen any more"), (sim.deadlock, *sim.watch.stuck())
     if sim.trouble is not None:
         return None, (sim.trouble.strip().splitlines()[-1],)
     if sim.endless:
         return Failure("liveness", "the run does not end"), tuple(sim.watch.stuck())
+    if sim.cut is not None and _phase(sim) in MUST_SUCCEED:
+        return Failure("liveness", f"cannot {_phase(sim)}"), (sim.cut, *sim.stuck)
     wrong = [each for each in judgement.verdict.anomalies if each.permitted is False] if judgement else []
     if any(each.name == "not-converged" for each in wrong):
         return Failure("liveness", "not-converged"), tuple(sim.stuck)
@@ -257,6 +275,22 @@ def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, 
         kind: Any = "liveness" if wrong[0].name.startswith("stuck-") else "anomaly"
         return Failure(kind, wrong[0].name), judgement.verdict.reasons
     return None, ()
+
+
+def _crash(words: str) -> tuple[str, str]:
+    """What a broker ended with: the error's name and the innermost of its functions; and the error in full."""
+    found = list(re.finditer(r"^[ |+-]*([A-Z][\w.]*)(?::|$)", words, re.MULTILINE))
+    frames = re.findall(r'File "[^"]*?broker/[^"]*", line \d+, in (\w+)', words)
+    if not found:
+        return "without a word", words
+    where = f" in {frames[-1]}" if frames else ""
+    return f"{found[-1][1]}{where}", words[found[-1].start(1) :].strip()
+
+
+def _phase(sim: _Sim) -> str:
+    """What the run was at when it was cut."""
+    names = [str(each["name"]) for each in sim.run.info["phases"]] if sim.run else []
+    return next((name for name in reversed(names) if name != "stop the cluster"), "start the cluster")
 
 
 def _exits(sim: _Sim) -> list[dict[str, Any]]:

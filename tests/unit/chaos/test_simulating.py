@@ -1,0 +1,214 @@
+"""A whole run in virtual time: what comes of it, and what its failures are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.server.server import Server
+from chaos import batch, simulating
+from chaos.batch import Order, limited, run_batch
+from chaos.errors import HarnessError, Refused
+from chaos.nemesis import Nemesis
+from chaos.observer import Observer
+from chaos.plan import Plan, make_plan
+from chaos.runtimes.sim.invariants.violation import Violation
+from chaos.runtimes.sim.invariants.watch import Watch
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.saving import save
+from chaos.sim_result import Failure, SimResult
+from chaos.simulating import simulate
+from checkers.parser import parse
+from checkers.tables import OK, SEND
+
+OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] for number in range(8)]
+
+
+def small(**more: Any) -> Plan:
+    """Eight records into two partitions of three brokers."""
+    values: dict[str, Any] = {
+        "seed": 5,
+        "runtime": "sim",
+        "warmup_s": 0.5,
+        "time_s": 4,
+        "workload": {"topics": 1, "partitions": 2, "producers": 1, "readers": 1},
+        "operations": OPERATIONS,
+    }
+    return make_plan({**values, **more})
+
+
+@pytest.fixture(scope="module")
+def clean() -> SimResult:
+    faults = [{"at_s": 1, "duration_s": 1.5, "action": "kill", "target": "leader:appends-0-0"}]
+    return simulate(small(faults=faults), messages=True)
+
+
+def test_a_clean_run_is_valid_and_has_all_the_files_of_a_run(clean: SimResult) -> None:
+    assert (clean.verdict, clean.failure, clean.trouble) == ("valid", None, None), clean.told
+    assert clean.sim_s > 5
+    assert {"plan.toml", "run.json", "history.jsonl", "nemesis.jsonl"} <= set(clean.files)
+    assert {f"nodes/{node}/trace.jsonl" for node in (1, 2, 3)} <= set(clean.files)
+    assert any(name.startswith("nodes/1/data/appends-0-0/") for name in clean.files)
+    assert clean.messages
+    info = json.loads(clean.files["run.json"])
+    assert info["faults"] == {"planned": 1, "landed": 1}
+    assert info["converged"]["ok"]
+
+
+def test_the_operations_are_the_load(clean: SimResult) -> None:
+    history = parse(clean.files["history.jsonl"].splitlines(keepends=True))
+    sends = [record for record in history.records.rows() if record.kind == SEND]
+    assert len(sends) == len(OPERATIONS)
+    assert {send.st for send in sends} == {OK}
+    sent = [json.loads(line) for line in clean.files["history.jsonl"].splitlines() if b'"f":"send"' in line]
+    assert [line["b"] for line in sent] == [size for *_, size in OPERATIONS]
+    began = sent[0]["t"]
+    for line, (at_s, *_) in zip(sent, OPERATIONS, strict=True):
+        assert (line["t"] - began) / 1e9 == pytest.approx(float(at_s) + 0.5, abs=0.02)
+
+
+def test_the_same_plan_is_the_same_run_and_another_seed_another(clean: SimResult) -> None:
+    again = simulate(clean.plan)
+    assert again.digest == clean.digest
+    assert again.files["history.jsonl"] == clean.files["history.jsonl"]
+    assert simulate(clean.plan.model_copy(update={"seed": 6})).digest != clean.digest
+
+
+def test_a_saved_run_has_its_replicas_compared_and_a_verdict(clean: SimResult, tmp_path: Path) -> None:
+    directory = save(clean, tmp_path, "./squall sim --seed 5")
+    verdict = json.loads(directory.verdict.read_text())
+    assert verdict["verdict"] == "valid"
+    assert json.loads((directory.path / "replicas.json").read_text())["findings"] == []
+    assert directory.read_info()["simulated"]["digest"] == clean.digest
+    assert (tmp_path / "latest").is_symlink()
+
+
+def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looked = Watch.look
+
+    def look(self: Watch) -> None:
+        looked(self)
+        if self._world.kernel.now > 2 and not self._world.violations:
+            self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
+
+    monkeypatch.setattr(Watch, "look", look)
+    result = simulate(small())
+    assert result.failure == Failure("invariant", "made-up")
+    assert result.verdict == "invalid"
+    assert "it is broken" in result.told[0]
+    assert result.sim_s < 10
+    directory = save(result, tmp_path, "again", latest=False)
+    assert json.loads((directory.path / "violations.json").read_text())[0]["details"] == {"epoch": 3}
+    verdict = json.loads(directory.verdict.read_text())
+    assert verdict["verdict"] == "invalid"
+    assert "it is broken" in verdict["reasons"][0]
+    going_on = simulate(small(), stop_at_first=False)
+    assert going_on.failure == Failure("invariant", "made-up")
+    assert json.loads(going_on.files["run.json"])["final_reads"]
+
+
+def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def play(self: Nemesis) -> None:
+        raise KeyError("a bug of ours")
+
+    monkeypatch.setattr(Nemesis, "play", play)
+    result = simulate(small())
+    assert result.failure is None
+    assert result.verdict == "unknown"
+    assert result.trouble is not None
+    assert "a bug of ours" in result.files["harness-traceback.txt"].decode()
+    verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
+    assert verdict["verdict"] == "unknown"
+
+
+def test_a_checker_that_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge_bytes(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("in a checker")
+
+    monkeypatch.setattr(simulating, "judge_bytes", judge_bytes)
+    result = simulate(small())
+    assert (result.verdict, result.failure) == ("unknown", None)
+    assert "in a checker" in str(result.trouble)
+
+
+def test_a_cluster_that_does_not_converge_says_what_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def converged(self: Observer, topics: Any, timeout_s: float) -> dict[str, Any]:
+        if trio.current_time() < 4:
+            return {"ok": True, "took_s": 0, "lacking": {}}
+        return {"ok": False, "took_s": timeout_s, "lacking": {"appends-0-0": "no leader"}}
+
+    monkeypatch.setattr(Observer, "converged", converged)
+    monkeypatch.setattr(Watch, "stuck", lambda self: ["node 2 is fenced"])
+    result = simulate(small())
+    assert result.failure == Failure("liveness", "not-converged")
+    assert result.told == ("node 2 is fenced",)
+    assert json.loads(result.files["run.json"])["converged"]["stuck"] == ["node 2 is fenced"]
+
+
+def test_a_broker_that_ends_by_itself_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Server.settle
+
+    def broken(self: Server) -> None:
+        assert trio.current_time() < 3, "offset 3 is above the end"
+        settle(self)
+
+    monkeypatch.setattr(Server, "settle", broken)
+    result = simulate(small())
+    assert result.failure is not None
+    assert result.failure.kind == "crash"
+    assert result.failure.name.startswith("AssertionError in ")
+    assert "broker 1 ended by itself: AssertionError: offset 3 is above the end" in result.told[0]
+    assert result.trouble is None
+    assert result.verdict == "invalid"
+
+
+def test_a_cluster_that_cannot_be_healed_is_a_failure_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def heal(self: SimRuntime) -> dict[str, Any]:
+        raise HarnessError("broker 2 was not ready within 60 s")
+
+    monkeypatch.setattr(SimRuntime, "heal", heal)
+    result = simulate(small())
+    assert result.failure == Failure("liveness", "cannot heal")
+    assert result.told == ("broker 2 was not ready within 60 s",)
+
+
+def test_a_broker_that_ends_because_its_disk_fails_is_no_finding() -> None:
+    params = {"how": "EIO", "op": "write"}
+    faults = [{"at_s": 1, "duration_s": 1.5, "action": "disk", "target": "leader:appends-0-0", "params": params}]
+    result = simulate(small(faults=faults))
+    assert (result.verdict, result.failure) == ("valid", None), result.told
+    exits = json.loads(result.files["run.json"])["node_exits"]
+    assert [each["expected"] for each in exits] == [True]
+
+
+def test_a_simulation_that_takes_too_long_is_ended_and_nothing_is_said_of_its_broker(tmp_path: Path) -> None:
+    order = Order(None, None, tmp_path, cpu_limit_s=0.05)
+    with pytest.raises(RuntimeError, match="seed 5 did not come to its end"):
+        limited(small(), order)
+
+
+def test_a_mutant_that_there_is_not_is_refused() -> None:
+    with pytest.raises(Refused, match="there is no mutant"):
+        simulate(small(), mutant="nobody")
+
+
+def test_a_batch_gives_every_seed_its_result_and_keeps_what_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def swarm_plan(seed: int) -> Plan:
+        if seed == 2:
+            raise KeyError("no plan")
+        return small(seed=seed)
+
+    monkeypatch.setattr(batch, "swarm_plan", swarm_plan)
+    results = {each.seed: each for each in run_batch(Order(None, None, tmp_path), range(1, 4), jobs=1)}
+    assert [results[seed].verdict for seed in (1, 2, 3)] == ["valid", "unknown", "valid"]
+    assert "no plan" in str(results[2].trouble)
+    assert results[1].saved is None
+    assert results[1].digest != results[3].digest
