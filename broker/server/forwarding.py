@@ -36,6 +36,10 @@ FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
 """Links of their own: what clients ask for and the controller takes long over holds up no heartbeat."""
+LAST_WORD_S = 0.01
+"""An attempt's own time is over that much before the request's: so that it is the attempt that fails, and gives its
+link up, where nothing comes over that any more.
+"""
 WATCH_S = 0.05
 """How often an attempt under way is checked against who is controller now."""
 ENVELOPE_VERSION = 0
@@ -117,7 +121,7 @@ class Forwarder:
 
     async def _persist(self, attempt: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
         backoff_s = FIRST_BACKOFF_S
-        with self._env.timeout(timeout_ms / 1000):
+        with self._env.timeout(timeout_ms / 1000 + LAST_WORD_S):
             while True:
                 found, response = await self._attempt(attempt)
                 if found:

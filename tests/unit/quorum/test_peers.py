@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -9,6 +12,7 @@ import trio.testing
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from broker.server.forwarding import Forwarder, NoController
 from broker.server.peers import PeerClient, PeerTimeout, Unreachable
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 
@@ -116,6 +120,15 @@ async def test_overdue_answer_ends_the_link_and_the_next_request_dials_anew(peer
     peer.answer(1, peer.requests(1)[0])
     await trio.testing.wait_all_tasks_blocked()
     assert desk.outcomes[2:] == [0]
+
+
+async def test_heartbeat_that_gets_no_answer_gives_its_link_up(peer: Peer, desk: Desk) -> None:
+    config: Any = SimpleNamespace(node_id=1)
+    forwarder = Forwarder(FakeEnv(peer), config, desk.client, None, lambda: 2)
+    for tried in range(1, 4):
+        with pytest.raises(NoController):
+            await forwarder.ask(ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 300)
+        assert len(peer.links) == tried
 
 
 async def test_refused_connection_fails_at_once_and_is_tried_again(peer: Peer, desk: Desk) -> None:
