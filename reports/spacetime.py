@@ -35,7 +35,7 @@ _HEAD_H = 104
 _END_H = 60
 _CELL_W, _CELL_H = 19, 17
 _LATE_S = 0.002
-"""A message that arrives so shortly before something happened is what it happened by."""
+"""A message that arrives so near to something that happened is what it happened by."""
 _DROPPED_AT_MOST = 6
 _STEEP = 60.0
 """px that an arrow between brokers falls at most where nobody knows when the message was sent."""
@@ -280,10 +280,10 @@ def _wire(wires: list[Wire], source: Moment, moment: Moment) -> Wire | None:
         and wire.api == api
         and _is_at(wire.source, source.lane)
         and _is_at(wire.target, moment.lane)
-        and source.t <= wire.sent
-        and 0 <= moment.t - wire.arrives <= _LATE_S
+        and source.t <= wire.sent <= moment.t
+        and abs(moment.t - wire.arrives) <= _LATE_S
     ]
-    return max(possible, key=lambda wire: wire.arrives or 0.0, default=None)
+    return max(possible, key=lambda wire: wire.sent, default=None)
 
 
 def _is_at(host: str, lane: str) -> bool:

@@ -92,7 +92,8 @@ def same_again(what: Recorded, say: Console) -> int:
     result = results[-1] if what.failure is None else results[0]
     say.print(f"[bold]another trace[/]: digest {result.digest}, it was {what.digest}")
     for line in first_difference(what.directory.path, result):
-        say.print(line, markup=False)
+        say.print(line, markup=False, soft_wrap=True)
+    say.print("Another version of Squall or of Python's libraries is another run: the plan stands, its trace may not.")
     return EXIT_UNKNOWN if result.trouble else EXIT_DIFFERENT
 
 
@@ -102,10 +103,10 @@ def first_difference(path: Path, result: SimResult) -> Iterator[str]:
         if not name.endswith("trace.jsonl"):
             continue
         try:
-            was = (path / name).read_text().splitlines()
+            was = _traced((path / name).read_text())
         except OSError:
             was = []
-        now = result.files[name].decode().splitlines()
+        now = _traced(result.files[name].decode())
         at = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
         if at == len(was) == len(now):
             continue
@@ -113,6 +114,11 @@ def first_difference(path: Path, result: SimResult) -> Iterator[str]:
         yield from (f"    {line}" for line in was[max(0, at - CONTEXT) : at])
         yield f"  - {was[at] if at < len(was) else '(it ended here)'}"
         yield f"  + {now[at] if at < len(now) else '(it ends here)'}"
+
+
+def _traced(text: str) -> list[str]:
+    """A trace's lines without those that the simulator adds for stories, which are no part of the digest."""
+    return [line for line in text.splitlines() if not any(f'"e":"{name}"' in line for name in ("appended", "hw_moved"))]
 
 
 # -------------------------------------------------------------------------------------------------- until it shows

@@ -31,7 +31,7 @@ Examples:
 Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--budget", "budget_s", type=click.FloatRange(1), default=180.0, show_default=True, help="Seconds.")
+@click.option("--budget", "budget_s", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds.")
 @click.option(
     "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
 )
@@ -72,7 +72,9 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
             f"{path}: the plan does not fail with {wanted or 'that'} ({failure or 'nothing'} found){was}"
         )
     say.print(f"[bold]{failure}[/]")
-    done = shrink(plan, failure, run, budget_s=budget_s, say=lambda words: say.print(f"  {words}", markup=False))
+    done = shrink(
+        plan, failure, run, budget_s=budget_s, say=lambda words: say.print(f"  {words}", markup=False, soft_wrap=True)
+    )
     took_s = time.monotonic() - began
     directory = _save(done.plan, mutant, path / SHRUNK, whole=wanted is not None)
     _tell(directory, done, took_s, wanted)

@@ -40,9 +40,7 @@ class Simulator:
         self.anomalies: Callable[[Plan], tuple[str, ...]] = lambda plan: ()
         self.noise = ""
 
-    def simulate(
-        self, plan: Plan, *, mutant: str | None = None, messages: bool = False, stop_at_first: bool = True
-    ) -> SimResult:
+    def simulate(self, plan: Plan, *, mutant: str | None = None, **how: Any) -> SimResult:
         """As `chaos.simulating.simulate`."""
         self.ran.append((plan, mutant))
         failure = self.fails(plan)
