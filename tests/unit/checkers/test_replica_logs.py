@@ -1,0 +1,164 @@
+"""replica-divergence: segment files compared, byte for byte where nothing was compacted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.protocol.records import encode_batch
+from checkers import replica_findings
+from checkers.replica_logs import CONTENT, DAMAGED, EPOCH, MISSING, Comparison, compare, compare_run, read_offsets
+from checkers.tables import Partition
+
+DELETE = Partition(3, "t", 0, "delete", -1, False)
+COMPACT = Partition(3, "t", 0, "compact", -1, False)
+
+
+def batch(base: int, *values: str, epoch: int = 1) -> bytes:
+    records = [(base + i, 1000 + base + i, b"k", value.encode(), ()) for i, value in enumerate(values)]
+    return encode_batch(records, base_offset=base, leader_epoch=epoch)
+
+
+LOG = [batch(0, "a", "b"), batch(2, "c"), batch(3, "d", "e")]
+
+
+def replica(root: Path, node: int, log: Sequence[bytes], *, hw: int = 5, start: int = 0, split: int = 2) -> Path:
+    """A log directory: batches before `split` in the first segment, the others in a second one."""
+    folder = root / "nodes" / str(node) / "data"
+    (folder / "t-0").mkdir(parents=True)
+    (folder / "t-0" / f"{0:020}.log").write_bytes(b"".join(log[:split]))
+    (folder / "t-0" / f"{3:020}.log").write_bytes(b"".join(log[split:]))
+    (folder / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {hw}\n")
+    (folder / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    return folder
+
+
+def found(comparison: Comparison) -> list[tuple[int, str, int]]:
+    """(offset, evidence, node)"""
+    return [(w.off, w.evidence, w.other) for finding in comparison.findings for w in finding.witnesses]
+
+
+def against(root: Path, log: Sequence[bytes], **more: int) -> list[tuple[int, str, int]]:
+    """A second replica with this log against a sound one."""
+    folders = {1: replica(root, 1, LOG), 2: replica(root, 2, log, **more)}
+    return found(compare(folders, [DELETE]))
+
+
+def test_equal_logs_do_not_differ(tmp_path: Path) -> None:
+    assert against(tmp_path, LOG) == []
+
+
+def test_segments_need_not_end_at_the_same_place(tmp_path: Path) -> None:
+    assert against(tmp_path, LOG, split=1) == []
+
+
+def test_what_stands_above_a_high_watermark_may_differ(tmp_path: Path) -> None:
+    assert against(tmp_path, [*LOG[:2], batch(3, "x", "y")], hw=3) == []
+    assert against(tmp_path / "b", LOG[:2], hw=3) == []
+
+
+def test_what_one_replica_has_removed_from_its_beginning_is_not_compared(tmp_path: Path) -> None:
+    assert against(tmp_path, LOG[1:], start=2) == []
+
+
+def test_other_content_differs(tmp_path: Path) -> None:
+    assert against(tmp_path, [LOG[0], batch(2, "x"), LOG[2]]) == [(2, CONTENT, 2)]
+
+
+def test_the_same_records_in_other_batches_differ(tmp_path: Path) -> None:
+    log = [batch(0, "a"), batch(1, "b"), *LOG[1:]]
+    assert [evidence for _, evidence, _ in against(tmp_path, log, split=3)] == [CONTENT, MISSING]
+
+
+def test_another_leader_epoch_differs(tmp_path: Path) -> None:
+    assert against(tmp_path, [LOG[0], batch(2, "c", epoch=2), LOG[2]]) == [(2, EPOCH, 2)]
+
+
+def test_a_batch_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    assert against(tmp_path, [LOG[0], LOG[2]]) == [(2, MISSING, 2)]
+    folders = {1: replica(tmp_path / "b", 1, [LOG[0], LOG[2]]), 2: replica(tmp_path / "b", 2, LOG)}
+    assert found(compare(folders, [DELETE])) == [(2, MISSING, 1)]
+
+
+def test_a_wrong_checksum_is_damage_of_the_replica_that_has_it(tmp_path: Path) -> None:
+    rotten = bytearray(LOG[1])
+    rotten[-1] ^= 1
+    assert against(tmp_path, [LOG[0], bytes(rotten), LOG[2]]) == [(2, DAMAGED, 2)]
+
+
+def test_bytes_that_are_no_batches_are_damage_from_there_on(tmp_path: Path) -> None:
+    assert against(tmp_path, [LOG[0], b"\0" * 100, LOG[2]]) == [(2, DAMAGED, 2)]
+
+
+def test_two_that_differ_from_each_other_differ_from_the_furthest(tmp_path: Path) -> None:
+    folders = {
+        1: replica(tmp_path, 1, [LOG[0], batch(2, "x"), LOG[2]], hw=4),
+        2: replica(tmp_path, 2, LOG, hw=5),
+        3: replica(tmp_path, 3, LOG, hw=3),
+    }
+    comparison = compare(folders, [DELETE])
+    assert found(comparison) == [(2, CONTENT, 1)]
+    assert comparison.compared == {"t-0": {"nodes": [2, 1, 3], "from": 0, "to": 4}}
+
+
+def test_a_node_without_the_partition_does_not_count(tmp_path: Path) -> None:
+    folders = {1: replica(tmp_path, 1, LOG), 2: tmp_path}
+    assert compare(folders, [DELETE]) == Comparison([], {})
+
+
+@pytest.mark.parametrize(
+    ("log", "differences"),
+    [
+        ([batch(0, "a", "b"), batch(3, "d", "e")], []),
+        ([batch(0, "a", "b"), batch(2, "x"), LOG[2]], [(2, CONTENT, 2)]),
+        ([batch(0, "a", "b"), batch(2, "c", epoch=7), LOG[2]], []),
+    ],
+    ids=["records taken away", "another record", "rewritten batch"],
+)
+def test_compacted_logs_are_compared_where_both_have_a_record(
+    tmp_path: Path, log: list[bytes], differences: list[tuple[int, str, int]]
+) -> None:
+    folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, log)}
+    assert found(compare(folders, [COMPACT])) == differences
+
+
+def test_damage_in_a_compacted_log_is_seen(tmp_path: Path) -> None:
+    rotten = bytearray(LOG[1])
+    rotten[-1] ^= 1
+    folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, [LOG[0], bytes(rotten), LOG[2]])}
+    assert found(compare(folders, [COMPACT])) == [(2, DAMAGED, 2)]
+
+
+def test_checkpoints_that_do_not_parse_claim_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "replication-offset-checkpoint"
+    assert read_offsets(path) == {}
+    for text in ("", "0", "0\n1\nt 0", "0\n1\nt zero 3", "0\n1\nt 0 3 4"):
+        path.write_text(text)
+        assert read_offsets(path) == {}
+
+
+def test_a_runs_replicas_are_compared_and_kept(tmp_path: Path) -> None:
+    replica(tmp_path, 1, LOG)
+    replica(tmp_path, 2, [LOG[0], batch(2, "x"), LOG[2]])
+    comparison = compare_run(tmp_path, [DELETE])
+    assert comparison is not None
+    assert found(comparison) == [(2, CONTENT, 2)]
+    assert json.loads((tmp_path / "replicas.json").read_text())["compared"]["t-0"]["to"] == 5
+    compared, findings = replica_findings.read(tmp_path, [], [])
+    assert (compared, findings) == (True, comparison.findings)
+
+
+def test_a_run_with_one_nodes_data_is_not_compared(tmp_path: Path) -> None:
+    replica(tmp_path, 1, LOG)
+    assert compare_run(tmp_path, [DELETE]) is None
+    assert not (tmp_path / "replicas.json").exists()
+
+
+def test_a_comparison_that_cannot_be_read_is_trouble(tmp_path: Path) -> None:
+    (tmp_path / "replicas.json").write_text("{}")
+    troubles: list[str] = []
+    assert replica_findings.read(tmp_path, troubles, []) == (False, [])
+    assert troubles[0].startswith("replicas.json: KeyError")
