@@ -27,7 +27,7 @@ async def stop(stage: Stage, p: Played) -> None:
 async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
     runtime = stage.runtime
     stage.begin_on_running_nodes(p)
-    down = [await (runtime.kill(node) if kill else runtime.stop_node(node)) for node in p.resolved]
+    down = await stage.together(runtime.kill if kill else runtime.stop_node, p.resolved)
     await stage.rest(p)
     up = await stage.all_up(p.resolved)
     p.evidence = {"down": down, "up": up}

@@ -63,7 +63,7 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float) -> tuple[Fault
 
 
 def _duration(kind: str, rng: Random) -> float:
-    low, high = {"kill": (1.0, 4.0), "stop": (1.0, 3.0), "pause": (1.0, 5.0)}.get(kind, (2.0, 5.0))
+    low, high = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0)}.get(kind, (2.0, 5.0))
     return round(rng.uniform(low, high), 2)
 
 
@@ -91,7 +91,14 @@ def _protocol(rng: Random) -> dict[str, Any]:
 _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "partition": lambda rng: {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)},
     "latency": lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
-    "crash_at": lambda rng: {"op": rng.choice(("fsync", "write", "write", "send")), "nth": rng.randint(1, 20)},
+    "crash_at": lambda rng: rng.choice(
+        [
+            {"op": "fsync", "nth": rng.randint(1, 2)},
+            {"op": "write", "nth": rng.randint(1, 5)},
+            {"op": "write", "nth": 1},
+            {"op": "send", "nth": rng.randint(1, 30)},
+        ]
+    ),
     "clock": lambda rng: {
         "offset_ms": rng.choice((-3_600_000, -10_000, -500, 500, 10_000, 3_600_000)),
         "rate": rng.choice((1.0, 1.0, 0.9, 1.1)),

@@ -99,21 +99,25 @@ class Stage:
 
     async def all_up(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""
-        up: dict[int, Any] = {}
+        return await self.together(self.runtime.start_node, nodes)
 
-        async def start(node: int) -> None:
-            up[node] = await self.runtime.start_node(node)
+    async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:
+        """What an act answers for each of the nodes, all at once. The first HarnessError is raised."""
+        found: dict[int, Any] = {}
+
+        async def one(node: int) -> None:
+            found[node] = await act(node)
 
         try:
             async with trio.open_nursery() as nursery:
                 for node in nodes:
-                    nursery.start_soon(start, node)
+                    nursery.start_soon(one, node)
         except BaseExceptionGroup as group:
             trouble = trouble_of(group)
             if isinstance(trouble, HarnessError):
                 raise trouble from None
             raise
-        return [up[node] for node in nodes]
+        return [found[node] for node in nodes]
 
     def left_s(self, p: Played) -> float:
         """Of the fault's duration; negative where it is over."""

@@ -7,6 +7,7 @@ small, because what breaks replication is when things happen, and not how much o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,10 +23,14 @@ BETWEEN_BROKERS = ("partition", "latency")
 OF_ONE = ("crash_at",)
 """Of one node at a time."""
 TIME_S, WARMUP_S = 26.0, 2.0
+LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
+"""What takes minutes to happen: a fetch session is evicted only after two. At few records a second."""
 
 
-def swarm_plan(seed: int, *, time_s: float = TIME_S) -> Plan:
-    """The plan of one seed, in runtime sim. `time_s`: of load with faults."""
+def swarm_plan(seed: int, *, time_s: float | None = None) -> Plan:
+    """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one."""
+    long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
+    time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
     values: dict[str, Any] = {
@@ -34,13 +39,10 @@ def swarm_plan(seed: int, *, time_s: float = TIME_S) -> Plan:
         "warmup_s": WARMUP_S,
         "time_s": time_s,
         "cluster": {"nodes": nodes, "settings": _settings(seed, kinds)},
-        "workload": _workload(seed, nodes),
+        "workload": _workload(seed, nodes) | ({"rate": LONG_RATE} if long else {}),
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
     }
-    try:
-        faults = make_schedule(seed, kinds, time_s)
-    except FaultError:
-        faults = ()
+    faults = _faults(seed, kinds, time_s)
     listed = [
         {
             "at_s": f.at_s,
@@ -52,6 +54,20 @@ def swarm_plan(seed: int, *, time_s: float = TIME_S) -> Plan:
         for f in faults
     ]
     return make_plan({**values, "faults": listed})
+
+
+def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
+    """One after the other, as in every run; now and then a second line of them across the first."""
+    rng = rng_for(seed, "swarm", "faults")
+    lines = 2 if rng.random() < 0.35 else 1
+    found: list[Fault] = []
+    try:
+        for line in range(lines):
+            drawn = make_schedule(seed if not line else rng.getrandbits(62), kinds, time_s)
+            found += [replace(fault, id=len(found) + number) for number, fault in enumerate(drawn)]
+    except FaultError:  # too short a load for any
+        return ()
+    return tuple(found)
 
 
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
@@ -75,7 +91,7 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
 def _workload(seed: int, nodes: int) -> dict[str, Any]:
     rng = rng_for(seed, "swarm", "workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= nodes] or [1])
-    min_isr = rng.choice([n for n in (1, 2, 2, 2, 3) if n <= replicas])
+    min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
     acks = rng.choice((-1, -1, -1, -1, 1, 0))
     low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
     return {
@@ -131,4 +147,5 @@ def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
         settings["max.incremental.fetch.session.cache.slots"] = rng.choice(("0", "1", "2"))
     if rng.random() < 0.4:
         settings["metadata.log.max.record.bytes.between.snapshots"] = rng.choice(("200", "1000", "4000"))
+        settings["metadata.max.retention.bytes"] = rng.choice(("500", "2000", "-1"))
     return settings

@@ -10,7 +10,6 @@ from typing import Any
 
 from broker.log.log import Log
 from broker.server.fetch_session import FetchSessions
-from broker.server.snapshot_store import SnapshotStore
 
 
 @contextmanager
@@ -19,7 +18,6 @@ def counted(counts: Counter[str]) -> Iterator[None]:
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         (Log, "append_as_leader", _dedup),
         (FetchSessions, "open", _eviction),
-        (SnapshotStore, "install", _install),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
     for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
@@ -50,14 +48,5 @@ def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., A
             return rule(sessions, *args, **kwargs)
         finally:
             counts["fetch session eviction"] += sessions.evictions - before
-
-    return heard
-
-
-def _install(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
-    @wraps(rule)
-    def heard(*args: Any, **kwargs: Any) -> Any:
-        counts["snapshot install"] += 1
-        return rule(*args, **kwargs)
 
     return heard

@@ -119,6 +119,7 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     assert {fault.action for plan in plans for fault in plan.faults} == set(KINDS)
     assert any(not plan.faults for plan in plans)
     assert all(plan.workload.rate <= 100 for plan in plans)
+    assert {plan.time_s for plan in plans} == {26.0, 150.0}
     targets = {fault.target for plan in plans for fault in plan.faults}
     assert targets >= {"leader", "follower", "controller", "random", "minority", "majority", "all"}
 
