@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.controller import isr
 from broker.controller.image import PartitionImage
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan, lagging
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
@@ -14,13 +14,19 @@ def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> No
 
 
 def plan(seed: int) -> Plan:
-    """ISRs shrink and grow, and AlterPartition requests come twice or late."""
+    """A request to let a follower join is late, is sent again, and comes after the follower has lagged and left."""
     rng = draw(seed, "11")
-    faults = lagging(rng, 0.3, rounds=4)
-    end_s = max(f["at_s"] + f["duration_s"] for f in faults)
-    how = {"act": "duplicate"} if rng.random() < 0.5 else {"act": "delay", "delay_ms": rng.choice((500, 900, 1500))}
-    late = fault(0.1, end_s, "protocol", "all", api="AlterPartition", count=0, stream="there", side="peers", **how)
-    return hunting_plan(seed, [late, *faults], settings={"replica.lag.time.max.ms": "300"})
+    faults = []
+    for turn in range(4):
+        at_s, node = 0.3 + 3.0 * turn, f"node:{rng.randint(1, 3)}"
+        faults.append(fault(at_s, 0.6, "pause", node))
+        late_ms = rng.randint(600, 1000)
+        faults.append(
+            fault(at_s + 0.5, 0.7, "protocol", "all", api="AlterPartition", act="delay", delay_ms=late_ms, side="peers")
+        )
+        faults.append(fault(at_s + rng.uniform(0.8, 1.0), 0.7, "pause", node))
+    settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
+    return hunting_plan(seed, faults, settings=settings, workload={"rate": 60})
 
 
 MUTANT = Mutant(
@@ -38,6 +44,6 @@ MUTANT = Mutant(
         "unseen",
         "inconsistent-offset",
     ),
-    faults=("protocol", "pause", "partition"),
+    faults=("protocol", "pause"),
     plan=plan,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.replication import Partition
 from broker.replication.replica import Replica
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
@@ -16,10 +16,25 @@ def has_reached_isr(self: Partition, replica: Replica) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """Leaders die while somebody is about to join the ISR."""
+    """A follower far away comes back, and has nearly caught up when its leader dies: the next one knows the high
+    watermark late, for hardly anything is written.
+    """
     rng = draw(seed, "14")
-    kills = killings(rng, rounds=6)
-    return hunting_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills], workload={"rate": 400})
+    far = rng.randint(1, 5)
+    at_s, faults = 1.0, []
+    for leader in rng.sample([n for n in range(1, 6) if n != far], 2):
+        faults.append(fault(at_s, 1.5, "pause", f"node:{far}"))
+        faults.append(fault(at_s + 1.5 + rng.uniform(0.3, 0.7), 1.2, "kill", f"node:{leader}"))
+        at_s += 7.0
+    slow = fault(0.1, at_s, "latency", f"node:{far}", latency_ms=200, jitter_ms=10)
+    settings = {
+        "broker.session.timeout.ms": "2400",
+        "replica.fetch.wait.max.ms": "500",
+        "controller.quorum.request.timeout.ms": "1000",
+        "controller.quorum.fetch.timeout.ms": "1500",
+    }
+    workload = {"rate": 40, "partitions": 10}
+    return hunting_plan(seed, [slow, *faults], nodes=5, settings=settings, workload=workload)
 
 
 MUTANT = Mutant(
@@ -36,6 +51,6 @@ MUTANT = Mutant(
         "unseen",
         "inconsistent-offset",
     ),
-    faults=("kill", "latency"),
+    faults=("pause", "kill", "latency"),
     plan=plan,
 )

@@ -20,12 +20,12 @@ def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
 
 
 def plan(seed: int) -> Plan:
-    """ISRs shrink and grow, and metadata arrives later than the controller's answers."""
+    """Followers leave and join all the time, so that answers, metadata and further proposals cross on their way."""
     rng = draw(seed, "24")
-    faults = lagging(rng, 0.3, rounds=5)
-    end_s = max(f["at_s"] + f["duration_s"] for f in faults)
-    slow = fault(0.0, end_s, "latency", "all", latency_ms=rng.choice((5, 20, 50)), jitter_ms=5)
-    return hunting_plan(seed, [slow, *faults], settings={"replica.lag.time.max.ms": "250"})
+    slow = fault(0.1, 6.0, "latency", "all", latency_ms=rng.choice((40, 60, 80)), jitter_ms=rng.choice((20, 40)))
+    faults = lagging(rng, 0.5, rounds=2)
+    settings = {"replica.lag.time.max.ms": str(rng.choice((100, 150, 200)))}
+    return hunting_plan(seed, [slow, *faults], settings=settings, workload={"rate": 100})
 
 
 MUTANT = Mutant(

@@ -486,15 +486,6 @@ ACK: dict[str, list[Case]] = {
     ],
 }
 
-CASES: dict[str, list[Case]] = {
-    **REPLICA,
-    **PARTITION,
-    **WRITTEN,
-    **CUTS,
-    **FINAL,
-    **BATCH,
-    **DECISION,
-    **IMAGE,
-    **QUORUM,
-    **ACK,
-}
+LOADED: dict[str, list[Case]] = {"loaded-log-is-whole": [("a torn body", (7, 9, known()), (9, 9, known()))]}
+
+CASES = REPLICA | PARTITION | WRITTEN | CUTS | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK

@@ -179,6 +179,14 @@ def recovery_keeps_committed(before: int, now: int, known: Known) -> str | None:
     return f"the disk held what is committed up to {min(before, known.ledger.end)}, the loaded log up to {now}"
 
 
+@invariant("loaded-log-is-whole", When.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean")
+def loaded_log_is_whole(whole: int, now: int, known: Known) -> str | None:
+    """What a log has after it was loaded are whole batches with the right checksums, up to its end."""
+    if whole >= now or known.cluster.damaged:
+        return None
+    return f"ends at {now}, but its batches are sound up to {whole} only"
+
+
 @invariant("replicas-agree", When.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: Known) -> str | None:
     """Once converged, every replica holds every committed batch, and the leader has committed all that it has."""

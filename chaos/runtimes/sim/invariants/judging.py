@@ -52,6 +52,13 @@ class Judge:
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
+    def loaded(self, known: Known, node: int, whole: int, now: int) -> None:
+        """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
+        for each in entered(When.LOADED):
+            wrong = each.check(whole, now, known)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
     def decided(self, known: Known, now: PartitionImage) -> None:
         """The control plane has decided something newer about a partition."""
         before, known.truth = known.truth, now

@@ -26,6 +26,8 @@ class When(StrEnum):
     """A log was truncated: check(before: int, now: int, known: Known) with the ends of its committed prefix."""
     RECOVERED = "recovered"
     """A log was loaded: check(before: int, now: int, known: Known), as above."""
+    LOADED = "loaded"
+    """A log was loaded: check(whole: int, now: int, known: Known): where its sound batches end, and where it does."""
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"

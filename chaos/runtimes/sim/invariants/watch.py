@@ -258,6 +258,7 @@ class Watch:
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = Copy(log.segments[0].base_offset)
         seeing.follow(copy, log, seen.sim.disk, checked=True)
+        self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
 
