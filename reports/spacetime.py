@@ -281,9 +281,9 @@ def _wire(wires: list[Wire], source: Moment, moment: Moment) -> Wire | None:
         and _is_at(wire.source, source.lane)
         and _is_at(wire.target, moment.lane)
         and source.t <= wire.sent <= moment.t
-        and abs(moment.t - wire.arrives) <= _LATE_S
     ]
-    return max(possible, key=lambda wire: wire.sent, default=None)
+    at_once = [wire for wire in possible if abs(moment.t - (wire.arrives or 0.0)) <= _LATE_S]
+    return at_once[-1] if at_once else possible[0] if possible else None
 
 
 def _is_at(host: str, lane: str) -> bool:

@@ -336,12 +336,13 @@ def _json_lines(path: Path) -> Iterable[Json]:
 
 
 def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
-    """messages.jsonl, where there is one: times as in the traces, monotonic seconds."""
+    """messages.jsonl, where there is one: times as in the traces, monotonic seconds; the arrival is an estimate."""
     for line in _json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))
         at = files.seconds(sent * 1e9) if sent is not None else None
         arrives = number(line.get("t_arrives"))
-        there = files.seconds(arrives * 1e9) if arrives is not None else None
+        lost = str(line.get("note")).startswith("drop")
+        there = files.seconds(arrives * 1e9) if arrives is not None and not lost else None
         if at is not None:
             yield Wire(
                 at - begin,
@@ -375,10 +376,12 @@ def problems_of(files: RunFiles) -> list[Problem]:
     """
     broken, anomalies = list(_violations(files)), list(_anomalies(files))
     kept: dict[str, Problem] = {}
-    for problem in [*broken, *anomalies]:
+    for problem in broken:
         beside = next((each for each in anomalies if each.where == problem.where), None)
-        if problem.where not in kept and beside is not None and not problem.values:
+        if beside is not None:
             problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
+        kept.setdefault(problem.where, problem)
+    for problem in anomalies:
         kept.setdefault(problem.where, problem)
     return list(kept.values())
 

@@ -381,7 +381,8 @@ class _Teller:
 
     def _isr_changed(self, event: Event, replica: Replica) -> None:
         replica.isr = event.ids("isr")
-        replica.hw = event.int_of("hw", replica.hw)
+        if not self._told.exact:
+            replica.hw = event.int_of("hw", replica.hw)
         leo = max(event.int_of("leo"), replica.hw)
         if leo > replica.leo:
             replica.write(replica.leo, leo, replica.epoch)

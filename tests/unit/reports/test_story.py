@@ -19,7 +19,7 @@ from reports.story import decimals, stories_of, story_of, text_of
 from reports.story_facts import facts_of, problems_of
 from reports.story_logs import Logs, Replica
 from tests.support.story_script import facts_of_script
-from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, write_json, write_lines
+from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, event, write_json, write_lines
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "stories"
 
@@ -142,6 +142,25 @@ def test_what_brokers_and_files_say_is_escaped(lost_dir: Path) -> None:
     (story,) = stories_of(read_run(lost_dir))
     ElementTree.fromstring(draw(story))
     assert "<script>" not in render(lost_dir).read_text()
+
+
+def test_an_arrow_begins_where_its_message_was_sent_and_a_lost_fetch_ends_on_its_way(lost_dir: Path) -> None:
+    appended = {"n": "broker", "i": 1, "w": 0, "e": "appended", "topic": TOPIC, "partition": 0, "leo": 61, "epoch": 0}
+    follows = {"topic": TOPIC, "partition": 0, "leader": 1, "epoch": 0, "leo": 0, "hw": 0, "isr": [1, 2, 3]}
+    with (lost_dir / "nodes" / "2" / "trace.jsonl").open("a") as trace:
+        trace.write(json.dumps(event(0.6, "became_follower", **follows)) + "\n")
+    for node, seconds, role in ((1, 4.401, "leader"), (2, 4.404, "follower")):
+        with (lost_dir / "nodes" / str(node) / "trace.jsonl").open("a") as trace:
+            line = {**appended, "t": at(seconds) / 1e9, "from": 60 if node == 1 else 0, "role": role}
+            trace.write(json.dumps(line) + "\n")
+    fetch = {"source": 1, "target": 2, "api": 1, "kind": "response", "correlation_id": 1, "size": 9, "note": ""}
+    sent = {**fetch, "t_sent": at(4.403) / 1e9, "t_arrives": at(4.404) / 1e9}
+    lost = {**fetch, "t_sent": at(5.0) / 1e9, "t_arrives": at(5.001) / 1e9, "note": "dropped"}
+    write_lines(lost_dir / "messages.jsonl", [sent, lost, {"t_sent": "?"}])
+    (story,) = stories_of(read_run(lost_dir))
+    svg = draw(story)
+    assert "<title>Fetch response, sent 2.4030 s</title>" in svg
+    assert "<title>Fetch response: lost</title>" in svg
 
 
 # --------------------------------------------------------------------------------------------------------------- logs
