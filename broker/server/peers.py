@@ -45,6 +45,22 @@ class _Waiting:
         self.failure: OSError | None = None
 
 
+class _Turn:
+    """A lock that costs no pass of the scheduler while nobody else holds it."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def __aenter__(self) -> None:
+        try:
+            self._lock.acquire_nowait()
+        except trio.WouldBlock:
+            await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class _Channel:
     """One link to one node. Broken by any failure, and never mended: the next request opens another."""
 
@@ -52,7 +68,7 @@ class _Channel:
         self._link = link
         self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE)
         self._waiting: deque[_Waiting] = deque()
-        self._sending = trio.Lock()
+        self._sending = _Turn()
         self._next_id = 0
         self.broken = False
 
@@ -113,7 +129,7 @@ class PeerClient:
     def __init__(self, env: Env, resolve: Callable[[int], tuple[str, int] | None], client_id: str) -> None:
         self._env, self._resolve, self._client_id = env, resolve, client_id
         self._channels: dict[tuple[int, str], _Channel] = {}
-        self._opening: dict[tuple[int, str], trio.Lock] = {}
+        self._opening: dict[tuple[int, str], _Turn] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -168,7 +184,7 @@ class PeerClient:
 
     async def _channel(self, node_id: int, lane: str) -> _Channel:
         place = (node_id, lane)
-        lock = self._opening.setdefault(place, trio.Lock())
+        lock = self._opening.setdefault(place, _Turn())
         async with lock:
             channel = self._channels.get(place)
             if channel is not None and not channel.broken:

@@ -25,6 +25,18 @@ FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""
 
 
+_frozen = False
+
+
+def _clean_up() -> None:
+    """Collect what earlier simulations left; what was there before the first one is not looked at each time."""
+    global _frozen
+    gc.collect()
+    if not _frozen:
+        gc.freeze()
+        _frozen = True
+
+
 class Deadlock(Exception):
     """Nothing can ever happen again: no event is due, and no task waits for a time."""
 
@@ -76,7 +88,7 @@ class Kernel(trio.abc.Clock):
         deterministic = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING
         _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
         _trio_run._r.seed(repr((seed, "schedule")))
-        gc.collect()
+        _clean_up()
         gc.disable()
         try:
             result = trio.run(self._guarded, main, args, clock=self)

@@ -37,7 +37,7 @@ def difference(first: list[str], second: list[str]) -> str:
 @pytest.mark.parametrize("seed", [3, 8])
 def test_one_seed_under_two_hash_seeds_in_two_processes_gives_one_trace(seed: int) -> None:
     first, second = traced(seed, "1"), traced(seed, "4242")
-    assert len(first) > 100
+    assert len(first) > 50
     assert not difference(first, second), difference(first, second)
 
 

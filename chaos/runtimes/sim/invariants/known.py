@@ -108,7 +108,7 @@ class Known:
     """Nodes whose high watermark may be from before a permitted loss."""
     lost: dict[int, Lost] = field(default_factory=dict)
     low: int = 0
-    """The largest log start that any leader has told: what is before it was deleted on purpose."""
+    """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
     written: dict[tuple[int, int], Written] = field(default_factory=dict)

@@ -193,9 +193,13 @@ class Watch:
 
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
-        if copy.generation == log.generation and copy.end == log.log_end_offset:
-            copy.low = log.log_start_offset
-            return
+        if copy.generation == log.generation:
+            if copy.low < log.log_start_offset <= copy.matched:
+                # Each replica deletes by its own retention, a follower sometimes before its leader.
+                known.low = max(known.low, log.log_start_offset)
+            if copy.end == log.log_end_offset:
+                copy.low = log.log_start_offset
+                return
         held, truncated = copy.matched, copy.generation != log.generation
         found = seeing.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
