@@ -82,6 +82,7 @@ class WorkloadPlan(_Part):
     linger_ms: int = Field(5, ge=0, le=60_000)
     batch_bytes: int = Field(65_536, ge=1024, le=16 << 20)
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    poll_pause_ms: int = Field(20, ge=0, le=60_000)
     request_timeout_ms: int = Field(3_000, ge=100, le=600_000)
     delivery_timeout_ms: int = Field(20_000, ge=100, le=3_600_000)
     topic_settings: dict[str, str] = Field(default_factory=dict)

@@ -70,6 +70,7 @@ def appends_settings(plan: Plan) -> AppendsSettings:
         linger_ms=w.linger_ms,
         batch_size=w.batch_bytes,
         codec=w.codec,
+        poll_pause_ms=w.poll_pause_ms,
         request_timeout_ms=w.request_timeout_ms,
         delivery_timeout_ms=w.delivery_timeout_ms,
         zone=ZONE,

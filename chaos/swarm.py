@@ -109,6 +109,7 @@ def _workload(seed: int, nodes: int) -> dict[str, Any]:
         "max_bytes": high,
         "linger_ms": rng.choice((0, 5, 50, 100)),
         "codec": rng.choice(("none", "none", "none", "gzip", "lz4", "zstd")),
+        "poll_pause_ms": rng.choice((20, 100, 300)),
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
         "topic_settings": _topic_settings(seed),

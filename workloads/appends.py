@@ -33,8 +33,6 @@ TICK_S = 0.005
 LOOK_EVERY_S = 60.0
 """A producer without anything to do looks so often whether it was retired."""
 POLL_LIMIT_S = 1.0
-POLL_PAUSE_S = 0.02
-"""What an application would take to handle what a poll returned: so that polls bring more than a record each."""
 SUCCESSOR_PAUSE_S = 0.1
 SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
@@ -78,6 +76,8 @@ class AppendsSettings:
     linger_ms: int = 5
     batch_size: int = 16 * 1024
     codec: str = "none"
+    poll_pause_ms: int = 20
+    """What a reader takes to handle what a poll returned: so that polls bring more than a record each."""
     buffer_bytes: int = 8 * 1024 * 1024
     """Of each producer."""
     request_timeout_ms: int = 10_000
@@ -377,7 +377,7 @@ async def _read(
             polled = await reader.poll("poll", POLL_LIMIT_S)
             for event in polled.events:
                 await _recover(reader, event)
-            await env.sleep(POLL_PAUSE_S)
+            await env.sleep(settings.poll_pause_ms / 1000)
         client.close()
 
 

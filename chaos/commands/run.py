@@ -28,6 +28,7 @@ _HELP = {
     "linger_ms": "How long a producer waits to fill a batch.",
     "batch_bytes": "Largest batch.",
     "codec": "Compression of batches.",
+    "poll_pause_ms": "How long a reader takes over what a poll brought.",
     "request_timeout_ms": "Until a request counts as lost.",
     "delivery_timeout_ms": "Until a record is given up.",
     "converge_s": "Limit for full ISRs after healing.",
