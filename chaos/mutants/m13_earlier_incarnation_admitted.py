@@ -23,29 +23,33 @@ def leader_is_same_incarnation(self: Partition, replica: Replica) -> bool:
     return True
 
 
+def is_stale_fetch(self: Partition, replica: Replica, broker_epoch: int) -> bool:
+    """A fetch is a fetch."""
+    return False
+
+
 def plan(seed: int) -> Plan:
-    """Power losses of nodes that have just come back, while AlterPartition takes as long as a restart."""
+    """A follower's fetch is late, so that it asks anew over another connection, and then loses its power. When the late
+    one arrives, the next incarnation is there, far away, and has lost much; nothing more is written meanwhile.
+    """
     rng = draw(seed, "13")
-    at_s, faults = 0.5, []
-    for _ in range(3):
-        node = f"node:{rng.randint(1, 3)}"
-        faults.append(fault(at_s, 0.8, "power_loss", node))
-        again_s = at_s + 0.8 + rng.uniform(0.2, 0.9)
-        faults.append(fault(again_s, 0.3, "power_loss", node))
-        at_s = again_s + 0.3 + rng.uniform(1.5, 2.5)
-    late = fault(
-        0.1,
-        at_s,
-        "protocol",
-        "all",
-        api="AlterPartition",
-        act="delay",
-        delay_ms=rng.choice((700, 1200, 2000)),
-        count=0,
-        stream="there",
-        side="peers",
-    )
-    return hunting_plan(seed, [late, *faults], workload={"rate": 300})
+    node, last_s = f"node:{rng.randint(1, 3)}", 2.0
+    late = {"act": "delay", "delay_ms": rng.randint(1300, 1900), "count": 3, "side": "peers"}
+    faults = [
+        fault(0.1, 8.0, "latency", node, latency_ms=30, jitter_ms=2),
+        fault(last_s - 0.02, 0.2, "protocol", "leader:appends-0-0", api="Fetch", **late),
+        fault(last_s + rng.uniform(0.5, 0.6), 0.3, "power_loss", node),
+    ]
+    operations = [[round(last_s - 0.1 * n, 3), n % 2, "appends-0", 0, 200] for n in range(20, -1, -1)]
+    settings = {
+        "replica.fetch.max.bytes": "1",
+        "replica.lag.time.max.ms": "5000",
+        "replica.socket.timeout.ms": "300",
+        "max.incremental.fetch.session.cache.slots": "0",
+        "controller.quorum.fetch.timeout.ms": "4000",
+        "controller.quorum.request.timeout.ms": "3000",
+    }
+    return hunting_plan(seed, faults, settings=settings, operations=operations, workload={"partitions": 1})
 
 
 MUTANT = Mutant(
@@ -56,8 +60,9 @@ MUTANT = Mutant(
     replaces=(
         Replaced(isr, "is_same_incarnation", controller_is_same_incarnation),
         Replaced(Rules, "is_same_incarnation", leader_is_same_incarnation),
+        Replaced(Rules, "is_stale_fetch", is_stale_fetch),
     ),
     expected=("strong-isr", "valid-high-watermark", "leader-completeness", "lost-write", "unseen"),
-    faults=("power_loss", "protocol"),
+    faults=("power_loss", "protocol", "latency"),
     plan=plan,
 )
