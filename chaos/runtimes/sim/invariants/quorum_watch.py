@@ -87,6 +87,9 @@ class QuorumWatch:
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)
+        seat = self._seats.get(node)
+        if seat is not None and seat.leads:  # One that stops as it commits is gone before anybody looks at it again.
+            self._commit(seat._replace(hw=broker.quorum._raft.high_watermark), left)
 
     def final(self) -> None:
         """Nothing more is asked of the quorum at the end than all the time."""
