@@ -30,6 +30,12 @@ ACTS: Mapping[str, Play] = {
 """How each of `chaos.faults.ACTIONS` is done."""
 
 
+def in_short(words: str) -> str:
+    """Of what a broker said at its end only the beginning and the last line."""
+    lines = [line for line in words.strip().splitlines() if line.strip()]
+    return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
+
+
 class Nemesis:
     """Plays faults. `cluster` is asked who leads what; `record` takes each line of nemesis.jsonl."""
 
@@ -67,7 +73,7 @@ class Nemesis:
                 p.resolved = resolve(p.fault.target, await stage.cluster.view(), stage.rng(p, "target"))
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
-            p.error = f"{type(trouble).__name__}: {trouble}"
+            p.error = f"{type(trouble).__name__}: {in_short(str(trouble))}"
             p.landed = False
         finally:
             p.ended = p.ended or stage.now_ns()
