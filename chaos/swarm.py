@@ -21,8 +21,8 @@ KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition"
 """Of faults. Bit rot is not among them: no configuration mends it, so each seed with it would say the same."""
 BETWEEN_BROKERS = ("partition", "latency")
 OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")
-OF_ONE = ("crash_at",)
-"""Of one node at a time."""
+OF_ONE = ("crash_at", "stop")
+"""Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """What takes minutes to happen: a fetch session is evicted only after two. At few records a second."""
@@ -83,6 +83,8 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     """Some faults hit more than one node, or one that only follows."""
+    if fault.params.get("op") == "fsync":
+        return "controller"  # a broker that is none may not sync anything for long
     rng = rng_for(seed, "swarm", "target", fault.id)
     if rng.random() < 0.75 or nodes == 1:
         return fault.target
