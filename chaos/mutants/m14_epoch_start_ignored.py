@@ -10,31 +10,39 @@ from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
 
+PARTITIONS = 10
+
+
 def has_reached_isr(self: Partition, replica: Replica) -> bool:
     """The high watermark is enough."""
     return replica.log_end_offset >= self.high_watermark
 
 
 def plan(seed: int) -> Plan:
-    """A follower far away comes back, and has nearly caught up when its leader dies: the next one knows the high
-    watermark late, for hardly anything is written.
+    """A follower that was held is far away, and lacks just the last record when the leader dies. The next leader knows
+    only later that this record is committed.
     """
     rng = draw(seed, "14")
-    far = rng.randint(1, 5)
-    at_s, faults = 1.0, []
-    for leader in rng.sample([n for n in range(1, 6) if n != far], 2):
-        faults.append(fault(at_s, 1.5, "pause", f"node:{far}"))
-        faults.append(fault(at_s + 1.5 + rng.uniform(0.3, 0.7), 1.2, "kill", f"node:{leader}"))
-        at_s += 7.0
-    slow = fault(0.1, at_s, "latency", f"node:{far}", latency_ms=200, jitter_ms=10)
+    far, leader = rng.sample(range(1, 6), 2)
+    last_s = rng.uniform(2.38, 2.5)
+    faults = [
+        fault(0.1, 8.0, "latency", f"node:{far}", latency_ms=200, jitter_ms=10),
+        fault(1.0, 1.2, "pause", f"node:{far}"),
+        fault(last_s + rng.uniform(0.05, 0.2), 5.0, "kill", f"node:{leader}"),
+    ]
+    operations = [
+        [round(last_s - 0.1 * n + 0.003 * index, 3), n % 2, "appends-0", index, 200]
+        for n in range(13, -1, -1)
+        for index in range(PARTITIONS)
+    ]
     settings = {
         "broker.session.timeout.ms": "2400",
         "replica.fetch.wait.max.ms": "500",
         "controller.quorum.request.timeout.ms": "1000",
         "controller.quorum.fetch.timeout.ms": "1500",
     }
-    workload = {"rate": 40, "partitions": 10}
-    return hunting_plan(seed, [slow, *faults], nodes=5, settings=settings, workload=workload)
+    workload = {"partitions": PARTITIONS}
+    return hunting_plan(seed, faults, nodes=5, settings=settings, operations=operations, workload=workload)
 
 
 MUTANT = Mutant(
