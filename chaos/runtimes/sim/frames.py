@@ -120,7 +120,7 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
             answer.error_code, found = error, True
             continue
         given = getattr(asked, ALIASES.get(name, name), None)
-        kind = ITEMS.get((type(answer).__module__, type(answer).__name__, name))
+        kind = ITEMS[type(answer).__module__, type(answer).__name__, name]
         if kind is not None and isinstance(given, list):
             items = []
             for each in given:

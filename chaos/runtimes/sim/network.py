@@ -57,7 +57,9 @@ class SimListener:
             self.closed = True
             self._network.unlisten(self)
             while self._queue:
-                self._queue.popleft().finish(reset=True)
+                waiting = self._queue.popleft()
+                if not waiting.closed:
+                    waiting.finish(reset=True)
             self._wake()
 
     def _wake(self) -> None:

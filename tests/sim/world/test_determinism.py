@@ -29,9 +29,7 @@ def difference(first: list[str], second: list[str]) -> str:
             return f"line {at} differs, after\n  {before}\none:   {one}\nother: {other}"
     if len(first) != len(second):
         return f"one trace has {len(first)} lines, the other {len(second)}"
-    return (
-        "" if first[0] == second[0] else "every line is the same, but not the bytes that were delivered"
-    )
+    return "" if first[0] == second[0] else "every line is the same, but not the bytes that were delivered"
 
 
 @pytest.mark.parametrize("seed", [3, 8])

@@ -1,0 +1,33 @@
+"""A started cluster in a simulation, with a client that can ask it things."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from chaos.plan import FAST_FAILOVER
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.world import World
+
+Body = Callable[[SimRuntime], Awaitable[Any]]
+
+
+@pytest.fixture
+def simulated() -> Callable[..., Any]:
+    """Runs a test's body on a started cluster of three; what it returns."""
+
+    def run(body: Body, *, seed: int = 7, nodes: int = 3) -> Any:
+        world = World(seed)
+        runtime = SimRuntime(world, nodes=nodes, settings=FAST_FAILOVER)
+
+        async def whole() -> Any:
+            await runtime.start()
+            found = await body(runtime)
+            await runtime.stop()
+            return found
+
+        return world.kernel.simulate(seed, whole)
+
+    return run
