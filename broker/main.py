@@ -93,6 +93,7 @@ class Node:
         self.snapshotter = Snapshotter(env, config, self.feed, self.quorum)
         self.service = ControllerService(env, config, self.cluster_id, self.quorum, self.feed, NotLeader)
         self.forwarder = Forwarder(env, config, self.peers, self.service, lambda: self.quorum.leader_id)
+        self.quorum.on_leader = self.forwarder.controller_moved
         self.proposals = IsrProposals(env, config.node_id, self.forwarder, self._broker_epoch)
         self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)

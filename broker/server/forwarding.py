@@ -40,8 +40,6 @@ LAST_WORD_S = 0.01
 """An attempt's own time is over that much before the request's: so that it is the attempt that fails, and gives its
 link up, where nothing comes over that any more.
 """
-WATCH_S = 0.05
-"""How often an attempt under way is checked against who is controller now."""
 ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
 
@@ -64,6 +62,7 @@ class Forwarder:
         """`controller` tells the quorum's leader as this node knows it, -1 where it knows none."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
+        self._under_way: dict[trio.CancelScope, int] = {}
         self.answered_at = env.mono()
         """When a controller last answered, by `env.mono()`."""
 
@@ -136,21 +135,22 @@ class Forwarder:
         target = self.controller()
         if target == NOBODY:
             return False, None
-        outcome: list[Any] = []
-
-        async def watch() -> None:
-            while self.controller() == target:
-                await self._env.sleep(WATCH_S)
-            nursery.cancel_scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
+        with trio.CancelScope() as scope:
+            self._under_way[scope] = target
             try:
-                outcome.append(await attempt(target))
+                return True, await attempt(target)
             except (OSError, NotController):
-                pass
-            nursery.cancel_scope.cancel()
-        return bool(outcome), outcome[0] if outcome else None
+                return False, None
+            finally:
+                del self._under_way[scope]
+        return False, None
+
+    def controller_moved(self) -> None:
+        """`controller` may tell another node than before: whoever waits for the old one is to ask the new one."""
+        now = self.controller()
+        for scope, target in list(self._under_way.items()):
+            if target != now:
+                scope.cancel()
 
 
 def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:

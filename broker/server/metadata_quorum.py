@@ -92,6 +92,9 @@ class MetadataQuorum:
         not wait; they may append. Raises DamagedQuorumState, OSError.
         """
         self._env, self._peers, self._cluster_id = env, peers, cluster_id
+        self.on_leader: Callable[[], None] = lambda: None
+        """Called when this node knows another leader than before, or none: see `leader_id`."""
+        self._known_leader = -1
         self._on_committed, self._on_snapshot, self._on_leadership = on_committed, on_snapshot, on_leadership
         self._settings = quorum_settings(config)
         self._voters = config.voters
@@ -326,6 +329,9 @@ class MetadataQuorum:
                 pass
         finally:
             self._working = False
+        if self._raft.leader_id != self._known_leader:
+            self._known_leader = self._raft.leader_id
+            self.on_leader()
         if self._raft.wants_sync and self._storage.has_news and not self._syncing:
             self._syncing = True
             self._nursery.start_soon(self._sync)
