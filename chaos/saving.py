@@ -55,7 +55,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     """As Spark would leave it, and the verdict with the replicas' logs compared as well."""
     history.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
-    if result.failure is None:
+    if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):
         compare_run(path, judgement.history.partitions)
     findings = [each for each in judgement.findings if each.anomaly != NOT_CONVERGED]
     metrics = dict(judgement.verdict.metrics)
@@ -68,6 +68,11 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)
         (path / VERDICT).write_bytes(_text(verdict_json(verdict)))
+
+
+def _trouble(result: SimResult) -> bool:
+    """Whether anything ended the run before its time, a broken invariant too."""
+    return bool(json.loads(result.files[INFO]).get("trouble"))
 
 
 def _write_unknown(path: Path, result: SimResult) -> None:

@@ -13,8 +13,7 @@ from itertools import groupby
 from reports.run_files import RunFiles
 from reports.stories import SEQUENCE_BITS
 from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, facts_of, problems_of
-from reports.story_logs import Replica
-from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told, ids
+from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
 
 MOMENTS_AT_MOST = 48
@@ -262,6 +261,8 @@ def summary_of(facts: Facts, records: Sequence[Placed], told: Told) -> str:
     """The story in two or three sentences."""
     text = facts.problem.text.rstrip(".")
     words = [f"{text[0].upper()}{text[1:]}."] if text else []
+    if told.exact and facts.problem.name in _LOGS_DIFFER:  # there is nothing plainer than that
+        words = list(_differences(told, records)) or words
     for record in records:
         if not record.is_subject:
             continue
@@ -296,11 +297,20 @@ def _ends(facts: Facts, records: Sequence[Placed], told: Told) -> list[str]:
             found.append(f"In the end broker {node}'s log ends at {replica.leo} (HW {replica.hw}){holds}.")
         elif records:
             found.append(f"In the end broker {node} holds {' and '.join(held) or 'none of the records above'}.")
-    return found + (list(_differences(list(told.logs.replicas.values()))) if exact else [])
+    return found + (list(_differences(told, records)) if exact else [])
 
 
-def _differences(replicas: Sequence[Replica]) -> Iterable[str]:
+_LOGS_DIFFER = ("replicas-agree", "replica-divergence")
+
+
+def _differences(told: Told, records: Sequence[Placed]) -> Iterable[str]:
     """Where two logs hold records of different epochs below both high watermarks."""
+    replicas = [told.logs.replicas[node] for node in sorted(told.logs.replicas)]
+
+    def name(offset: int, epoch: int | None) -> str:
+        named = next((f"{r.name}, " for r in records if (r.offset, r.epoch) == (offset, epoch)), "")
+        return f"{named}of epoch {epoch}"
+
     for index, one in enumerate(replicas):
         for other in replicas[index + 1 :]:
             for stretch in one.stretches:
@@ -309,7 +319,8 @@ def _differences(replicas: Sequence[Replica]) -> Iterable[str]:
                                 other.epoch_at(o) not in (None, stretch.epoch)), None)  # fmt: skip
                 if differs is not None:
                     yield (
-                        f"At offset {differs} brokers {ids([one.node])} and {ids([other.node])} hold different records "
-                        f"(of epochs {stretch.epoch} and {other.epoch_at(differs)}), both below their high watermarks."
+                        f"At offset {differs} broker {one.node} has another record ({name(differs, stretch.epoch)}) "
+                        f"than broker {other.node} ({name(differs, other.epoch_at(differs))}), both below their high "
+                        "watermarks."
                     )
                     break

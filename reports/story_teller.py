@@ -41,6 +41,8 @@ class _Teller:
         self._read: set[tuple[int, int]] = set()
         self._acknowledged: set[str] = set()
         self._isr: tuple[int, ...] = ()
+        self._fresh: set[int] = set()
+        """Brokers that have started again, and do not serve yet: the controller knows what they were before."""
         self._on_event: dict[str, Callable[[Event, Replica], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
@@ -54,6 +56,7 @@ class _Teller:
             "node_started": self._node_started,
             "node_stopped": self._node_stopped,
             "broker_fenced": self._broker_fenced,
+            "broker_unfenced": self._broker_unfenced,
             "fetch_refused": self._fetch_refused,
             "election": self._election,
             "quorum_election": self._election,
@@ -412,6 +415,8 @@ class _Teller:
     def _node_started(self, event: Event, replica: Replica) -> None:
         again = event.int_of("incarnation") > 1
         replica.up, replica.leader = True, -1
+        if again:
+            self._fresh.add(event.node)
         text = f"Broker {event.node} starts{' again' if again else ''}."
         self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE)
 
@@ -422,8 +427,12 @@ class _Teller:
 
     def _broker_fenced(self, event: Event, replica: Replica) -> None:
         broker = event.int_of("broker")
-        text = f"The controller (broker {event.node}) fences broker {broker}."
+        was = ", as it was before its restart" if broker in self._fresh else ""
+        text = f"The controller (broker {event.node}) fences broker {broker}{was}."
         self._at(event, "fences", text, f"fences {broker}", weight=DETAIL)
+
+    def _broker_unfenced(self, event: Event, replica: Replica) -> None:
+        self._fresh.discard(event.int_of("broker"))
 
     def _fetch_refused(self, event: Event, replica: Replica) -> None:
         error, offset = event.fields.get("error"), event.int_of("offset")
