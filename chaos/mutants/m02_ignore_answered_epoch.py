@@ -28,7 +28,7 @@ def plan(seed: int) -> Plan:
     """Leadership goes to and fro between logs that never met: one dies, the other leads, uncleanly, and dies."""
     rng = draw(seed, "2")
     at_s, order = 0.5, rng.sample((1, 2, 3), 2)
-    faults = [fault(0.2, 9.0, "latency", "all", latency_ms=rng.choice((20, 60, 120)), jitter_ms=10)]
+    faults = [fault(0.2, 9.0, "latency", "all", latency_ms=rng.choice((20, 60, 120)), jitter_ms=20)]
     for turn in range(6):
         down_s = rng.uniform(0.9, 1.5)
         faults.append(fault(at_s, down_s, "kill", f"node:{order[turn % 2]}"))

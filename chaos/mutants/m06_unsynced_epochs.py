@@ -19,8 +19,9 @@ def flush(self: EpochCache) -> None:
 def plan(seed: int) -> Plan:
     """Power losses after leader changes, with segments so small that recovery trusts most of them."""
     rng = draw(seed, "6")
-    settings = {"log.segment.bytes": "2048", "log.flush.interval.messages": "1", "log.index.size.max.bytes": "4096"}
-    return hunting_plan(seed, killings(rng, rounds=5, action="power_loss"), settings=settings)
+    settings = {"log.segment.bytes": "1024", "log.flush.interval.messages": "1"}
+    workload = {"rate": 40, "partitions": 2}
+    return hunting_plan(seed, killings(rng, rounds=5, action="power_loss"), settings=settings, workload=workload)
 
 
 MUTANT = Mutant(
@@ -29,7 +30,13 @@ MUTANT = Mutant(
     title="does not sync the leader epochs' file",
     source="KAFKA-16541",
     replaces=(Replaced(EpochCache, "flush", flush),),
-    expected=("epoch-cache", "batches-in-epochs", "inconsistent-offset", "replica-divergence"),
+    expected=(
+        "epoch-durable-before-append",
+        "epoch-cache",
+        "batches-in-epochs",
+        "inconsistent-offset",
+        "replica-divergence",
+    ),
     faults=("power_loss",),
     plan=plan,
 )

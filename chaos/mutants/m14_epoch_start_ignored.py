@@ -9,7 +9,6 @@ from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
-
 PARTITIONS = 10
 
 

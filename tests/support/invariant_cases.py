@@ -486,6 +486,7 @@ ACK: dict[str, list[Case]] = {
     ],
 }
 
+EPOCH: dict[str, list[Case]] = {"epoch-durable-before-append": [("one that is not", (3, (0, 2)), (2, (0, 2)))]}
 LOADED: dict[str, list[Case]] = {"loaded-log-is-whole": [("a torn body", (7, 9, known()), (9, 9, known()))]}
 
-CASES = REPLICA | PARTITION | WRITTEN | CUTS | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK
+CASES = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK

@@ -165,14 +165,20 @@ class SimEnv:
                 scope.deadline = inf
 
     def resume(self) -> None:
-        """Let everything go on, in the order in which it would have; deadlines that are over strike at once."""
+        """Let everything go on: each wait as an event of its own, in the order in which they would have ended.
+
+        Deadlines that are over strike at once.
+        """
         self.paused = False
-        self.world.kernel.touched = True
-        while self._held:
-            trio.lowlevel.reschedule(self._held.popleft())
+        for _ in self._held:
+            self.world.kernel.at(0.0, self._let_go)
         for scope, deadline in self._stopped_scopes:
             scope.deadline = deadline
         self._stopped_scopes.clear()
+
+    def _let_go(self) -> None:
+        if self._held and not self.paused:
+            self.wake(self._held.popleft())
 
     # ------------------------------------------------------------------ the world
 

@@ -44,6 +44,13 @@ class Judge:
                 if wrong is not None:
                     self._report(each, wrong, view.node, known, {"batch": str(now.batch)})
 
+    def began(self, known: Known, node: int, epoch: int, durable: tuple[int, ...]) -> None:
+        """A log has its first batch of another leader epoch, and the file beside it tells those epochs."""
+        for each in entered(When.EPOCH):
+            wrong = each.check(epoch, durable)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
     def shortened(self, when: When, known: Known, node: int, before: int) -> None:
         """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
         now = known.copies[node].compare(known.ledger)

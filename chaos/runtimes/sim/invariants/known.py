@@ -170,5 +170,6 @@ class Known:
         self.lost.clear()
         self.producers.clear()
         for batch in self.ledger.batches:
-            if batch.producer_id >= 0:
+            # What retention deleted may still be known by a snapshot of the producers' state, or be lost with it.
+            if batch.producer_id >= 0 and batch.base >= self.low:
                 self.producers[batch.producer_id] = Producer.after(batch)

@@ -123,3 +123,9 @@ def isr_superset(before: View | None, now: View, known: Known) -> str | None:
     if not missing:
         return None
     return f"the maximal ISR is {list(now.maximal_isr)}, the decided one {list(truth.isr)}"
+
+
+@invariant("epoch-durable-before-append", When.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
+def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | None:
+    """Where a leader epoch begins is durable before anything of that epoch is in the log."""
+    return None if epoch in durable else f"the log has batches of epoch {epoch}, the file beside it {list(durable)}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.env import Buffer
+from broker.log.checkpoints import LEADER_EPOCHS
 from broker.log.segment import LOG, file_name
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
@@ -120,6 +121,16 @@ def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, log: Log) -> Se
         log.log_end_offset,
         deserted=deserted,
     )
+
+
+def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:
+    """The leader epochs in a log's checkpoint as a power loss would leave it; none where that is no such file."""
+    path = f"{directory}/{LEADER_EPOCHS}".strip("/")
+    for name, found in disk.names.durable_files():
+        if name == path:
+            rows = [line.split() for line in found.content.durable().decode(errors="replace").splitlines()[2:]]
+            return tuple(int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit())
+    return ()
 
 
 def durable_state(disk: Disk, path: str) -> tuple[int, int, int] | None:

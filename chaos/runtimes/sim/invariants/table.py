@@ -22,6 +22,9 @@ class When(StrEnum):
     WRITTEN = "written"
     """A batch was written anywhere: check(now: Written, first: Written, view: View | None, known: Known | None).
     `first` is how a batch of that leader epoch was first seen at that offset. None and None: in the metadata log."""
+    EPOCH = "epoch"
+    """A log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]), with the epochs
+    in the file beside the log as a loss of power would leave it."""
     TRUNCATED = "truncated"
     """A log was truncated: check(before: int, now: int, known: Known) with the ends of its committed prefix."""
     RECOVERED = "recovered"

@@ -203,6 +203,10 @@ class Watch:
         held, truncated = copy.matched, copy.generation != log.generation
         found = seeing.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
+        if found and not truncated and len(found) < len(copy.batches):
+            epoch = found[-1].epoch
+            if epoch != copy.batches[-len(found) - 1].epoch:
+                self._judge.began(known, seen.id, epoch, seeing.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
 

@@ -1,6 +1,6 @@
-"""Where the plans of KIP-101 come from: small plans drawn from seeds, until one shows what was published.
+"""Where the plans about replication's switches come from: small plans drawn from seeds, until one shows what is known.
 
-    .venv/bin/python -m tests.sim.plans.find_kip_101 loss 0 200
+    .venv/bin/python -m tests.sim.plans.find_plans loss 0 200
 
 names each seed that finds it, and what shrinks its run, which is below runs/.
 """
@@ -19,6 +19,7 @@ from chaos.simulating import simulate
 
 Values = dict[str, Any]
 ELIGIBLE = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}
+TRUNCATION = {"squall.replication.truncation": "high-watermark"}
 TOPIC = "appends-0"
 DOWN_S = (0.2, 0.25, 0.3, 0.4, 0.5, 1, 2, 4)
 APART_S = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
@@ -39,7 +40,7 @@ def loss(seed: int) -> Plan:
         begin_s, length_s = rng.uniform(0, 0.5), rng.choice((0.5, 1, 2))
         params = {"latency_ms": rng.choice((20, 50, 100)), "jitter_ms": rng.choice((10, 20))}
         faults.append(_fault(begin_s, length_s, "latency", "all", params))
-    return _plan(seed, records, faults, settings, nodes=3, replicas=replicas, min_isr=2)
+    return _plan(seed, records, faults, {**TRUNCATION, **settings}, nodes=3, replicas=replicas, min_isr=2)
 
 
 def divergence(seed: int) -> Plan:
@@ -56,7 +57,20 @@ def divergence(seed: int) -> Plan:
             at_s += rng.choice((0.01, 0.05, 0.1, 0.2, 0.5))
     up_s = max(fault["at_s"] + fault["duration_s"] for fault in faults)
     records += [[round(up_s + rng.uniform(-0.2, 2.0), 1), 0, TOPIC, 0, 100] for _ in range(rng.choice((1, 2, 3)))]
-    return _plan(seed, records, faults, {}, nodes=2, replicas=2, min_isr=1)
+    return _plan(seed, records, faults, TRUNCATION, nodes=2, replicas=2, min_isr=1)
+
+
+def unclean(seed: int) -> Plan:
+    """Two of three brokers are down one after the other, with records before and in between. Nothing may be lost."""
+    rng = Random(repr((seed, "unclean election")))
+    first, then = rng.sample((1, 2, 3), 2)
+    faults = [_fault(rng.uniform(0.3, 1), rng.choice((3, 4, 5)), rng.choice(("kill", "stop")), f"node:{first}")]
+    at_s = faults[0]["at_s"] + rng.uniform(1, faults[0]["duration_s"])
+    faults.append(_fault(at_s, rng.choice((2, 4, 6)), "kill", f"node:{then}"))
+    records = [[round(rng.uniform(0, at_s), 1), 0, TOPIC, 0, 100] for _ in range(rng.choice((2, 3, 4)))]
+    plan = _plan(seed, records, faults, {}, nodes=3, replicas=2, min_isr=1)
+    workload = plan.workload.model_copy(update={"topic_settings": {"unclean.leader.election.enable": "true"}})
+    return plan.model_copy(update={"workload": workload, "expect": "safe"})
 
 
 def _records(rng: Random, count: int, apart_s: float) -> list[list[Any]]:
@@ -82,7 +96,6 @@ def _plan(
     min_isr: int,
 ) -> Plan:
     end_s = max([f["at_s"] + f["duration_s"] for f in faults] + [record[0] + 0.5 for record in records])
-    switch = {"squall.replication.truncation": "high-watermark"}
     workload = {"topics": 1, "partitions": 1, "replication_factor": replicas, "min_isr": min_isr}
     return make_plan(
         {
@@ -90,7 +103,7 @@ def _plan(
             "runtime": "sim",
             "warmup_s": 0,
             "time_s": round(end_s + 1, 1),
-            "cluster": {"nodes": nodes, "settings": {**FAST_FAILOVER, **switch, **settings}},
+            "cluster": {"nodes": nodes, "settings": {**FAST_FAILOVER, **settings}},
             "workload": {**workload, "producers": 1, "readers": 1, "min_bytes": 100, "max_bytes": 200},
             "faults": sorted(faults, key=lambda fault: float(fault["at_s"])),
             "operations": sorted(records),
@@ -101,6 +114,7 @@ def _plan(
 DRAWN: dict[str, tuple[Callable[[int], Plan], str]] = {
     "loss": (loss, "lost-write"),
     "divergence": (divergence, "replicas-agree"),
+    "unclean": (unclean, "lost-write"),
 }
 """What is drawn, and what is looked for."""
 
