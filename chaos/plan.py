@@ -33,8 +33,11 @@ FAST_FAILOVER: Mapping[str, str] = {
     "controller.quorum.fetch.timeout.ms": "1200",
     "controller.quorum.election.backoff.max.ms": "300",
     "controller.quorum.request.timeout.ms": "1000",
+    "initial.broker.registration.timeout.ms": "600000",
 }
-"""Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute."""
+"""Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute. One is longer:
+a broker that starts while faults keep the quorum from electing waits for it, where Kafka's would give up after 60 s.
+"""
 
 
 def topic_names(topics: int) -> list[str]:
