@@ -149,13 +149,14 @@ def partition_cuts(shape: str, targets: Sequence[int], nodes: Sequence[int], man
 
     A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
     and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.
+    Where nobody is left on the other side, everybody is cut off from everybody.
     """
     hit = set(targets)
     if shape == "halves":
         first = (len(nodes)) // 2
         hit = set([*targets, *(n for n in nodes if n not in targets)][: max(1, first)])
     ours, others = sorted(hit), [n for n in nodes if n not in hit]
-    pairs = [(a, b) for a in ours for b in others]
+    pairs = [(a, b) for a in ours for b in others] or [(a, b) for a in ours for b in ours if a < b]
     if shape == "one-way":
         if manner is Manner.REFUSE:
             return [(Link(a, b), Cut(manner)) for a, b in pairs]

@@ -70,23 +70,28 @@ def _duration(kind: str, rng: Random) -> float:
 def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random) -> Fault:
     target = rng.choice(("leader", "leader", "controller", "random"))
     params = _PARAMS[kind](rng) if kind in _PARAMS else {}
+    if kind == "protocol":
+        target = _ASKED.get(params["api"], target)
     return make_fault(fault_id, at_s, duration_s, kind, target, params)
 
 
 def _protocol(rng: Random) -> dict[str, Any]:
     act = rng.choice(("drop", "delay", "duplicate", "error"))
     stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
-    api = rng.choice(("Produce", "Produce", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
+    api = rng.choice(("Produce", "Produce", "Produce", "Fetch", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
     count = rng.choice((1, 1, 3, 10, 0))
     return {
         "api": api,
         "act": act,
         "stream": stream,
-        "nth": rng.randint(1, 5),
+        "nth": 1 if api == "Metadata" else rng.randint(1, 3),
         "count": count,
         "error": rng.choice(ERRORS),
     }
 
+
+_ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
+"""Whom requests go to: a fault of anybody else's would hit nothing."""
 
 _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "partition": lambda rng: {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)},

@@ -176,6 +176,11 @@ def test_an_isolated_node_is_cut_off_both_ways_and_nobody_else_is() -> None:
     assert sorted(str(link) for link, _ in cuts) == ["1->2", "2->1", "2->3", "3->2"]
 
 
+def test_where_all_are_isolated_everybody_is_cut_off_from_everybody() -> None:
+    cuts = partition_cuts("isolate", [1, 2, 3], (1, 2, 3), Manner.REFUSE)
+    assert sorted(str(link) for link, _ in cuts) == ["1->2", "1->3", "2->1", "2->3", "3->1", "3->2"]
+
+
 def test_halves_leave_every_node_on_one_side() -> None:
     cuts = partition_cuts("halves", [3], (1, 2, 3, 4), Manner.REFUSE)
     sides = {link.source for link, _ in cuts}
