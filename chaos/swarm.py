@@ -85,6 +85,8 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     """Some faults hit more than one node, or one that only follows."""
     if fault.params.get("op") == "fsync":
         return "controller"  # a broker that is none may not sync anything for long
+    if fault.action == "protocol":
+        return fault.target  # whom such requests go to
     rng = rng_for(seed, "swarm", "target", fault.id)
     if rng.random() < 0.75 or nodes == 1:
         return fault.target
@@ -99,14 +101,13 @@ def _workload(seed: int, nodes: int) -> dict[str, Any]:
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
     acks = rng.choice((-1, -1, -1, -1, 1, 0))
     low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
-    idempotence = acks == -1 and rng.random() < 0.75
     return {
         "topics": rng.choice((1, 1, 2)),
         "partitions": rng.choice((1, 2, 3, 4)),
         "replication_factor": replicas,
         "min_isr": min_isr,
         "acks": acks,
-        "idempotence": idempotence,
+        "idempotence": acks == -1 and rng.random() < 0.75,
         "max_in_flight": rng.choice((1, 5, 5)),
         "producers": rng.choice((1, 2, 3)),
         "readers": rng.choice((1, 2)),
@@ -118,7 +119,7 @@ def _workload(seed: int, nodes: int) -> dict[str, Any]:
         "poll_pause_ms": rng.choice((20, 100, 300)),
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
-        "topic_settings": _topic_settings(seed, idempotence),
+        "topic_settings": _topic_settings(seed),
     }
 
 
@@ -132,15 +133,12 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(seed: int, idempotence: bool) -> dict[str, str]:
+def _topic_settings(seed: int) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = rng_for(seed, "swarm", "topic", name)
         if rng.random() < 0.15:
             found[name] = draw(rng)
-    # A record that was doubled, and of which retention took the acknowledged half, looks as if it stood elsewhere.
-    if not idempotence:
-        found.pop("retention.ms", None)
     if "retention.ms" in found:
         found["segment.bytes"] = "4096"  # what is retired is whole segments
     return found

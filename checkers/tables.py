@@ -157,7 +157,7 @@ class Partition:
 
     @property
     def judged_from(self) -> int:
-        """Below this offset nothing counts as lost: it was removed, as configured."""
+        """Below this offset, never negative, nothing counts as lost or elsewhere: it was removed, as configured."""
         return max(self.log_start, 0) if self.deletable else 0
 
 

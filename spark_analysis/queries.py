@@ -54,7 +54,7 @@ select inline(array_compact(array(
     'other', if(final_min < final_max, final_min, read_min)), null),
   if(sent = 0, named_struct('anomaly', 'phantom', 'evidence', '', 'part', part, 'off', read_min, 'val', val, 'op', op,
     'proc', -1L, 'other', -1L), null),
-  if(acked_at >= 0 and read_min is not null and if(final_min is not null, acked_final, acked_read) = 0,
+  if(acked_at >= judged_from and read_min is not null and if(final_min is not null, acked_final, acked_read) = 0,
     named_struct('anomaly', 'wrong-offset', 'evidence', if(final_min is not null, 'final', 'reads'), 'part', part,
     'off', acked_at, 'val', val, 'op', op, 'proc', producer, 'other', coalesce(final_min, read_min)), null))))
 from j
@@ -106,9 +106,12 @@ select 'send-reorder' anomaly, elt(1 + least(level, level_before), 'acks', 'read
 from (
   select part, val, op, producer, off, level, lag(off) over handed before, lag(level) over handed level_before
   from (
-    select *, coalesce(final_min, read_min, acked_at) off,
-           case when final_min is not null then 2 when read_min is not null then 1 else 0 end level
-    from standing where sent = 1 and st <> 1)
+    select *, if(retired, acked_at, coalesce(final_min, read_min, acked_at)) off,
+           case when retired then acked_read when final_min is not null then 2 when read_min is not null then 1 else 0
+           end level
+    from (
+      select s.*, acked_at >= 0 and acked_at < judged_from and final_min is not null and acked_final = 0 retired
+      from standing s join partitions using (part) where sent = 1 and st <> 1))
   where off >= 0 window handed as (partition by part, producer order by op))
 where off < before
 """

@@ -203,10 +203,13 @@ def corrupt(log: Log) -> Iterator[Witness]:
 
 
 def wrong_offsets(log: Log) -> Iterator[Witness]:
-    """Acknowledged at one offset, found at others only. What final reads found outweighs what others did."""
+    """Acknowledged at one offset, found at others only. What final reads found outweighs what others did.
+
+    What stood below `judged_from` may have been removed, as configured: a copy elsewhere then proves nothing.
+    """
     for value in log.values.values():
         places, evidence = (value.final_at, FINAL) if value.final_at else (value.read_at, READS)
-        if value.acked_at >= 0 and places and value.acked_at not in places:
+        if value.acked_at >= log.partition.judged_from and places and value.acked_at not in places:
             yield _witness("wrong-offset", value, value.acked_at, min(places), evidence)
 
 
@@ -214,12 +217,18 @@ def wrong_offsets(log: Log) -> Iterator[Witness]:
 
 
 def send_reorders(log: Log) -> Iterator[Witness]:
-    """Each record of a producer against the one it handed over just before, by where they stand."""
+    """Each record of a producer against the one it handed over just before, by where they stand.
+
+    Where the acknowledged place is below `judged_from`, and final reads find the record at others only, it stood there,
+    and what they find is a copy that came later.
+    """
     before: dict[int, tuple[int, int]] = {}
     for value in sorted(_sent(log), key=attrgetter("op")):
         stands = value.stands
         if stands is None:
             continue
+        if 0 <= value.acked_at < log.partition.judged_from and value.final_at and value.acked_at not in value.final_at:
+            stands = (value.acked_at, 1 if value.acked_at in value.read_at else 0)
         off, level = stands
         producer = producer_of(value.val)
         if producer in before and off < before[producer][0]:

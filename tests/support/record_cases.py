@@ -294,6 +294,35 @@ def _() -> HistoryBuilder:
     return h
 
 
+def retired_but_for_a_copy() -> tuple[HistoryBuilder, int, int]:
+    """Acknowledged at 0, and doubled at 5 behind another record at 3; retention has taken what is below 3."""
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer(idempotence=False)
+    return h, h.sent(p, 0), h.sent(p, 3)
+
+
+@case("where the acknowledged place was retired, a copy elsewhere proves nothing")
+def _() -> HistoryBuilder:
+    h, doubled, other = retired_but_for_a_copy()
+    h.final([(3, other), (5, doubled)], at=3, log_start=3)
+    return h
+
+
+@case("what stands elsewhere than acknowledged, above what was retired, is misplaced", ("wrong-offset", "final"))
+def _() -> HistoryBuilder:
+    h, _, other = retired_but_for_a_copy()
+    h.final([(4, other)], at=3, log_start=3)
+    return h
+
+
+@case("a doubled record of which readers saw both is a duplicate, whatever was retired", ("duplicate", "reads"))
+def _() -> HistoryBuilder:
+    h, doubled, other = retired_but_for_a_copy()
+    h.poll(h.reader(), [(0, doubled), (3, other), (5, doubled)])
+    h.final([(3, other), (5, doubled)], at=3, log_start=3)
+    return h
+
+
 @case("what only an earlier reader found elsewhere is at a wrong offset by reads", ("wrong-offset", "reads"), UNSEEN)
 def _() -> HistoryBuilder:
     h = HistoryBuilder()

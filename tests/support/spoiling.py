@@ -51,6 +51,27 @@ def _plant_duplicate(history: GeneratedHistory) -> None:
             entry.pairs = [*entry.pairs, (beyond, send.val)]
 
 
+def retire_doubled(history: GeneratedHistory) -> None:
+    """Retention takes the first half of partition 0, the acknowledged place of a doubled record with it; its copy
+    stays. (Readers saw the first one: it is a duplicate, and stands at no wrong offset.)
+    """
+    history._partitions[0]["retention_ms"] = 1000
+    log = history.logs[0]
+    start = log[len(log) // 2][1]
+    doubled = next(send for send in history.sends if send.part == 0 and send.st == OK and send.off < start)
+    beyond = log[-1][1] + 5
+    for poll in history.polls:
+        if poll.f != "final_read":
+            continue
+        for entry in poll.entries:
+            if entry.part == 0:
+                entry.pairs = [pair for pair in entry.pairs if pair[0] >= start]
+                entry.at, entry.position, entry.log_start = max(entry.at, start), max(entry.position, start), start
+                entry.hw = entry.lso = beyond + 1
+                if 0 in poll.end:
+                    entry.pairs.append((beyond, doubled.val))
+
+
 def _plant_inconsistent_offset(history: GeneratedHistory) -> None:
     send, other = _acked(history), history.send(0)
     _, entry, i = history.rng.choice(_occurrences(history, send.val, "final_read"))

@@ -18,7 +18,7 @@ from spark_analysis.jobs import run_queries
 from tests.support.anomaly_cases import CASES
 from tests.support.histories import generate, merged
 from tests.support.nemesis_lines import NEMESIS
-from tests.support.spoiling import PLANTS, plant
+from tests.support.spoiling import PLANTS, plant, retire_doubled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +67,17 @@ def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path)
 def test_both_say_the_same_of_every_short_history(spark: SparkSession, tmp_path: Path) -> None:
     found = compared(spark, tmp_path, merged([case.build() for case in CASES.values()]))
     assert {(each.anomaly, each.evidence) for each in found} == {pair for case in CASES.values() for pair in case.found}
+
+
+def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    histories = [generate(seed) for seed in range(20, 26)]
+    for each in histories:
+        retire_doubled(each)
+    found = compared(spark, tmp_path, merged(histories), NEMESIS)
+    assert {(witness.anomaly, witness.evidence) for witness in found} == {("duplicate", "reads")}
+    assert len(found) == len(histories)
 
 
 @pytest.mark.parametrize("part", [0.3, 0.8])
