@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.process.proc import run_state
+from chaos.proc import run_state
 from chaos.runtimes.process.registry import MARK, Registration
 
 TETHER = Path(__file__).with_name("tether.py")

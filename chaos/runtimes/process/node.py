@@ -10,12 +10,12 @@ from pathlib import Path
 
 from chaos.asking import probe
 from chaos.errors import HarnessError
+from chaos.layout import properties_text
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.process.child import Child, start, until
-from chaos.runtimes.process.layout import properties_text
 from chaos.runtimes.process.ports import LOOPBACK
 from chaos.runtimes.process.registry import Registration
-from chaos.runtimes.process.traces import TraceTail
+from chaos.trace_tail import TraceTail
 
 BROKER = (sys.executable, "-P", "-m", "broker")
 PACKAGES = Path(__file__).resolve().parents[3]

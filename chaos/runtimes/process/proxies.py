@@ -9,10 +9,10 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError
+from chaos.layout import Address, proxy_name, shown
 from chaos.proxied_links import ProxiedLinks
 from chaos.runtimes.contract import Link, LinkFault
 from chaos.runtimes.process.child import POLL_S, Child, start
-from chaos.runtimes.process.layout import proxy_name
 from chaos.runtimes.process.ports import LOOPBACK
 from chaos.runtimes.process.registry import Registration
 from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
@@ -35,17 +35,17 @@ class Proxies:
         program: Path,
         *,
         api_port: int,
-        routes: Mapping[Link, tuple[int, int]],
+        routes: Mapping[Link, tuple[Address, Address]],
         log: Path,
         registration: Registration,
     ) -> Proxies:
-        """Start it with a proxy for each link: (port its source dials, port it leads to). Raises HarnessError."""
+        """Start it with a proxy for each link: (what its source dials, where it leads to). Raises HarnessError."""
         command = [str(program), "-host", LOOPBACK, "-port", str(api_port)]
         child = start("toxiproxy", command, log=log, registration=registration, env={"LOG_LEVEL": "warn"})
         api = ToxiproxyApi(LOOPBACK, api_port)
         try:
             await _wait_ready(api, child)
-            wanted = [(proxy_name(link), _address(listen), _address(to)) for link, (listen, to) in routes.items()]
+            wanted = [(proxy_name(link), shown(listen), shown(to)) for link, (listen, to) in routes.items()]
             await trio.to_thread.run_sync(api.populate, wanted)
         except BaseException:
             # Nobody has it yet who could stop it.
@@ -83,7 +83,3 @@ async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
             except ToxiproxyError:
                 await trio.sleep(POLL_S)
     raise HarnessError(f"Toxiproxy does not answer; it last said:\n{child.last_words()}")
-
-
-def _address(port: int) -> str:
-    return f"{LOOPBACK}:{port}"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.runtimes.process.proc import ProcessId, environment, identify, is_alive
+from chaos.proc import ProcessId, environment, identify, is_alive
 from chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"

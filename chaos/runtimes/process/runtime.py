@@ -21,9 +21,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.real_env import RealEnv
 from chaos.asking import probe, visible_brokers
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, NodeState, Probe, ResetPeer
-from chaos.runtimes.process.beyond import Beyond
-from chaos.runtimes.process.layout import (
+from chaos.layout import (
     INTERNAL,
     Layout,
     check_settings,
@@ -31,6 +29,8 @@ from chaos.runtimes.process.layout import (
     choose_controllers,
     links,
 )
+from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, NodeState, Probe, ResetPeer
+from chaos.runtimes.process.beyond import Beyond
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies
@@ -192,7 +192,7 @@ class ProcessRuntime(Beyond):
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
         """As `Runtime.probe`."""
-        return await probe(LOOPBACK, self._placed().address(link), timeout_s=timeout_s)
+        return await probe(*self._placed().address(link), timeout_s=timeout_s)
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""
@@ -238,12 +238,13 @@ class ProcessRuntime(Beyond):
             taken = claimed_ports()
             ports = free_ports(len(listeners) + len(proxied) + 1, taken, random.Random())
             registration.claim_ports(ports)
-        direct = dict(zip(listeners, ports, strict=False))
+        here = [(LOOPBACK, port) for port in ports]
+        direct = dict(zip(listeners, here, strict=False))
         if self._client_port is not None:
             for at, node in enumerate(self.nodes):
-                direct[self.zones[0], node] = self._given_port(self._client_port + at)
+                direct[self.zones[0], node] = (LOOPBACK, self._given_port(self._client_port + at))
         self._api_port = ports[-1]
-        proxies = dict(zip(proxied, ports[len(listeners) :], strict=False))
+        proxies = dict(zip(proxied, here[len(listeners) :], strict=False))
         return Layout(self.nodes, self._controllers, self.zones, direct, proxies)
 
     def _given_port(self, port: int) -> int:
@@ -275,7 +276,7 @@ class ProcessRuntime(Beyond):
                 self._folder / "nodes" / str(node),
                 settings,
                 registration=registration,
-                probe_port=layout.direct[INTERNAL, node],
+                probe_port=layout.direct[INTERNAL, node][1],
                 program=self._program,
             )
         await self._bring_up(list(self._nodes.values()))
@@ -297,7 +298,7 @@ class ProcessRuntime(Beyond):
         while True:
             with trio.move_on_after(ASK_S):
                 try:
-                    if await visible_brokers(LOOPBACK, self._placed().address(link)) == set(self.nodes):
+                    if await visible_brokers(*self._placed().address(link)) == set(self.nodes):
                         return
                 except (OSError, MalformedFrame):
                     pass

@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from chaos.cli import run as squall
+from chaos.proc import ProcessId, identify
 from chaos.runtimes.process import registry
 from chaos.runtimes.process.child import until
-from chaos.runtimes.process.proc import ProcessId, identify
 from tests.live.process.conftest import STUB
 
 HARNESS = """

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError, Refused
+from chaos.proc import run_state
 from chaos.runtimes.contract import Act, Link, NodeState
 from chaos.runtimes.process import registry
 from chaos.runtimes.process import runtime as runtime_module
 from chaos.runtimes.process.child import until
-from chaos.runtimes.process.proc import run_state
 from chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.process.conftest import MakeRuntime
 

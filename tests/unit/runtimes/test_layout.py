@@ -8,14 +8,17 @@ import socket
 import pytest
 
 from broker.config import BrokerConfig, parse_properties
+from chaos import layout
 from chaos.errors import HarnessError, Refused
+from chaos.layout import Layout
 from chaos.runtimes.contract import Link
-from chaos.runtimes.process import layout, ports
-from chaos.runtimes.process.layout import Layout
+from chaos.runtimes.process import ports
 
 NODES, ZONES = (1, 2, 3), ("CLIENT", "ZONE_B")
-DIRECT = {(name, node): 10_000 + 10 * at + node for at, name in enumerate(("INTERNAL", *ZONES)) for node in NODES}
-PROXIES = {link: 20_000 + at for at, link in enumerate(layout.links(NODES, ZONES))}
+HOST = "127.0.0.1"
+LISTENERS = ("INTERNAL", *ZONES)
+DIRECT = {(name, node): (HOST, 10_000 + 10 * at + node) for at, name in enumerate(LISTENERS) for node in NODES}
+PROXIES = {link: (HOST, 20_000 + at) for at, link in enumerate(layout.links(NODES, ZONES))}
 
 
 def test_every_directed_pair_and_every_zone_has_a_link_of_its_own() -> None:
@@ -33,13 +36,13 @@ def test_names_of_proxies_differ() -> None:
 def test_a_broker_dials_peers_and_advertises_itself_through_proxies() -> None:
     placed = Layout(NODES, NODES, ZONES, DIRECT, PROXIES)
     settings = placed.settings(2)
-    assert settings["squall.peers"] == (f"1@127.0.0.1:{PROXIES[Link(2, 1)]},3@127.0.0.1:{PROXIES[Link(2, 3)]}")
+    assert settings["squall.peers"] == (f"1@{layout.shown(PROXIES[Link(2, 1)])},3@{layout.shown(PROXIES[Link(2, 3)])}")
     assert settings["listeners"] == ("INTERNAL://127.0.0.1:10002,CLIENT://127.0.0.1:10012,ZONE_B://127.0.0.1:10022")
     assert settings["advertised.listeners"] == (
-        f"INTERNAL://127.0.0.1:10002,CLIENT://127.0.0.1:{PROXIES[Link('CLIENT', 2)]},"
-        f"ZONE_B://127.0.0.1:{PROXIES[Link('ZONE_B', 2)]}"
+        f"INTERNAL://127.0.0.1:10002,CLIENT://{layout.shown(PROXIES[Link('CLIENT', 2)])},"
+        f"ZONE_B://{layout.shown(PROXIES[Link('ZONE_B', 2)])}"
     )
-    assert placed.bootstrap("CLIENT") == ",".join(f"127.0.0.1:{PROXIES[Link('CLIENT', node)]}" for node in NODES)
+    assert placed.bootstrap("CLIENT") == ",".join(layout.shown(PROXIES[Link("CLIENT", node)]) for node in NODES)
 
 
 def test_without_proxies_everything_is_reached_straight() -> None:

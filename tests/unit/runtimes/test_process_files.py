@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.process import proc, registry
-from chaos.runtimes.process.traces import TraceTail
+from chaos import proc
+from chaos.runtimes.process import registry
+from chaos.trace_tail import TraceTail
 
 
 def test_a_process_is_itself_and_a_dead_one_is_nobody() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from chaos.errors import Refused
 from chaos.runtimes.contract import Link
-from chaos.runtimes.process.ports import LOOPBACK
 
 INTERNAL = "INTERNAL"
+
+Address = tuple[str, int]
+"""Host and port."""
 
 OURS = frozenset(
     {
@@ -34,50 +36,55 @@ OURS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The addresses of a cluster, all on loopback.
+    """The addresses of a cluster.
 
-    `direct` has the port of each (listener, node), `proxies` that of each link's proxy: empty where brokers and clients
+    `direct` has that of each (listener, node), `proxies` that of each link's proxy: empty where brokers and clients
     reach each other straight.
     """
 
     nodes: tuple[int, ...]
     controllers: tuple[int, ...]
     zones: tuple[str, ...]
-    direct: Mapping[tuple[str, int], int]
-    proxies: Mapping[Link, int]
+    direct: Mapping[tuple[str, int], Address]
+    proxies: Mapping[Link, Address]
 
     def links(self) -> tuple[Link, ...]:
         """Every directed pair of nodes, then every zone to every node."""
         return links(self.nodes, self.zones)
 
-    def address(self, link: Link) -> int:
-        """The port that the link's source dials."""
+    def address(self, link: Link) -> Address:
+        """What the link's source dials."""
         return self.proxies.get(link, self.target(link))
 
-    def target(self, link: Link) -> int:
-        """The port that the link leads to."""
+    def target(self, link: Link) -> Address:
+        """What the link leads to."""
         listener = link.source if isinstance(link.source, str) else INTERNAL
         return self.direct[listener, link.target]
 
     def bootstrap(self, zone: str) -> str:
         """What clients of the zone are given."""
-        return ",".join(f"{LOOPBACK}:{self.address(Link(zone, node))}" for node in self.nodes)
+        return ",".join(shown(self.address(Link(zone, node))) for node in self.nodes)
 
     def settings(self, node: int) -> dict[str, str]:
         """Addresses, roles and peers of one node."""
         names = (INTERNAL, *self.zones)
         advertised = {INTERNAL: self.direct[INTERNAL, node]} | {z: self.address(Link(z, node)) for z in self.zones}
-        peers = (f"{other}@{LOOPBACK}:{self.address(Link(node, other))}" for other in self.nodes if other != node)
-        voters = (f"{voter}@{LOOPBACK}:{self.direct[INTERNAL, voter]}" for voter in self.controllers)
+        peers = (f"{other}@{shown(self.address(Link(node, other)))}" for other in self.nodes if other != node)
+        voters = (f"{voter}@{shown(self.direct[INTERNAL, voter])}" for voter in self.controllers)
         return {
             "node.id": str(node),
             "process.roles": "broker,controller" if node in self.controllers else "broker",
             "controller.quorum.voters": ",".join(voters),
-            "listeners": ",".join(f"{name}://{LOOPBACK}:{self.direct[name, node]}" for name in names),
-            "advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in advertised.items()),
+            "listeners": ",".join(f"{name}://{shown(self.direct[name, node])}" for name in names),
+            "advertised.listeners": ",".join(f"{name}://{shown(to)}" for name, to in advertised.items()),
             "inter.broker.listener.name": INTERNAL,
             "squall.peers": ",".join(peers),
         }
+
+
+def shown(address: Address) -> str:
+    """ "host:port"."""
+    return f"{address[0]}:{address[1]}"
 
 
 def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
