@@ -31,6 +31,7 @@ from chaos.runtimes.sim.world import World
 from chaos.sim_result import Failure, SimResult
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import INVALID, UNKNOWN
+from workloads import payload
 
 MUST_SUCCEED = ("start the cluster", "create topics", "heal", "converge", "final reads")
 """Phases without faults: what a cluster cannot do in them is its own fault."""
@@ -64,7 +65,7 @@ class _Sim:
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """As `Eyes.acknowledged`."""
         w = self.plan.workload
-        self.watch.acknowledged(topic, partition, offset, None, w.acks, w.min_isr, self.world.kernel.now)
+        self.watch.acknowledged(topic, partition, offset, payload.beginning(value), w.acks, w.min_isr)
 
     def stuck_now(self) -> list[str]:
         """As `Eyes.stuck`."""

@@ -66,6 +66,11 @@ def make(value: int, key: bytes | None, headers: Headers = (), size: int = MIN_S
     return _HEAD.pack(MAGIC, value, crc, length) + echo + padding, crc
 
 
+def beginning(value: int) -> bytes:
+    """What the payload of `value`, and of no other value, begins with."""
+    return MAGIC + _VALUE.pack(value)
+
+
 def verify(payload: bytes | None, key: bytes | None, headers: Headers = ()) -> Verified:
     """The value in a record that was read, or -1 and why it cannot be the record that was sent."""
     if payload is None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import trio
 
+from broker.log.log import Log
+from broker.log.results import AppendResult
 from broker.server.server import Server
 from chaos import batch, simulating
 from chaos.batch import Order, limited, run_batch
@@ -109,6 +111,24 @@ def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pyte
     going_on = simulate(small(), stop_at_first=False)
     assert going_on.failure == Failure("invariant", "made-up")
     assert json.loads(going_on.files["run.json"])["final_reads"]
+
+
+def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    appended = Log.append_as_leader
+
+    def append(self: Log, *args: Any, **named: Any) -> AppendResult:
+        done = appended(self, *args, **named)
+        return done if done.error or self.topic != "appends-0" else done._replace(base_offset=0)
+
+    monkeypatch.setattr(Log, "append_as_leader", append)
+    for acks in (-1, 1):
+        load = {"topics": 1, "partitions": 2, "producers": 1, "readers": 1, "acks": acks, "idempotence": acks == -1}
+        result = simulate(small(workload=load))
+        assert result.failure == Failure("invariant", "acknowledged-offset"), acks
+        assert "offset 0 holds b'SQ1" in result.told[0]
+        assert result.violations[0].details["offset"] == 0
 
 
 def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(

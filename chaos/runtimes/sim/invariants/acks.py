@@ -19,9 +19,9 @@ class Ack(NamedTuple):
     min_isr: int
     """What the topic asked for."""
     found: bytes | None
-    """The value that is at the offset now, where some log has it."""
+    """What the value begins with that is at the offset now, as many bytes as `sent`; None where no log tells."""
     sent: bytes | None
-    """The value that was sent, where that is known."""
+    """What the value that was sent begins with, and no other does; None where that is not known."""
 
 
 def _may_be_gone(known: Known) -> bool:

@@ -226,7 +226,7 @@ def copy_on_disk(files: Mapping[str, bytes], directory: str) -> Copy:
 
 
 def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
-    """The value of the record at an offset; None where the log has none there, or none that can be read."""
+    """The value of the record at an offset; None where the log has none there, or none that can be read (bit rot)."""
     if not log.segments[0].base_offset <= offset < log.log_end_offset:
         return None
     segment = next(s for s in reversed(log.segments) if s.base_offset <= offset)
@@ -235,7 +235,7 @@ def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
         return None
     at = bisect_right(segment.ends, offset) - 1
     position = segment.stops[at] if at >= 0 else 0
-    for batch, stop in read(buffer, position, min(segment.size, len(buffer))):
+    for batch, stop in read(buffer, position, min(segment.size, len(buffer)), checked=True):
         if batch.end > offset:
             data = bytes(memoryview(buffer)[position:stop])
             header = BatchHeader._make(HEADER.unpack_from(data))

@@ -325,9 +325,11 @@ class Watch:
         self.cluster.damaged.add(node)
 
     def acknowledged(
-        self, topic: str, partition: int, offset: int, value: bytes | None, acks: int, min_isr: int, now: float
+        self, topic: str, partition: int, offset: int, value: bytes | None, acks: int, min_isr: int
     ) -> None:
-        """A client got an ok for a send. `acks`: -1 is all. `value`: the record's, where that is known."""
+        """A client got an ok for a send. `acks`: -1 is all. `value`: what the record's value begins with, and no other
+        record's does; None where that is not known.
+        """
         known = self._by_name.get((topic, partition))
         if known is None or acks == 0:
             return
@@ -338,6 +340,7 @@ class Watch:
                 if replica is not None and known.holds(seen.id, offset + 1):
                     found = seeing.record_at(replica.log, seen.sim.disk, offset)
                     break
+            found = found if found is None else found[: len(value)]
         self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value))
 
     def final(self) -> list[Violation]:

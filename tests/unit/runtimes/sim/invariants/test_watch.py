@@ -153,13 +153,14 @@ def test_a_kill_loses_nothing_and_a_recovery_that_does_is_seen() -> None:
 def test_an_acknowledgement_is_held_against_what_is_there() -> None:
     world = replicated()
     watch: Watch = world.watch
-    watch.acknowledged("t", 0, 4, None, -1, 2, 0.0)
-    watch.acknowledged("t", 0, 4, b"A" * 20, -1, 2, 0.0)
-    watch.acknowledged("t", 0, 7, None, 1, 2, 0.0)
-    watch.acknowledged("elsewhere", 0, 7, None, -1, 2, 0.0)
+    watch.acknowledged("t", 0, 4, None, -1, 2)
+    watch.acknowledged("t", 0, 4, b"A" * 20, -1, 2)
+    watch.acknowledged("t", 0, 4, b"A" * 7, -1, 2)
+    watch.acknowledged("t", 0, 7, None, 1, 2)
+    watch.acknowledged("elsewhere", 0, 7, None, -1, 2)
     assert world.names == []
-    watch.acknowledged("t", 0, 5, None, -1, 2, 0.0)
-    watch.acknowledged("t", 0, 4, b"something else", -1, 2, 0.0)
+    watch.acknowledged("t", 0, 5, None, -1, 2)
+    watch.acknowledged("t", 0, 4, b"something else", -1, 2)
     assert world.names == ["acknowledged-is-committed", "acknowledged-offset"]
 
 
