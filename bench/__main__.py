@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.client import LINGER_MS, failover, first_ack, latency, throughput
-from bench.clusters import Cluster, Missing, clusters
+from bench.clusters import Cluster, clusters
+from chaos.errors import Refused
 
 LOADS = ((1024, True), (1024, False), (100, True), (100, False))
 RATES = ((1000, 5), (5000, 5), (1000, 0))
@@ -91,14 +92,13 @@ def main() -> int:
     parser.add_argument("--warmup", type=float, default=60, help="seconds of load before a JVM is measured")
     parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=Path, help="also write every single figure here")
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "squall")
     arguments = parser.parse_args()
     names = ["squall"] + (["kafka"] if arguments.peer == "kafka" else [])
     results: dict[str, dict[str, Any]] = {name: {} for name in names}
     with tempfile.TemporaryDirectory(prefix="squall-bench-") as folder:
         try:
-            made = clusters(names, Path(folder), arguments.cache)
-        except Missing as missing:
+            made = clusters(names, Path(folder))
+        except Refused as missing:
             say(f"bench: {missing}")
             return 3
         for cluster in made:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,20 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from chaos.toolchain.kafka import apache_kafka
+
 NODES = (1, 2, 3)
-KAFKA_VERSION = "4.3.1"
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>peer</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{v}</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-<version>2.25.4</version></dependency></dependencies></project>
-"""
-
-
-class Missing(Exception):
-    """A peer that cannot be had here; the message says how to give it."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -159,9 +148,9 @@ class Kafka(Cluster):
 
     name = "kafka"
 
-    def __init__(self, folder: Path, cache: Path, extra: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, extra: dict[str, str] | None = None) -> None:
         super().__init__(folder, extra)
-        self.jars = _jars(cache)
+        self.kafka = apache_kafka(lambda line: print(line, file=sys.stderr))
 
     def settings(self, node: int) -> dict[str, str]:
         """The same as ours, in Kafka's way."""
@@ -182,10 +171,10 @@ class Kafka(Cluster):
             "auto.create.topics.enable": "false",
         }
 
-    def _java(self, *arguments: str) -> list[str]:
+    def _java(self, main: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
         log4j = self.folder / "log4j2.properties"
         log4j.write_text("status = error\nrootLogger.level = WARN\n")
-        return ["java", f"-Dlog4j2.configurationFile={log4j}", "-cp", self.jars, *arguments]
+        return self.kafka.command(main, arguments, flags=[*flags, f"-Dlog4j2.configurationFile={log4j}"])
 
     def prepare(self) -> None:
         """Format each node's directory; not part of the start-up time."""
@@ -199,49 +188,14 @@ class Kafka(Cluster):
 
     def command(self, node: int, config: Path) -> list[str]:
         """The JVM flags of Kafka's own start script, heap fixed at 1 GB."""
-        java, *rest = self._java("kafka.Kafka", str(config))
         flags = ["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
-        return [java, *flags, "-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true", *rest]
+        flags += ["-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true"]
+        return self._java("kafka.Kafka", str(config), flags=flags)
 
 
-def _jars(cache: Path) -> str:
-    """Class path of Apache Kafka. Missing says how to give it."""
-    if shutil.which("java") is None:
-        raise Missing("Apache Kafka needs java (17 or later) on PATH")
-    home = os.environ.get("KAFKA_HOME")
-    if home:
-        libs = Path(home) / "libs"
-        if not any(libs.glob("kafka_*.jar")):
-            raise Missing(f"KAFKA_HOME={home} holds no libs/kafka_*.jar")
-        return f"{libs}/*"
-    jars = cache / f"kafka-{KAFKA_VERSION}"
-    if not (jars / ".done").exists():
-        if shutil.which("mvn") is None:
-            raise Missing("set KAFKA_HOME to an Apache Kafka 4.x, or install Maven to have its jars fetched")
-        _fetch(jars)
-    return f"{jars}/*"
-
-
-def _fetch(jars: Path) -> None:
-    """Fetch the jars whole: a folder without `.done` is made anew."""
-    shutil.rmtree(jars, ignore_errors=True)
-    jars.mkdir(parents=True)
-    pom = jars / "pom.xml"
-    pom.write_text(_POM.format(v=KAFKA_VERSION))
-    print(f"fetching Apache Kafka {KAFKA_VERSION} by Maven (once)", file=sys.stderr)
-    done = subprocess.run(
-        ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
-         f"-DoutputDirectory={jars}"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        raise Missing(f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {done.stderr.strip()[-300:]}")
-    (jars / ".done").touch()
-
-
-def clusters(names: Sequence[str], folder: Path, cache: Path) -> list[Cluster]:
-    """Clusters by name, not started."""
+def clusters(names: Sequence[str], folder: Path) -> list[Cluster]:
+    """Clusters by name, not started. Refused where one cannot be had; the message says how to get it."""
     made: list[Cluster] = []
     for name in names:
-        made.append(Squall(folder / name) if name == "squall" else Kafka(folder / name, cache))
+        made.append(Squall(folder / name) if name == "squall" else Kafka(folder / name))
     return made

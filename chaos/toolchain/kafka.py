@@ -1,0 +1,109 @@
+"""Apache Kafka as its jars: from an unpacked distribution, else fetched once by Maven into the cache folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import HarnessError, Refused
+from chaos.toolchain.cache import Say, cache_folder, installed, run
+from chaos.toolchain.java import SUPPORTED, java_here
+
+VERSION = "4.3.1"
+"""What Maven is asked for."""
+OLDEST = (4, 0)
+"""Older ones have another log4j, and may have no KRaft."""
+HOW_TO_GET_IT = (
+    "set KAFKA_HOME to an unpacked Apache Kafka 4.x (https://kafka.apache.org/downloads), or install Maven "
+    "(Debian: apt-get install maven) to have its jars fetched"
+)
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>peer</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{v}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{v}</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
+<version>2.25.4</version></dependency></dependencies></project>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ApacheKafka:
+    """An Apache Kafka that can be started: `java -cp CLASS_PATH kafka.Kafka FILE`."""
+
+    java: str
+    class_path: str
+    version: str
+    """As its own jar is named."""
+
+    def command(self, main: str, arguments: Sequence[str], *, flags: Sequence[str] = ()) -> list[str]:
+        """What starts one of its programs: `flags` are the JVM's."""
+        return [self.java, *flags, "-cp", self.class_path, main, *arguments]
+
+
+def apache_kafka(say: Say) -> ApacheKafka:
+    """$KAFKA_HOME's, else the jars in the cache folder, else those that Maven fetches.
+
+    `say` is told before anything that takes long. Raises Refused where it cannot be had, naming what to install.
+    """
+    java = _java()
+    if home := os.environ.get("KAFKA_HOME"):
+        libs = Path(home) / "libs"
+        if not any(libs.glob("kafka_*.jar")):
+            raise Refused(f"KAFKA_HOME={home} holds no libs/kafka_*.jar: it must be an unpacked Apache Kafka 4.x")
+        return _found(java, libs)
+    return _found(java, installed(f"kafka-{VERSION}", lambda folder: _fetch(folder, say)))
+
+
+def at_hand() -> bool:
+    """Whether a cluster could be started here without fetching anything."""
+    there = bool(os.environ.get("KAFKA_HOME")) or (cache_folder() / f"kafka-{VERSION}").is_dir()
+    return there and java_here() is not None
+
+
+def _found(java: str, jars: Path) -> ApacheKafka:
+    version = _version(jars)
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise Refused(f"{jars} holds Apache Kafka {version}: 4.0 or newer is needed; {HOW_TO_GET_IT}")
+    return ApacheKafka(java, f"{jars}/*", version)
+
+
+def _version(jars: Path) -> str:
+    """ "4.3.1", from kafka_2.13-4.3.1.jar."""
+    for jar in sorted(jars.glob("kafka_*.jar")):
+        if found := re.fullmatch(r"kafka_[\d.]+-(\d+\.\d+[\w.-]*)\.jar", jar.name):
+            return found[1]
+    raise Refused(f"{jars} holds no kafka_*.jar that tells its version; {HOW_TO_GET_IT}")
+
+
+def _java() -> str:
+    """The program. Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for."""
+    there = java_here()
+    if there is None:
+        wanted = ", ".join(map(str, SUPPORTED))
+        raise Refused(
+            f"Apache Kafka needs Java {wanted}; none is in JAVA_HOME or on PATH: install one "
+            "(Debian: apt-get install openjdk-17-jre-headless)"
+        )
+    return str(there.home / "bin/java")
+
+
+def _fetch(folder: Path, say: Say) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Refused(f"Apache Kafka is not here: {HOW_TO_GET_IT}")
+    pom = folder / "pom.xml"
+    pom.write_text(_POM.format(v=VERSION))
+    say(f"fetching Apache Kafka {VERSION} by Maven (55 MB, once)")
+    try:
+        run(
+            [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
+             f"-DoutputDirectory={folder}"],
+            what=f"Maven could not fetch Apache Kafka {VERSION}",
+        )  # fmt: skip
+    except HarnessError as error:
+        raise Refused(f"{error}\nOr {HOW_TO_GET_IT.partition(', or')[0]}.") from error
