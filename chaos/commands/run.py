@@ -111,6 +111,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 @plan_flags("process")
 @click.option(
     "--runs",
+    "--out",
     "root",
     type=click.Path(path_type=Path),
     default=Path("runs"),

@@ -65,6 +65,7 @@ Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged), 3 us
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
 @click.option("--all-violations", is_flag=True, help="Go on after the first broken invariant.")
 @click.option(
+    "--runs",
     "--out",
     "root",
     type=click.Path(path_type=Path),
