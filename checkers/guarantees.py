@@ -267,6 +267,9 @@ LOSS_EXPECTED = _added(
     _loses("this run is there to show it", COMMITTED, "the run's plan"),
 )
 
+HALF_LOST = "the acknowledged one of a doubled record was lost, and its copy stays"
+"""Why `wrong-offset` is permitted where loss and duplicates both are."""
+
 EXPECTATIONS = ("config", "safe", "loss")
 """What a run is held to: what its configuration promises; everything; a loss, which must be found."""
 
@@ -293,6 +296,8 @@ def guarantee_for(
     permitted: dict[str, str] = {}
     for cell in cells:
         permitted.update({name: reason for name, reason in cell.permits.items() if name not in permitted})
+    if {"lost-write", "duplicate"} <= permitted.keys():
+        permitted.setdefault("wrong-offset", HALF_LOST)
     sources = dict.fromkeys(cell.source for cell in cells)
     return Guarantee("; ".join(row.name for row in rows), permitted, tuple(sources), classes)
 

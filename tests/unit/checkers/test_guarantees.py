@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from checkers.catalog import CATALOG, FOUND
@@ -97,6 +99,14 @@ def test_unclean_election_may_lose_but_never_disagree_after_it_converged() -> No
     guarantee = guarantee_for(config, ["P"])
     assert guarantee.why("inconsistent-offset", "reads")
     assert guarantee.why("inconsistent-offset", "final") is None
+
+
+def test_a_doubled_record_may_lose_its_acknowledged_half_where_loss_and_duplicates_are_permitted() -> None:
+    doubled = RunConfiguration(acks=-1, min_isr=2, replication_factor=3, idempotence=False, max_in_flight=1)
+    once = replace(doubled, idempotence=True)
+    assert guarantee_for(doubled, ["WM"]).why("wrong-offset", "final")
+    assert guarantee_for(doubled, ["P"]).why("wrong-offset", "final") is None
+    assert guarantee_for(once, ["WM"]).why("wrong-offset", "final") is None
 
 
 def test_without_idempotence_duplicates_are_permitted_and_reordering_if_several_are_in_flight() -> None:
