@@ -1,20 +1,30 @@
-"""Faults by request: elections and moves of partitions, asked for as an administrator would."""
+"""Faults by request: elections and moves of partitions, asked for as an administrator would; and the controller's own
+resignation, asked for as another controller would.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
 from chaos.errors import HarnessError
+from chaos.layout import INTERNAL, addresses
 from chaos.stage import POLL_S, Play, Played, Stage
 from chaos.targets import ClusterView, Unresolved
 from workloads.client import admin
+from workloads.client.admin import QuorumView
+from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.settings import ClientSettings
 
 ASK_MS = 5_000
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
+INSIDE = ClientSettings(
+    client_id="squall-nemesis", request_timeout_ms=1000, connect_timeout_ms=1000, control_timeout_ms=1000
+)
 
 
 async def leadership(stage: Stage, p: Played) -> None:
@@ -23,9 +33,12 @@ async def leadership(stage: Stage, p: Played) -> None:
     Evidence is Metadata before and after, and what the controller answered. A move is asked for, and followed by an
     election of the new preferred leader; it goes on though the fault is over.
     """
+    how = str(p.fault.params["how"])
+    if how == "resign":
+        await _resign(stage, p)
+        return
     stage.begun(p)
     before = await stage.cluster.view()
-    how = str(p.fault.params["how"])
     try:
         answers = await (_move(stage, p, before) if how == "move" else _elect(stage, p, before, how == "unclean"))
     except (RequestFailed, UnsupportedApi) as failure:
@@ -74,6 +87,71 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
         await trio.sleep(max(0.0, stage.left_s(p) / 2))
         await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
     return answers
+
+
+async def _resign(stage: Stage, p: Played) -> None:
+    """The active controller, which must be among the targets, gives up the quorum's leadership and lives on.
+
+    Evidence is who led the quorum, in which epoch, before and after; the same one may be elected again.
+    """
+    stage.begun(p)
+    env = stage.runtime.env(f"resign-{p.fault.id}")
+    inside = Client(env, addresses(stage.runtime.bootstrap(INTERNAL)), INSIDE)
+    trouble: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(inside.run)
+        try:
+            await _unseat(stage, p, inside)
+        except (HarnessError, Unresolved) as problem:  # as it is, and not as the group that a nursery makes of it
+            trouble = problem
+        inside.close()
+    if trouble is not None:
+        raise trouble
+    await stage.rest(p)
+    p.ended = stage.now_ns()
+    p.landed = True
+
+
+async def _unseat(stage: Stage, p: Played, inside: Client) -> None:
+    """Until somebody leads the quorum in a later epoch. HarnessError where nobody does while the fault lasts."""
+    asked = 0
+
+    async def successor() -> QuorumView | None:
+        nonlocal asked
+        quorum = await admin.describe_quorum(inside)
+        if quorum.epoch > before.epoch:
+            return quorum if quorum.leader_id >= 0 else None
+        asked += 1
+        await admin.unseat_controller(inside)
+        return None
+
+    before = await _answer(stage, p, partial(admin.describe_quorum, inside))
+    if before.leader_id not in p.resolved:
+        raise Unresolved(f"node {before.leader_id} is the active controller")
+    p.evidence = {"before": _quorum(before)}
+    after = await _answer(stage, p, successor)
+    p.evidence |= {"asked": asked, "after": _quorum(after)}
+    if not asked:
+        raise Unresolved("another epoch began before it could be asked")
+
+
+async def _answer(stage: Stage, p: Played, ask: Callable[[], Awaitable[QuorumView | None]]) -> QuorumView:
+    """Ask until there is an answer. HarnessError, which says why, where there is none while the fault lasts."""
+    why = "no controller followed"
+    with trio.move_on_after(stage.left_s(p)):
+        while True:
+            try:
+                found = await ask()
+            except (RequestFailed, UnsupportedApi) as failure:
+                why, found = str(failure), None
+            if found is not None:
+                return found
+            await trio.sleep(POLL_S)
+    raise HarnessError(f"resign: {why}")
+
+
+def _quorum(view: QuorumView) -> dict[str, int]:
+    return {"controller": view.leader_id, "epoch": view.epoch}
 
 
 def _seen(view: ClusterView, names: Sequence[str]) -> dict[str, object]:

@@ -228,11 +228,11 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             "leadership",
-            "an election of preferred or unclean leaders, or the move of a partition, by request",
+            "by request: an election of preferred or unclean leaders, a partition's move, the controller's resignation",
             "P",
             Number(0.2, 600, 2),
-            {"how": Choice(("preferred", "unclean", "move"), "preferred")},
-            "what the controller answered; leaders and replicas before and after",
+            {"how": Choice(("preferred", "unclean", "move", "resign"), "preferred")},
+            "what the controller answered; leaders and replicas, or controller and its epoch, before and after",
         ),
     )
 }

@@ -62,7 +62,7 @@ class Layout:
         return self.direct[listener, link.target]
 
     def bootstrap(self, zone: str) -> str:
-        """What clients of the zone are given."""
+        """What clients of the zone are given; the listener between nodes has no proxy for anybody else."""
         return ",".join(shown(self.address(Link(zone, node))) for node in self.nodes)
 
     def settings(self, node: int) -> dict[str, str]:
@@ -80,6 +80,15 @@ class Layout:
             "inter.broker.listener.name": INTERNAL,
             "squall.peers": ",".join(peers),
         }
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """ "host:port,host:port" into pairs."""
+    found = []
+    for each in bootstrap.split(","):
+        host, _, port = each.rpartition(":")
+        found.append((host, int(port)))
+    return found
 
 
 def shown(address: Address) -> str:

@@ -19,6 +19,7 @@ import trio
 from broker.env import Env, Fs
 from chaos import __version__
 from chaos.errors import HarnessError
+from chaos.layout import addresses
 from chaos.nemesis import Nemesis
 from chaos.observer import Observer
 from chaos.papers import Papers
@@ -76,15 +77,6 @@ def appends_settings(plan: Plan) -> AppendsSettings:
         zone=ZONE,
         operations=operations,
     )
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """ "host:port,host:port" into pairs."""
-    found = []
-    for each in bootstrap.split(","):
-        host, _, port = each.rpartition(":")
-        found.append((host, int(port)))
-    return found
 
 
 class Eyes(Protocol):

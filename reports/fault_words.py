@@ -176,6 +176,10 @@ def _bit_rot(seen: Json) -> str:
 def _leadership(seen: Json) -> str:
     before, after = mapping(seen.get("before")), mapping(seen.get("after"))
     words = []
+    if "controller" in before:
+        words.append(f"Broker {before['controller']} was asked to resign as controller of epoch {before.get('epoch')}.")
+    if "controller" in after:
+        words.append(f"Broker {after['controller']} followed in epoch {after.get('epoch')}.")
     for name, error in mapping(seen.get("answers")).items():
         was, now = mapping(before.get(name)), mapping(after.get(name))
         led = f"led by {was.get('leader')}, then by {now.get('leader')}"

@@ -234,7 +234,11 @@ _WORDS: dict[str, Callable[[Json], str]] = {
         "on a slow disk" if p.get("how") == "slow" else f"on a disk that fails with {p.get('how', 'EIO')}"
     ),
     "bit_rot": lambda p: "losing bits on its disk",
-    "leadership": lambda p: f"part of an election by request ({p.get('how', 'preferred')})",
+    "leadership": lambda p: (
+        "asked to resign as controller"
+        if p.get("how") == "resign"
+        else f"part of an election by request ({p.get('how', 'preferred')})"
+    ),
 }
 
 

@@ -278,7 +278,9 @@ class Runtime(Protocol):
         """
 
     def bootstrap(self, zone: str) -> str:
-        """Bootstrap servers of a zone, as "host:port,host:port"."""
+        """Bootstrap servers of a zone, as "host:port,host:port". Of "INTERNAL": the listener between nodes, straight,
+        whatever is done to links, for what only a node is asked. Refused for a zone that there is not.
+        """
 
     def links(self) -> tuple[Link, ...]:
         """Every link that can be hurt, ascending: node to node, then zone to node."""

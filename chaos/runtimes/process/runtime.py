@@ -122,7 +122,7 @@ class ProcessRuntime(Beyond):
 
     def bootstrap(self, zone: str) -> str:
         """As `Runtime.bootstrap`."""
-        if zone not in self.zones:
+        if zone not in (*self.zones, INTERNAL):
             raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
         return self._placed().bootstrap(zone)
 

@@ -143,9 +143,9 @@ class SimRuntime:
 
     def bootstrap(self, zone: str) -> str:
         """As `Runtime.bootstrap`."""
-        if zone not in self.zones:
+        if zone not in (*self.zones, INTERNAL):
             raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
-        port = ZONE_PORT + self.zones.index(zone)
+        port = INTERNAL_PORT if zone == INTERNAL else ZONE_PORT + self.zones.index(zone)
         return ",".join(f"{_host(node)}:{port}" for node in self.nodes)
 
     def links(self) -> tuple[Link, ...]:

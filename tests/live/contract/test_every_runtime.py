@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
+from chaos.layout import addresses
 from chaos.runtimes.contract import (
     Bandwidth,
     Cut,
@@ -31,6 +32,21 @@ def test_every_link_leads_to_a_broker_once_the_cluster_is_up(on_cluster: OnClust
         assert len(runtime.links()) == 6 + 3
         for link in runtime.links():
             assert (await runtime.probe(link)).ok, link
+
+    on_cluster(body)
+
+
+def test_the_listener_between_nodes_is_reached_straight_whatever_is_cut(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        for link in runtime.links():
+            await runtime.fault_link("cut", link, Cut(Manner.REFUSE))
+        env = runtime.env("inside")
+        for host, port in addresses(runtime.bootstrap("INTERNAL")):
+            (await env.connect(host, port)).close()
+        with pytest.raises(OSError):
+            await env.connect(*addresses(runtime.bootstrap("CLIENT"))[0])
+        with pytest.raises(Refused, match="no zone 'MOON'"):
+            runtime.bootstrap("MOON")
 
     on_cluster(body)
 

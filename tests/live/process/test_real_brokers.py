@@ -8,12 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.errors import Refused
+from chaos.faults import make_fault
+from chaos.layout import addresses
+from chaos.nemesis import Nemesis
+from chaos.observer import Observer
+from chaos.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.process.ports import is_free
 from chaos.runtimes.process.runtime import ProcessRuntime
@@ -41,6 +48,26 @@ async def test_three_brokers_come_up_are_hurt_and_heal(tmp_path: Path) -> None:
         assert runtime.exits() == ()
     finally:
         await runtime.stop()
+
+
+async def test_a_controller_resigns_by_request_and_another_follows_it(tmp_path: Path) -> None:
+    runtime = ProcessRuntime(tmp_path / "run", settings=dict(FAST_FAILOVER))
+    told: list[dict[str, Any]] = []
+    try:
+        await runtime.start()
+        env = runtime.env("harness")
+        observer = Observer(env, addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
+        fault = make_fault(0, 0, 5, "leadership", "controller", {"how": "resign"})
+        async with trio.open_nursery() as nursery:
+            await nursery.start(observer.client.run)
+            await Nemesis(runtime, [fault], 1, env=env, cluster=observer, record=told.append).play()
+            nursery.cancel_scope.cancel()
+        assert {runtime.state(node) for node in runtime.nodes} == {NodeState.RUNNING}
+    finally:
+        await runtime.stop()
+    seen = told[-1]["evidence"]
+    assert seen["before"]["controller"] in runtime.nodes
+    assert seen["after"]["epoch"] > seen["before"]["epoch"]
 
 
 async def test_a_setting_that_no_broker_knows_is_refused_before_anything_starts(tmp_path: Path) -> None:

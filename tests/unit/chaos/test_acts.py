@@ -34,6 +34,13 @@ class World:
         self.clocks: dict[int, float] = {}
         self.done: list[str] = []
 
+    def env(self, name: str) -> VirtualEnv:
+        return VirtualEnv()
+
+    def bootstrap(self, zone: str) -> str:
+        assert zone == "INTERNAL"
+        return "127.0.0.1:1"
+
     def state(self, node: int) -> NodeState:
         return self.states[node]
 
@@ -227,6 +234,58 @@ async def test_leadership_is_asked_for_as_an_administrator_would(
     assert last["evidence"]["answers"] == {"t-0": ""}
     elected = f"elect [('t', 0)] unclean={how == 'unclean'}"
     assert asked == (["move {('t', 0): [2, 3, 1]}", elected] if how == "move" else [elected])
+
+
+class Quorum:
+    """What `admin` tells of the quorum: an epoch for each time it is asked, once somebody was asked to resign."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *after: tuple[int, int]) -> None:
+        self.said = [(1, 4), *after]
+        self.unseated = 0
+        monkeypatch.setattr(admin, "describe_quorum", self.describe)
+        monkeypatch.setattr(admin, "unseat_controller", self.unseat)
+
+    async def describe(self, client: Any) -> admin.QuorumView:
+        leader, epoch = self.said.pop(0) if self.unseated and len(self.said) > 1 else self.said[0]
+        return admin.QuorumView(leader, epoch, 9, {}, {})
+
+    async def unseat(self, client: Any) -> None:
+        self.unseated += 1
+        self.said.pop(0)
+
+
+async def test_a_resignation_shows_who_led_the_quorum_before_and_after(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    quorum = Quorum(monkeypatch, (-1, 5), (3, 6))
+    last = (await played(World(), "leadership", {"how": "resign"}, target="controller"))[-1]
+    assert last["error"] is None
+    assert last["evidence"] == {
+        "before": {"controller": 1, "epoch": 4},
+        "asked": 1,
+        "after": {"controller": 3, "epoch": 6},
+    }
+    assert last["ended"] - last["began"] == pytest.approx(2e9, rel=0.01)
+    assert quorum.unseated == 1
+
+
+async def test_a_resignation_that_nobody_follows_has_not_landed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    Quorum(monkeypatch, (-1, 5))
+    last = (await played(World(), "leadership", {"how": "resign"}, target="controller"))[-1]
+    assert last["evidence"] is None
+    assert last["seen"] == {"before": {"controller": 1, "epoch": 4}}
+    assert last["error"] == "HarnessError: resign: no controller followed"
+
+
+async def test_only_the_controller_can_resign(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    quorum = Quorum(monkeypatch)
+    last = (await played(World(), "leadership", {"how": "resign"}, target="node:2"))[-1]
+    assert last["error"] == "Unresolved: node 1 is the active controller"
+    assert quorum.unseated == 0
 
 
 async def test_a_refused_election_has_not_landed(

@@ -131,6 +131,18 @@ def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invar
         assert result.violations[0].details["offset"] == 0
 
 
+def test_a_controller_resigns_by_request_and_another_epoch_has_one() -> None:
+    fault = {"at_s": 1, "duration_s": 2, "action": "leadership", "target": "controller", "params": {"how": "resign"}}
+    result = simulate(small(faults=[fault]))
+    assert result.verdict == "valid", result.told
+    seen = json.loads(result.files["nemesis.jsonl"].splitlines()[-1])["evidence"]
+    assert seen["after"]["epoch"] > seen["before"]["epoch"]
+    resigned = [line for line in result.trace if line["e"] == "controller_resigned"][0]
+    assert (resigned["n"], resigned["epoch"]) == (f"broker-{seen['before']['controller']}", seen["before"]["epoch"])
+    active = [line["epoch"] for line in result.trace if line["e"] == "controller_active"]
+    assert seen["after"]["epoch"] in active
+
+
 def test_a_failure_of_the_harness_is_unknown_and_has_its_traceback(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
