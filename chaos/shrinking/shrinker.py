@@ -19,14 +19,16 @@ from chaos.shrinking.structure import (
     fewer_operations,
     no_warm_up,
     shorter_load,
+    thinner_load,
 )
 
 F = TypeVar("F")
 Pass = Callable[[Search[Any]], None]
 
-# A shorter load makes every later try cheaper. Then faults: there are few, and without them most operations turn out to
-# be needless.
+# A thinner and a shorter load make every later try cheaper. Then faults: there are few, and without them most operations
+# turn out to be needless.
 STRUCTURE: tuple[tuple[str, Pass], ...] = (
+    ("thinner load", thinner_load),
     ("shorter load", shorter_load),
     ("fewer faults", fewer_faults),
     ("fewer operations", fewer_operations),

@@ -18,6 +18,8 @@ Operation = list[Any]
 AT, PRODUCER, TOPIC, PARTITION, BYTES = range(5)
 TOPIC_NAME = "appends-{}"
 _SIZES = ("topics", "partitions", "producers", "readers")
+_ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
+"""Primes: partitions and producers take turns in a load, and none of them may be left out by counting."""
 _PARTS_OF_TIME = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)
 
 
@@ -42,6 +44,15 @@ def fewer_operations(search: Search[Any]) -> None:
         ddmin(listed, lambda kept: search.still_fails({**values, "operations": list(kept)}))
         return
     _smallest(search, ("workload", "rate"), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
+
+
+def thinner_load(search: Search[Any]) -> None:
+    """Of a large load one operation in many: whatever comes after is tried that much sooner."""
+    listed = operations_of(search.values())
+    for one_in in _ONE_IN:
+        values = search.values()
+        if len(listed) >= one_in * _FEW and search.attempt({**values, "operations": listed[::one_in]}):
+            return
 
 
 def shorter_load(search: Search[Any]) -> None:

@@ -136,6 +136,20 @@ def test_of_many_operations_those_that_are_needed_stay_renumbered_and_plain() ->
     assert len(ran) < 400
 
 
+def test_a_large_load_is_thinned_before_anything_else_is_tried() -> None:
+    topics, clients = 2, 4
+    listed = [[n / 2000, n % clients, f"appends-{n % topics}", n % 3, 100] for n in range(40_000)]
+
+    def fails(plan: Plan) -> bool:
+        return any(op.topic == "appends-1" and op.partition == 2 for op in plan.operations or ())
+
+    workload = {"topics": topics, "partitions": 3, "producers": clients}
+    values = {**LARGE, "runtime": "sim", "time_s": 20, "workload": workload, "operations": listed}
+    plan, ran = shrunk(values, fails)
+    assert len(plan.operations or ()) == 1
+    assert all(len(each.operations or ()) < 200 for each in ran)
+
+
 def test_what_came_before_the_load_is_kept_as_a_part_of_it() -> None:
     def fails(plan: Plan) -> bool:
         return len(plan.operations or ()) >= 1 and any(
