@@ -61,6 +61,14 @@ class ProxiedLinks:
         self._faults: dict[Link, dict[str, LinkFault]] = {link: {} for link in proxies}
         self._turn = threading.Lock()
 
+    def has(self, link: Link) -> bool:
+        """Whether the link is one of these."""
+        return link in self._proxies
+
+    def hurt(self, link: Link) -> bool:
+        """Whether there is a fault on it now."""
+        return bool(self._faults.get(link))
+
     def add(self, name: str, link: Link, fault: LinkFault) -> None:
         """Put a fault on a link. HarnessError where the link is unknown or has a fault of this name."""
         with self._turn:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from chaos.asking import probe
 from chaos.errors import HarnessError
@@ -22,6 +23,34 @@ PACKAGES = Path(__file__).resolve().parents[3]
 SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1
 LEAVING = ("node_stopping", "node_stopped")
+
+
+class Words(Protocol):
+    """What a broker says of itself, from the moment that this was made."""
+
+    def ready(self, incarnation: int) -> Evidence | None:
+        """None until it has said that this incarnation serves clients; then what else it said of itself."""
+
+    def left(self, code: int) -> tuple[bool, list[str]]:
+        """Of one that ended with `code` when it was asked to: whether the controller let it go, and what it said."""
+
+
+class TraceWords:
+    """Those of our broker: its trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self._tail = TraceTail(trace)
+
+    def ready(self, incarnation: int) -> Evidence | None:
+        """As `Words.ready`."""
+        came = any(event["e"] == "node_ready" and event["i"] == incarnation for event in self._tail.events())
+        return {} if came else None
+
+    def left(self, code: int) -> tuple[bool, list[str]]:
+        """As `Words.left`. A broker whose controller did not answer in time stops too, and says so."""
+        last = [event for event in self._tail.events() if event["e"] in LEAVING]
+        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
+        return code == 0 and let_go, [event["e"] for event in last]
 
 
 class Node:
@@ -46,7 +75,9 @@ class Node:
         self._probe_port = probe_port
         self._program = program
         self._child: Child | None = None
-        self._tail: TraceTail | None = None
+        self._words: Words | None = None
+        self.came_up: Evidence = {}
+        """What its latest incarnation said of itself when it was ready."""
 
     @property
     def config(self) -> Path:
@@ -88,11 +119,11 @@ class Node:
         incarnation = self.incarnation + 1
         (self.folder / "incarnation").write_text(f"{incarnation}\n")
         self.config.write_text(properties_text(self._all_settings(incarnation)))
-        self._tail = TraceTail(self.trace)
+        self._words = self._listen()
         asked_ns = time.monotonic_ns()
         self._child = start(
             f"broker {self.id}",
-            [*self._program, "--config", str(self.config)],
+            self._command(),
             log=self.log,
             registration=self._registration,
             env={"PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"},
@@ -101,18 +132,21 @@ class Node:
         return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Until this incarnation traces node_ready. When that was seen, in monotonic ns. HarnessError otherwise."""
-        child, tail, incarnation = self._running(), self._tail, self.incarnation
-        assert tail is not None, "a node that was launched has a trace"
+        """Until this incarnation says that it is ready. When that was seen, in monotonic ns. HarnessError otherwise."""
+        child, words = self._running(), self._words
+        assert words is not None, "a node that was launched is listened to"
 
         def ready() -> bool:
-            return any(event["e"] == "node_ready" and event["i"] == incarnation for event in tail.events())
+            said = words.ready(self.incarnation)
+            if said is not None:
+                self.came_up = said
+            return said is not None
 
         came = await until(lambda: child.code is not None or ready(), timeout_s)
         if child.code is not None:
-            code, words = child.code, child.last_words()
+            code, last = child.code, child.last_words()
             self.poll()
-            raise HarnessError(f"broker {self.id} ended with {code} before it was ready:\n{words}")
+            raise HarnessError(f"broker {self.id} ended with {code} before it was ready:\n{last}")
         if not came:
             raise HarnessError(
                 f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{child.last_words()}"
@@ -134,22 +168,19 @@ class Node:
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
         self._must_be(NodeState.RUNNING)
-        child, tail = self._running(), TraceTail(self.trace)
+        child, words = self._running(), self._listen()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGTERM)
         code = await child.ended(grace_s)
         if code is None:
             return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
         self._down()
-        last = [event for event in tail.events() if event["e"] in LEAVING]
-        said = [event["e"] for event in last]
-        # A broker whose controller did not answer in time stops too, and says that nobody let it go.
-        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
+        controlled, said = words.left(code)
         ended: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
             "pid": child.pid,
             "code": code,
-            "controlled": code == 0 and let_go,
+            "controlled": controlled,
             "said": said,
             **ended,
         }
@@ -194,6 +225,14 @@ class Node:
             words = self._child.last_words()
             self.exits.append(NodeExit(self.id, self.incarnation, code, time.monotonic_ns(), words))
             self._down()
+
+    def _listen(self) -> Words:
+        """From now on."""
+        return TraceWords(self.trace)
+
+    def _command(self) -> list[str]:
+        """What is started."""
+        return [*self._program, "--config", str(self.config)]
 
     def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
         return {

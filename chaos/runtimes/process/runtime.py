@@ -33,7 +33,7 @@ from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, No
 from chaos.runtimes.process.beyond import Beyond
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
-from chaos.runtimes.process.proxies import Proxies
+from chaos.runtimes.process.proxies import Proxies, Routes
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.toolchain.cache import Say
 from chaos.toolchain.toxiproxy import toxiproxy_server
@@ -153,7 +153,7 @@ class ProcessRuntime(Beyond):
     async def start_node(self, node: int) -> Evidence:
         """As `Runtime.start_node`."""
         found = self._node(node)
-        return {**found.launch(), "ready_ns": await found.wait_ready(READY_S)}
+        return {**found.launch(), "ready_ns": await found.wait_ready(READY_S), **found.came_up}
 
     async def pause(self, node: int) -> Evidence:
         """As `Runtime.pause`."""
@@ -261,24 +261,32 @@ class ProcessRuntime(Beyond):
                 raise Refused(str(error)) from error
 
     async def _start_proxies(self, server: Path, layout: Layout, registration: Registration) -> None:
-        routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}
         log = self._folder / "toxiproxy.log"
         self._proxies = await Proxies.start(
-            server, api_port=self._api_port, routes=routes, log=log, registration=registration
+            server, api_port=self._api_port, families=self._routes(layout), log=log, registration=registration
         )
 
+    def _routes(self, layout: Layout) -> list[Routes]:
+        """What is proxied, in families of one proxy a link."""
+        return [{link: (layout.address(link), layout.target(link)) for link in layout.links()}]
+
+    def _new_node(self, node: int, layout: Layout, registration: Registration) -> Node:
+        return Node(
+            node,
+            self._folder / "nodes" / str(node),
+            {**self._settings, **layout.settings(node), "squall.cluster.id": self._cluster_id()},
+            registration=registration,
+            probe_port=layout.direct[INTERNAL, node][1],
+            program=self._program,
+        )
+
+    async def _prepare(self) -> None:
+        """What must be done once, before the first start."""
+
     async def _start_nodes(self, layout: Layout, registration: Registration) -> None:
-        cluster_id = self._cluster_id()
         for node in self.nodes:
-            settings = {**self._settings, **layout.settings(node), "squall.cluster.id": cluster_id}
-            self._nodes[node] = Node(
-                node,
-                self._folder / "nodes" / str(node),
-                settings,
-                registration=registration,
-                probe_port=layout.direct[INTERNAL, node][1],
-                program=self._program,
-            )
+            self._nodes[node] = self._new_node(node, layout, registration)
+        await self._prepare()
         await self._bring_up(list(self._nodes.values()))
         with trio.move_on_after(READY_S):
             for zone in self.zones:

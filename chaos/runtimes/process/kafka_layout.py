@@ -1,0 +1,93 @@
+"""Where three nodes of Apache Kafka listen, and how each is made to dial its peers through proxies.
+
+Kafka has no map of peers: it dials the host that a peer advertises to everybody. So the host is a name, `node-2`, and
+each node is given a hosts file of its own (`-Djdk.net.hosts.file`, JDK 9) in which a peer's name is the loopback
+address of the proxy of just this directed link: of 1 -> 2 it is 127.0.1.2. The port is the same everywhere, since only
+one is advertised: brokers listen on 127.0.0.1, proxies on the same port of the link's address.
+
+Kafka does not let brokers and controllers share a listener, so each link between nodes is two proxies, hurt and healed
+together: INTERNAL (replication, forwarded requests) and CONTROLLER (the quorum, registrations, heartbeats).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chaos.layout import INTERNAL, Address, Layout, shown
+from chaos.runtimes.contract import Link
+
+CONTROLLER = "CONTROLLER"
+HOME = "127.0.0.1"
+
+GIVEN = frozenset(
+    {
+        *("node.id", "process.roles", "controller.quorum.voters", "controller.listener.names", "log.dir", "log.dirs"),
+        *("listeners", "advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"),
+    }
+)
+"""Settings that follow from where a node runs."""
+
+SMALL: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+}
+"""What keeps a node small; a plan may give other values."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLayout(Layout):
+    """As `Layout`, with a listener for controllers. `proxies` has the addresses of a link's INTERNAL (or client's)
+    proxy; that of its CONTROLLER proxy is at the same host.
+    """
+
+    def families(self) -> list[dict[Link, tuple[Address, Address]]]:
+        """Each link's proxy, and the second one of links between nodes."""
+        first = {link: (self.address(link), self.target(link)) for link in self.links()}
+        between = [link for link in self.links() if isinstance(link.source, int)]
+        return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]
+
+    def control(self, link: Link) -> Address:
+        """What the link's source dials for the target's controller."""
+        return (self.address(link)[0], self.direct[CONTROLLER, link.target][1])
+
+    def hosts(self, node: int) -> str:
+        """The node's hosts file. With one, a JVM asks nobody else, so it has every name that Kafka looks up."""
+        own = [f"{HOME} {name}" for name in ("localhost", socket.gethostname(), host_name(node))]
+        peers = [f"{self.address(Link(node, other))[0]} {host_name(other)}" for other in self.nodes if other != node]
+        return "".join(f"{line}\n" for line in own + peers)
+
+    def settings(self, node: int) -> dict[str, str]:
+        """Addresses and roles of one node."""
+        names = (INTERNAL, *self.zones, *((CONTROLLER,) if node in self.controllers else ()))
+        advertised = {
+            name: shown(self.address(Link(name, node)))
+            if name in self.zones
+            else f"{host_name(node)}:{self.direct[name, node][1]}"
+            for name in names
+        }
+        voters = (f"{voter}@{host_name(voter)}:{self.direct[CONTROLLER, voter][1]}" for voter in self.controllers)
+        return {
+            "node.id": str(node),
+            "process.roles": "broker,controller" if node in self.controllers else "broker",
+            "controller.quorum.voters": ",".join(voters),
+            "controller.listener.names": CONTROLLER,
+            "listeners": ",".join(f"{name}://{shown(self.direct[name, node])}" for name in names),
+            "advertised.listeners": ",".join(f"{name}://{to}" for name, to in advertised.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in sorted({*names, CONTROLLER})),
+            "inter.broker.listener.name": INTERNAL,
+        }
+
+
+def host_name(node: int) -> str:
+    """What the others call a node."""
+    return f"node-{node}"
+
+
+def link_host(link: Link) -> str:
+    """The loopback address of the proxies of a link between nodes: 127.0.SOURCE.TARGET."""
+    assert isinstance(link.source, int), link
+    return f"127.0.{link.source}.{link.target}"

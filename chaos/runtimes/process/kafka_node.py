@@ -1,0 +1,123 @@
+"""One node of Apache Kafka: how it is started, and what its log says of it. It has no trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import Evidence
+from chaos.runtimes.process.child import tail
+from chaos.runtimes.process.node import Node, Words
+from chaos.runtimes.process.registry import Registration
+from chaos.toolchain.cache import run
+from chaos.toolchain.kafka import ApacheKafka
+
+HEAP = "256m"
+"""Measured: a run's 2,000 records of 1 KB a second, six partitions, leave 340 MB resident; see docs/kafka.md."""
+JVM_FLAGS = (f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+"""For three JVMs on two cores: the C1 compiler and the serial collector start sooner and need fewer threads."""
+FORMAT_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+TERMINATED = 143
+"""128 + SIGTERM: how a JVM ends when it was asked to, its shutdown hooks done."""
+
+_LOG4J = """\
+status = error
+appender.console.type = Console
+appender.console.name = STDOUT
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = STDOUT
+"""
+
+REGISTERED = re.compile(r"Successfully registered broker \d+ with broker epoch (\d+)")
+STARTED = "Kafka Server started"
+LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit controlled shutdown")
+
+
+class LogWords:
+    """What a node's log says from the moment that this was made (`chaos.runtimes.process.node.Words`)."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._at = log.stat().st_size if log.exists() else 0
+        self._epoch: int | None = None
+
+    def ready(self, incarnation: int) -> Evidence | None:
+        """As `Words.ready`: the broker epoch that the controller gave this incarnation, which no other one ever has."""
+        for line in self._lines():
+            if found := REGISTERED.search(line):
+                self._epoch = int(found[1])
+            if STARTED in line:
+                if self._epoch is None:
+                    raise HarnessError(
+                        f"{self._log} says {STARTED!r}, and not in which broker epoch: what Kafka is it?"
+                    )
+                return {"broker_epoch": self._epoch, "seen_in": self._log.name}
+        return None
+
+    def left(self, code: int) -> tuple[bool, list[str]]:
+        """As `Words.left`."""
+        lines = self._lines()
+        said = [words for words in LEAVING if any(words in line for line in lines)]
+        return code == TERMINATED and LEAVING[-1] in said, said
+
+    def _lines(self) -> list[str]:
+        """Whole lines since the last call."""
+        try:
+            with self._log.open("rb") as file:
+                file.seek(self._at)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return []
+        self._at += len(whole) + 1 if whole else 0
+        return whole.decode(errors="replace").splitlines()
+
+
+class KafkaNode(Node):
+    """A `Node` that is a JVM. `hosts` is the text of its hosts file."""
+
+    def __init__(
+        self,
+        node: int,
+        folder: Path,
+        settings: Mapping[str, str],
+        *,
+        registration: Registration,
+        probe_port: int,
+        kafka: ApacheKafka,
+        hosts: str,
+    ) -> None:
+        super().__init__(node, folder, settings, registration=registration, probe_port=probe_port)
+        self._kafka = kafka
+        self._hosts = hosts
+
+    def format(self, cluster_id: str) -> None:
+        """Give an empty log directory the cluster's id and features, as Kafka wants it. Blocks for a JVM's time."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        if (self.data / "meta.properties").exists():
+            return
+        self._write_files()
+        arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(self.config)]
+        command = self._kafka.command("kafka.tools.StorageTool", arguments, flags=[*FORMAT_FLAGS, *self._properties()])
+        run(command, what=f"node {self.id} could not be formatted; see {tail(self.log) or self.config}", timeout_s=120)
+
+    def _write_files(self) -> None:
+        (self.folder / "hosts").write_text(self._hosts)
+        (self.folder / "log4j2.properties").write_text(_LOG4J)
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings(0).items()))
+
+    def _properties(self) -> list[str]:
+        files = {"jdk.net.hosts.file": "hosts", "log4j2.configurationFile": "log4j2.properties"}
+        return [f"-D{name}={self.folder / file}" for name, file in files.items()]
+
+    def _command(self) -> list[str]:
+        return self._kafka.command("kafka.Kafka", [str(self.config)], flags=[*JVM_FLAGS, *self._properties()])
+
+    def _listen(self) -> Words:
+        return LogWords(self.log)
+
+    def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
+        return {**self._settings, "log.dirs": self.data}
