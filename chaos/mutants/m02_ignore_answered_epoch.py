@@ -50,7 +50,14 @@ MUTANT = Mutant(
         Replaced(Rules, "divergence", divergence),
         Replaced(Rules, "truncation_target", truncation_target),
     ),
-    expected=("committed-prefix", "batches-in-epochs", "replicas-agree", "inconsistent-offset", "replica-divergence"),
+    expected=(
+        "log-matching",
+        "committed-prefix",
+        "batches-in-epochs",
+        "replicas-agree",
+        "inconsistent-offset",
+        "replica-divergence",
+    ),
     faults=("kill", "latency"),
     plan=plan,
 )

@@ -38,6 +38,7 @@ MUTANT = Mutant(
     source="KAFKA-7395, KIP-320",
     replaces=(Replaced(Rules, "check_leader_epoch", check_leader_epoch),),
     expected=(
+        "epoch-cache",
         "committed-prefix",
         "strong-isr",
         "lost-write",

@@ -26,7 +26,13 @@ MUTANT = Mutant(
     title="forgets epoch 0 when it recovers a log",
     source="KAFKA-10432",
     replaces=(Replaced(recovery, "has_epoch", has_epoch),),
-    expected=("epoch-cache", "batches-in-epochs", "inconsistent-offset", "replica-divergence"),
+    expected=(
+        "truncation-keeps-committed",
+        "epoch-cache",
+        "batches-in-epochs",
+        "inconsistent-offset",
+        "replica-divergence",
+    ),
     faults=("kill", "power_loss"),
     plan=plan,
 )

@@ -30,6 +30,7 @@ MUTANT = Mutant(
     source="KAFKA-17142",
     replaces=(Replaced(EpochCache, "flush", flush),),
     expected=(
+        "epoch-durable-before-append",
         "epoch-cache",
         "batches-in-epochs",
         "truncation-keeps-committed",

@@ -34,7 +34,15 @@ MUTANT = Mutant(
     title="does not wait for those about to leave the ISR before that is confirmed",
     source="KIP-497",
     replaces=(Replaced(Rules, "maximal_of", maximal_of),),
-    expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
+    expected=(
+        "weak-isr",
+        "isr-superset",
+        "valid-high-watermark",
+        "strong-isr",
+        "lost-write",
+        "unseen",
+        "inconsistent-offset",
+    ),
     faults=("partition",),
     plan=plan,
 )

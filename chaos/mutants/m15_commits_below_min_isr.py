@@ -35,7 +35,7 @@ MUTANT = Mutant(
     title="moves the high watermark while the ISR is below its minimum",
     source="KAFKA-15583, KIP-966",
     replaces=(Replaced(Rules, "is_high_watermark_frozen", is_high_watermark_frozen),),
-    expected=("hw-held-by-min-isr", "unseen", "inconsistent-offset", "lost-write"),
+    expected=("strong-isr", "hw-held-by-min-isr", "unseen", "inconsistent-offset", "lost-write"),
     faults=("pause", "power_loss"),
     plan=plan,
 )

@@ -29,6 +29,7 @@ MUTANT = Mutant(
     source="KAFKA-10471, KAFKA-15375",
     replaces=(Replaced(LogManager, "_ended_cleanly", _ended_cleanly),),
     expected=(
+        "loaded-log-is-whole",
         "committed-prefix",
         "recovery-keeps-committed",
         "epoch-cache",

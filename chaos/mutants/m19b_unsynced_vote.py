@@ -32,7 +32,14 @@ MUTANT = Mutant(
     title="does not sync its vote before it answers",
     source="Raft; KIP-595",
     replaces=(Replaced(QuorumStorage, "persist", persist),),
-    expected=("one-vote-per-epoch", "quorum-epoch-monotone", "one-controller-per-epoch", "lost-write", "unseen"),
+    expected=(
+        "vote-durable-before-told",
+        "one-vote-per-epoch",
+        "quorum-epoch-monotone",
+        "one-controller-per-epoch",
+        "lost-write",
+        "unseen",
+    ),
     faults=("power_loss",),
     plan=plan,
 )

@@ -29,7 +29,7 @@ MUTANT = Mutant(
         Replaced(Rules, "under_min_isr_after", never),
         Replaced(Rules, "is_high_watermark_frozen", never),
     ),
-    expected=("acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
+    expected=("strong-isr", "acknowledged-is-replicated", "hw-held-by-min-isr", "lost-write", "unseen"),
     faults=("pause", "power_loss"),
     plan=plan,
 )

@@ -22,7 +22,7 @@ def is_stale_stop(self: Partition, leader_epoch: int) -> bool:
 def plan(seed: int) -> Plan:
     """Followers leave and join all the time, so that answers, metadata and further proposals cross on their way."""
     rng = draw(seed, "24")
-    latency_ms = rng.choice((20, 30, 40))
+    latency_ms = rng.randint(20, 40)
     slow = fault(0.1, 5.0, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms * 3 // 4)
     settings = {
         "replica.lag.time.max.ms": str(rng.choice((60, 80, 100))),

@@ -205,7 +205,7 @@ def test_17b_every_election_is_unclean() -> None:
 def test_19b_a_vote_is_readable_but_not_durable() -> None:
     fs = MemoryFs()
     fs.mkdirs("m")
-    log: Any = Fields(directory="m")
+    log: Any = Fields(directory="m", log_start_offset=0, epochs=Fields(entries=[]))
     env: Any = Fields(fs=fs)
     settings = quorum_settings()
     storage = QuorumStorage(env, log, settings, "c")
