@@ -55,7 +55,11 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 @click.option("--controls", default=0, show_default=True, help="Plans of each that run without the mutant first.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Where found plans go.")  # fmt: skip
-@click.option("--docs", type=click.Path(path_type=Path, exists=True), help="A page whose results are written anew.")
+@click.option(
+    "--docs",
+    type=click.Path(path_type=Path, exists=True),
+    help="A page whose results of these mutants are written anew.",
+)
 def command(
     names: str,
     seeds: int,

@@ -31,23 +31,27 @@ def mutants_table() -> str:
     return _markdown(("#", "name", "the broker ...", "source", "replaces", "faults"), rows)
 
 
-def results_table(found: Sequence[Hunted]) -> str:
-    """What each hunt came to."""
-    order = list(MUTANTS)
-    rows = []
-    for h in sorted(found, key=lambda h: order.index(h.mutant)):
-        m = MUTANTS[h.mutant]
-        check = h.check or (f"nothing: {m.masked}" if m.masked else "nothing")
-        seed = "-" if h.seed is None else str(h.seed)
-        steps = "-" if h.steps is None else str(h.steps)
-        rows.append((m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", steps))
-    return _markdown(("#", "name", "found by", "seed", "plans tried", "CPU s", "steps after shrinking"), rows)
+def results_table(found: Sequence[Hunted], before: str = "") -> str:
+    """What each hunt came to; of mutants that were not hunted now, the rows that the table had before."""
+    rows = {row[0]: row for line in before.splitlines() if (row := _cells(line))[0] in MUTANTS}
+    rows |= {h.mutant: _result(h) for h in found}
+    head = ("#", "name", "found by", "seed", "plans tried", "CPU s", "steps after shrinking")
+    return _markdown(head, [rows[mutant] for mutant in MUTANTS if mutant in rows])
+
+
+def _result(h: Hunted) -> Sequence[str]:
+    m = MUTANTS[h.mutant]
+    check = h.check or (f"nothing: {m.masked}" if m.masked else "nothing")
+    seed = "-" if h.seed is None else str(h.seed)
+    steps = "-" if h.steps is None else str(h.steps)
+    return m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", steps
 
 
 def write_docs(page: Path, found: Sequence[Hunted]) -> None:
     """Put both tables into the page, in place of those that are there."""
     text = replaced(page.read_text(), MUTANTS_BEGIN, MUTANTS_END, mutants_table())
-    page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found)))
+    before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]
+    page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found, before)))
 
 
 def replaced(text: str, begin: str, end: str, table: str) -> str:
@@ -60,3 +64,7 @@ def replaced(text: str, begin: str, end: str, table: str) -> str:
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _cells(line: str) -> Sequence[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]

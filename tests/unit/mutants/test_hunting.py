@@ -123,3 +123,11 @@ def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
     lines = results_table([later, found]).splitlines()
     assert lines[2].startswith(f"| {mutant} |")
     assert lines[2].endswith("| invariant strong-isr | 2 | 3 | 1.2 | 4 |")
+
+
+def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
+    before = results_table([Hunted("2", 5, 8.3, 4, "invariant log-matching", steps=7), Hunted("9", 1, 3.0)])
+    now = results_table([Hunted("9", 2, 4.0, 1, "invariant weak-isr", steps=3), Hunted("20a", 9, 60.0)], before)
+    assert [line.split(" | ")[0] for line in now.splitlines()[2:]] == ["| 2", "| 9", "| 20a"]
+    assert before.splitlines()[2] in now
+    assert "weak-isr" in now
