@@ -25,8 +25,8 @@ from chaos.shrinking.structure import (
 F = TypeVar("F")
 Pass = Callable[[Search[Any]], None]
 
-# A thinner and a shorter load make every later try cheaper. Then faults: there are few, and without them most operations
-# turn out to be needless.
+# A thinner and a shorter load make every later try cheaper. Then faults: there are few, and without them most of the
+# operations turn out to be needless.
 STRUCTURE: tuple[tuple[str, Pass], ...] = (
     ("thinner load", thinner_load),
     ("shorter load", shorter_load),
