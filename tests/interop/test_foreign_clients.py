@@ -117,8 +117,7 @@ async def _aiokafka(cluster: Any, codec: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     await admin.start()
     await admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
-    described = await admin.describe_topics([topic])
-    leader = described[0]["partitions"][0]["leader"]
+    leader = await _leader(admin, topic)
     await admin.close()
     killer = Killer(cluster, lambda: int(leader))
     producer = AIOKafkaProducer(
@@ -156,6 +155,17 @@ async def _aiokafka(cluster: Any, codec: str) -> None:
             read += [message.value for message in messages]
     await consumer.stop()
     check(acked, read)
+
+
+async def _leader(admin: Any, topic: str) -> int:
+    """Of the first partition. The broker that is asked may hear of the topic later than the one that made it."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        partitions = (await admin.describe_topics([topic]))[0]["partitions"]
+        if partitions and partitions[0]["leader"] >= 0:
+            return int(partitions[0]["leader"])
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{topic} has no leader")
 
 
 # ----------------------------------------------------------------------------------------------------- kafka-python
