@@ -1,0 +1,144 @@
+"""The base image: Debian with Python. Found in the engine, pulled where a registry answers, else made here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from chaos.errors import HarnessError, Refused
+from chaos.toolchain.cache import Say, cache_folder, remove, run
+from chaos.toolchain.engine import Engine
+
+NAMED = "SQUALL_BASE_IMAGE"
+PACKAGES = ("python3", "python3-venv", "iptables")
+TAG = "squall-base:{suite}-1"
+"""The number counts changes of how it is made."""
+NEEDLESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
+STAGES = {
+    "Retrieving": "fetching packages",
+    "Extracting": "unpacking",
+    "Unpacking": "unpacking",
+    "Configuring": "setting up",
+}
+
+
+def base_image(engine: Engine, say: Say) -> tuple[str, str]:
+    """(name, id) of an image with Python 3.11 or newer, its venv module and glibc.
+
+    SQUALL_BASE_IMAGE, else one that was made here before, else Python's official slim image, else Debian's packages
+    put together by debootstrap (as root, once, a minute to three). Refused where none can be had.
+    """
+    if given := os.environ.get(NAMED):
+        if ":" not in given.rpartition("/")[2]:
+            given += ":latest"
+        if engine.image(given) is None and not engine.pull(given):
+            raise Refused(f"{NAMED} is {given}: the engine does not have it, and it cannot be pulled")
+        return _known(engine, given)
+    suite = _suite()
+    made = TAG.format(suite=suite)
+    official = f"python:{sys.version_info[0]}.{sys.version_info[1]}-slim"
+    for name in (made, official):
+        if engine.image(name) is not None:
+            return _known(engine, name)
+    say(f"pulling the base image {official} (once)")
+    if engine.pull(official):
+        return _known(engine, official)
+    say("no registry answers: the base image is made of Debian's packages (once; a minute to three)")
+    _make(engine, made, suite, say)
+    return _known(engine, made)
+
+
+def _known(engine: Engine, name: str) -> tuple[str, str]:
+    found = engine.image(name)
+    assert found is not None, "it was just found, pulled or made"
+    return name, found
+
+
+def _suite() -> str:
+    """Of this machine, where it is a Debian or made of one; else Debian's latest that we tried."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return "bookworm"
+    return release.get("VERSION_CODENAME") or "bookworm"
+
+
+def _make(engine: Engine, tag: str, suite: str, say: Say) -> None:
+    program = shutil.which("debootstrap")
+    other = f"or name an image that has Python 3.11 or newer: {NAMED}=NAME:TAG"
+    if program is None:
+        raise Refused(f"the base image needs debootstrap (Debian: apt-get install debootstrap), {other}")
+    if os.getuid() != 0:
+        raise Refused(
+            f"the base image is made by debootstrap, which needs root: run `sudo ./squall images` once, {other}"
+        )
+    began = time.monotonic()
+    scratch = Path(tempfile.mkdtemp(prefix=".base-image-", dir=_scratch_folder()))
+    try:
+        _debootstrap(program, suite, scratch / "root", say)
+        for each in NEEDLESS:
+            shutil.rmtree(scratch / "root" / each, ignore_errors=True)
+        say("giving it to the engine")
+        archive = scratch / "root.tar"
+        with tarfile.open(archive, "w") as tar:
+            tar.add(scratch / "root", arcname=".", filter=_without_devices)
+        with archive.open("rb") as file:
+            engine.import_image(tag, file, ["LABEL squall.image=base", "ENV LANG=C.UTF-8"])
+    finally:
+        _unmount(scratch / "root")
+        remove(scratch)
+    say(f"made the base image in {time.monotonic() - began:.0f} s")
+
+
+def _unmount(root: Path) -> None:
+    """An interrupted debootstrap leaves /proc and /sys of this machine in its tree."""
+    for each in ("proc", "sys"):
+        if os.path.ismount(root / each):
+            run(["umount", "--recursive", str(root / each)], what="the unfinished base image could not be taken apart")
+
+
+def _scratch_folder() -> Path:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _debootstrap(program: str, suite: str, root: Path, say: Say) -> None:
+    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}"]
+    command = [program, *options, suite, str(root), *_mirror(suite)]
+    stage, last = "", ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as popen:
+        assert popen.stdout is not None
+        try:
+            for line in popen.stdout:
+                last = line.strip() or last
+                now = STAGES.get(last.removeprefix("I: ").partition(" ")[0], stage)
+                if now != stage:
+                    stage = now
+                    say(f"  {stage}")
+        except BaseException:
+            popen.kill()
+            raise
+    if popen.returncode:
+        raise HarnessError(f"the base image could not be made: debootstrap ended with {popen.returncode}: {last}")
+
+
+def _mirror(suite: str) -> list[str]:
+    """Where this machine's own packages of this suite come from; nothing where apt does not say: debootstrap's own."""
+    try:
+        said = run(["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"], what="apt-get")
+    except HarnessError:
+        return []
+    lines = (line.split() for line in said.splitlines())
+    return next(([words[2]] for words in lines if words[:2] == [suite, "main"]), [])
+
+
+def _without_devices(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if entry.isdev() and not entry.isfile() else entry

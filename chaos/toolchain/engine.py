@@ -1,0 +1,369 @@
+"""The Docker engine of this machine: found, asked whether it will do, and spoken to.
+
+The SDK is seen in this module only. Calls block: from trio, call them in a thread. Any number of threads may call at
+once. What the engine refuses becomes `EngineError`, in words that say what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, TypeVar
+
+from chaos.errors import HarnessError, Refused
+
+T = TypeVar("T")
+
+SOCKET = "/var/run/docker.sock"
+MIN_API = (1, 40)
+"""Of Docker 19.03: older ones do not know per-call platforms and device requests, and nobody tries them any more."""
+MIN_FREE_BYTES = 2 << 30
+CALL_S, LONG_S = 60, 1800
+INSTALL = "start one (as root: compose/engine.sh installs and starts Debian's; or: systemctl start docker)"
+CPU_PERIOD_US = 100_000
+
+ADVICE: tuple[tuple[str, str], ...] = (
+    ("no space left on device", "the engine is out of disk: `docker system df` shows what takes it"),
+    ("pool overlaps", "the network range is taken by another network of the engine"),
+    ("is already in use", "the name is taken: `squall clean` removes what interrupted runs left"),
+    ("no such image", "the image is gone: the next run builds it again"),
+    ("exec format error", "the image is broken, or made for another kind of processor: `squall clean --images`"),
+    ("no such file or directory", "the image is broken: `squall clean --images` has the next run build it again"),
+    ("iptables", "the engine could not set up its network rules: it needs iptables and the right to use it"),
+)
+
+
+class EngineError(HarnessError):
+    """The engine did not answer, or refused. `status` is 0 where there was no answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of this machine in a container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container as it is to be made: no privilege, a read-only root, limits on memory and CPU."""
+
+    name: str
+    image: str
+    command: Sequence[str]
+    labels: Mapping[str, str]
+    network: str
+    address: str
+    user: str
+    mounts: Sequence[Mount]
+    memory_bytes: int
+    cpus: float
+    """How many CPUs it may keep busy."""
+    capabilities: Sequence[str] = ()
+    """Added to none at all."""
+
+
+class Engine:
+    """One engine. `info` is what it says of itself."""
+
+    def __init__(self, url: str, api: Any, info: Mapping[str, Any]) -> None:
+        self.url = url
+        self.info = info
+        self._api = api
+
+    @property
+    def version(self) -> str:
+        """Of the engine."""
+        return str(self.info.get("ServerVersion", "?"))
+
+    def image(self, reference: str) -> str | None:
+        """Id of an image; None where the engine has no such image."""
+        try:
+            return str(_call(f"look at image {reference}", self._api.inspect_image, reference)["Id"])
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def images(self, label: str) -> list[dict[str, Any]]:
+        """Images with a label ("name" or "name=value")."""
+        return list(_call("list images", self._api.images, filters={"label": [label]}))
+
+    def pull(self, reference: str) -> bool:
+        """Whether a registry answered with this image."""
+        repository, _, tag = reference.rpartition(":")
+        try:
+            _call(f"pull {reference}", self._api.pull, repository, tag=tag)
+        except EngineError:
+            return False
+        return True
+
+    def build(self, tag: str, context: IO[bytes], base: str, labels: Mapping[str, str]) -> Iterator[str]:
+        """Build an image of a tar archive with a Dockerfile in it, whose ARG BASE is `base`. Without network.
+
+        Yields what the build prints, by line.
+        """
+        arguments = {"fileobj": context, "custom_context": True, "tag": tag, "labels": dict(labels), "decode": True}
+        options = {"rm": True, "forcerm": True, "network_mode": "none", "timeout": LONG_S}
+        said: deque[str] = deque(maxlen=5)
+        with _explained(f"build image {tag}"):
+            for line in self._api.build(**arguments, **options, buildargs={"BASE": base}):
+                if "error" in line:
+                    last = "\n".join(each for each in said if each)
+                    raise EngineError(_advised(f"image {tag} could not be built: {line['error']}\n{last}"))
+                said.append(str(line.get("stream", "")).rstrip())
+                yield said[-1]
+
+    def import_image(self, tag: str, tar: IO[bytes], changes: Sequence[str]) -> None:
+        """Make an image of a tar archive of its files. changes: lines of a Dockerfile, LABEL and such."""
+        repository, _, version = tag.rpartition(":")
+        _call(
+            f"import image {tag}",
+            self._api.import_image_from_data,
+            tar,
+            repository=repository,
+            tag=version,
+            changes=list(changes),
+        )
+        if self.image(tag) is None:
+            raise EngineError(_advised(f"the engine imported no image {tag}: no space left on device?"))
+
+    def tag(self, image: str, reference: str) -> None:
+        """Give an image one more name."""
+        repository, _, version = reference.rpartition(":")
+        _call(f"name image {reference}", self._api.tag, image, repository, version, force=True)
+
+    def forget_image(self, image: str) -> bool:
+        """Whether an image could be removed: one that containers or other images are made of cannot."""
+        try:
+            _call(f"remove image {image}", self._api.remove_image, image, force=True)
+        except EngineError as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
+
+    def output_of(self, image: str, command: Sequence[str], labels: Mapping[str, str]) -> str:
+        """What a command prints in a container without network. EngineError where it does not end with 0."""
+        what = f"run {command[0]} in image {image}"
+        config = self._api.create_host_config(network_mode="none", cap_drop=["ALL"])
+        made = _call(what, self._api.create_container, image, list(command), labels=dict(labels), host_config=config)
+        try:
+            self.start(made["Id"])
+            code = int(_call(what, self._api.wait, made["Id"], timeout=CALL_S)["StatusCode"])
+            said = _call(what, self._api.logs, made["Id"]).decode(errors="replace").strip()
+        finally:
+            self.remove(made["Id"])
+        if code:
+            raise EngineError(_advised(f"cannot {what}: it ended with {code}: {said[-500:]}"))
+        return str(said)
+
+    def make_network(self, name: str, subnet: str, labels: Mapping[str, str]) -> str:
+        """Id of a new bridge that leads to this machine and nowhere else."""
+        from docker.types import IPAMConfig, IPAMPool
+
+        return str(
+            _call(
+                f"make network {name} ({subnet})",
+                self._api.create_network,
+                name,
+                driver="bridge",
+                internal=True,
+                ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]),
+                labels=dict(labels),
+                check_duplicate=True,
+            )["Id"]
+        )
+
+    def networks(self, label: str | None = None) -> list[dict[str, Any]]:
+        """Networks of the engine, as it describes them."""
+        filters = {"label": [label]} if label else {}
+        return list(_call("list networks", self._api.networks, filters=filters))
+
+    def remove_network(self, network: str) -> None:
+        """Remove a network; one that is not there is no error."""
+        _unless_gone(f"remove network {network[:12]}", self._api.remove_network, network)
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Id of a new container that was not started yet."""
+        api = self._api
+        binds = [f"{m.source}:{m.target}:{'ro' if m.read_only else 'rw'}" for m in spec.mounts]
+        endpoint = api.create_endpoint_config(ipv4_address=spec.address)
+        config = api.create_host_config(
+            binds=binds,
+            network_mode=spec.network,
+            cap_drop=["ALL"],
+            cap_add=list(spec.capabilities),
+            security_opt=["no-new-privileges"],
+            privileged=False,
+            read_only=True,
+            tmpfs={"/tmp": "size=16m"},
+            mem_limit=spec.memory_bytes,
+            memswap_limit=spec.memory_bytes,
+            # Not nano_cpus: a container made with it refuses a quota later.
+            cpu_period=CPU_PERIOD_US,
+            cpu_quota=int(spec.cpus * CPU_PERIOD_US),
+            pids_limit=256,
+            # The kernel lets process 1 ignore its own SIGKILL: a broker that is to crash itself must not be it.
+            init=True,
+            restart_policy={"Name": "no"},
+        )
+        made = _call(
+            f"make container {spec.name}",
+            api.create_container,
+            spec.image,
+            list(spec.command),
+            name=spec.name,
+            hostname=spec.name,
+            user=spec.user,
+            labels=dict(spec.labels),
+            host_config=config,
+            networking_config=api.create_networking_config({spec.network: endpoint}),
+        )
+        return str(made["Id"])
+
+    def containers(self, label: str) -> list[dict[str, Any]]:
+        """Every container with a label, ended ones too, as the engine lists them."""
+        return list(_call("list containers", self._api.containers, all=True, filters={"label": [label]}))
+
+    def start(self, container: str) -> None:
+        """Start it."""
+        _call(f"start container {container[:12]}", self._api.start, container)
+
+    def kill(self, container: str, signal: str = "SIGKILL") -> None:
+        """Send a signal to its first process."""
+        _call(f"send {signal} to container {container[:12]}", self._api.kill, container, signal)
+
+    def pause(self, container: str) -> None:
+        """Freeze all of its processes."""
+        _call(f"pause container {container[:12]}", self._api.pause, container)
+
+    def unpause(self, container: str) -> None:
+        """Let them go on."""
+        _call(f"resume container {container[:12]}", self._api.unpause, container)
+
+    def set_cpus(self, container: str, cpus: float) -> None:
+        """How many CPUs it may keep busy from now on."""
+        limits = {"cpu_period": CPU_PERIOD_US, "cpu_quota": int(cpus * CPU_PERIOD_US)}
+        _call(f"limit container {container[:12]}", self._api.update_container, container, **limits)
+
+    def state(self, container: str) -> dict[str, Any]:
+        """As the engine has it: Status ("running", "paused", "exited"), Pid, ExitCode, OOMKilled, FinishedAt."""
+        return dict(_call(f"look at container {container[:12]}", self._api.inspect_container, container)["State"])
+
+    def remove(self, container: str) -> None:
+        """End it by force and forget it; one that is not there is no error."""
+        _unless_gone(f"remove container {container[:12]}", self._api.remove_container, container, force=True, v=True)
+
+    def events(self, label: str) -> Any:
+        """What happens to containers with a label from now on, as an iterator with `close`. Waits for ever."""
+        filters = {"label": [label], "type": ["container"]}
+        return _call("listen to the engine", self._api.events, filters=filters, decode=True)
+
+    def second(self) -> Engine:
+        """The same engine over connections of its own."""
+        return Engine(self.url, _client(self.url), self.info)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._api.close()
+
+
+def find_engine() -> Engine:
+    """The engine of this machine. Refused where none answers or it will not do: what is missing, how to get it."""
+    url = os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
+    if not url.startswith("unix://"):
+        raise Refused(
+            f"DOCKER_HOST is {url}: runs in containers need an engine of this machine (unix://...), "
+            "whose networks and folders the harness can reach"
+        )
+    path = url.removeprefix("unix://")
+    if not os.path.exists(path):
+        raise Refused(f"no Docker engine: there is no {path}; {INSTALL}")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise Refused(f"no right to use the Docker engine at {path}: be root, or a member of the group that owns it")
+    try:
+        api = _client(url)
+        info = _call("ask the engine about itself", api.info)
+        version = _call("ask the engine about itself", api.version)
+    except EngineError as error:
+        raise Refused(f"no Docker engine answers at {path}: {INSTALL}\n{error}") from error
+    check(info, str(version.get("ApiVersion", "0.0")))
+    return Engine(url, api, info)
+
+
+def check(info: Mapping[str, Any], api_version: str) -> None:
+    """Refused for an engine that will not do, by what it says of itself."""
+    version = info.get("ServerVersion", "?")
+    major, _, minor = api_version.partition(".")
+    if (int(major), int(minor)) < MIN_API:
+        raise Refused(f"Docker {version} is too old (API {api_version}): 19.03 or newer is needed")
+    if info.get("OSType", "linux") != "linux" or "Docker Desktop" in str(info.get("OperatingSystem")):
+        raise Refused("this Docker engine runs in a virtual machine: its networks cannot be reached from here")
+    if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
+        raise Refused("this Docker engine is rootless: its networks cannot be reached from here")
+    missing = [name for name in ("MemoryLimit", "CpuCfsQuota") if not info.get(name, True)]
+    if missing:
+        raise Refused(f"this Docker engine cannot set limits ({', '.join(missing)}): its kernel lacks cgroups for it")
+    root = str(info.get("DockerRootDir", ""))
+    if os.path.isdir(root) and (free := shutil.disk_usage(root).free) < MIN_FREE_BYTES:
+        raise Refused(
+            f"the Docker engine is out of disk: {free >> 20} MiB are free at {root}, {MIN_FREE_BYTES >> 20} are wanted;"
+            " `docker system df` shows what takes it"
+        )
+
+
+def _client(url: str) -> Any:
+    from docker import APIClient
+
+    return _call("reach the engine", APIClient, base_url=url, version="auto", timeout=CALL_S)
+
+
+class _explained:
+    """Turns what the SDK raises into EngineError: "cannot `what`: why; what to do"."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, HarnessError):
+            return
+        from docker.errors import APIError, DockerException
+        from requests.exceptions import RequestException
+
+        if isinstance(error, APIError):
+            said = error.explanation or str(error)
+            raise EngineError(_advised(f"cannot {self._what}: {said}"), error.status_code or 0) from error
+        if isinstance(error, (DockerException, RequestException, OSError)):
+            raise EngineError(f"cannot {self._what}: the engine does not answer: {error}") from error
+
+
+def _call(what: str, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    with _explained(what):
+        return function(*arguments, **options)
+
+
+def _unless_gone(what: str, function: Callable[..., object], *arguments: Any, **options: Any) -> None:
+    try:
+        _call(what, function, *arguments, **options)
+    except EngineError as error:
+        if error.status != 404:
+            raise
+
+
+def _advised(message: str) -> str:
+    """A message with what to do about it, where that is known."""
+    told = next((advice for sign, advice in ADVICE if sign in message.lower()), None)
+    return f"{message}; {told}" if told else message

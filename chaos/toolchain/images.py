@@ -1,0 +1,181 @@
+"""The images that containers run: a base with Python, a broker, Toxiproxy.
+
+Each is named by a digest of all that goes into it, so one that is there is the one that is wanted, and an edit of the
+broker makes a new one of the upper layer only. No build has a network: wheels are fetched by pip on this machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+import platform
+import sys
+import tarfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.errors import Refused
+from chaos.toolchain.base_image import base_image
+from chaos.toolchain.cache import Say, cache_folder, installed, run
+from chaos.toolchain.engine import Engine
+from chaos.toolchain.toxiproxy import toxiproxy_server
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = ROOT / "compose"
+LABEL = "squall.image"
+"""On every image of ours; its value says which."""
+KEPT_S = 24 * 3600
+"""Images made of former sources stay for so long: another checkout may be about to start them."""
+SAY_EACH_S = 5.0
+ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), platform.libc_ver()[0])"
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """What the engine calls them."""
+
+    broker: str
+    toxiproxy: str
+
+
+def ensure_images(engine: Engine, say: Say) -> Images:
+    """The images of this checkout, made where the engine does not have them yet. `say` hears of it as it goes.
+
+    The first time takes minutes, the first after an edit of the broker some seconds. Raises Refused for what is
+    missing, EngineError where the engine fails.
+    """
+    with _one_at_a_time():
+        base, base_id = base_image(engine, say)
+        broker = _named("broker", (base_id, *_texts(_broker_files())))
+        if engine.image(broker) is None:
+            _build(engine, broker, base, {**_broker_files(), **_wheels(engine, base, say)}, say)
+        server = toxiproxy_server(say)
+        files = {"Dockerfile": _read(COMPOSE / "toxiproxy/Dockerfile"), "toxiproxy-server": server.read_bytes()}
+        toxiproxy = _named("toxiproxy", (base_id, *_texts(files)))
+        if engine.image(toxiproxy) is None:
+            _build(engine, toxiproxy, base, files, say)
+        _forget_old(engine, {broker, toxiproxy})
+    return Images(broker, toxiproxy)
+
+
+def name_latest(engine: Engine, images: Images) -> Images:
+    """The same images under names that a compose file can hold."""
+    for image in (images.broker, images.toxiproxy):
+        engine.tag(image, f"{image.partition(':')[0]}:latest")
+    return Images("squall-broker:latest", "squall-toxiproxy:latest")
+
+
+def _broker_files() -> dict[str, bytes]:
+    """By path in the build's context: everything but the wheels, which the requirements name by hash."""
+    files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", "requirements.txt")}
+    for path in sorted((ROOT / "broker").rglob("*.py")):
+        if "codegen" not in path.parts:
+            files[f"app/{path.relative_to(ROOT).as_posix()}"] = path.read_bytes()
+    return files
+
+
+def _wheels(engine: Engine, base: str, say: Say) -> dict[str, bytes]:
+    """The broker's dependencies for the base's Python, from a folder of the cache."""
+    said = engine.output_of(base, ["python3", "-c", ASK_PYTHON], {LABEL: "question"}).split()
+    if len(said) != 3 or said[2] != "glibc":
+        raise Refused(f"base image {base} will not do: Python 3.11 or newer with glibc is needed, it has {said}")
+    version, machine = said[0], said[1]
+    if machine != platform.machine():
+        raise Refused(f"base image {base} is for {machine}, this machine is {platform.machine()}")
+    requirements = COMPOSE / "broker/requirements.txt"
+    digest = _digest((requirements.read_bytes(), version.encode(), machine.encode()))
+
+    def fetch(folder: Path) -> None:
+        say(f"fetching the broker's wheels for Python {version}")
+        platforms = [f"--platform=manylinux{glibc}_{machine}" for glibc in ("2014", "_2_17", "_2_28", "_2_34")]
+        options = ["--only-binary=:all:", "--require-hashes", "--no-deps", f"--python-version={version}", *platforms]
+        run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", *options]
+            + ["--dest", str(folder), "--requirement", str(requirements)],
+            what="the broker's wheels could not be fetched",
+        )
+
+    folder = installed(f"wheelhouse-{digest}", fetch)
+    return {f"wheelhouse/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def _build(engine: Engine, tag: str, base: str, files: Mapping[str, bytes], say: Say) -> None:
+    say(f"building image {tag}")
+    began = time.monotonic()
+    for line in sparse(engine.build(tag, _tar(files), base, {LABEL: tag.partition(":")[0].partition("-")[2]})):
+        say(f"  {line}")
+    say(f"built image {tag} in {time.monotonic() - began:.1f} s")
+
+
+def sparse(lines: Iterable[str]) -> Iterator[str]:
+    """Of many lines one now and then, so that people see that something goes on."""
+    last = time.monotonic()
+    for line in lines:
+        if line.strip() and time.monotonic() - last > SAY_EACH_S:
+            last = time.monotonic()
+            yield line.strip()
+
+
+def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
+    """Always the same bytes of the same files: the engine knows a layer again by them."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            entry.mode = 0o755 if data.startswith(b"\x7fELF") else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    out.seek(0)
+    return out
+
+
+def _named(what: str, parts: Iterable[str | bytes]) -> str:
+    return f"squall-{what}:{_digest(parts)}"
+
+
+def _texts(files: Mapping[str, bytes]) -> Iterator[str | bytes]:
+    for name, data in sorted(files.items()):
+        yield name
+        yield data
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    """16 hex digits of everything in order. Lengths are part of it: moving a byte to a neighbour is a change."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "big") + data)
+    return found.hexdigest()[:16]
+
+
+def _forget_old(engine: Engine, wanted: set[str]) -> None:
+    for image in engine.images(LABEL):
+        tags = image.get("RepoTags") or []
+        if image["Created"] < time.time() - KEPT_S and not any(tag in wanted or _is_kept(tag) for tag in tags):
+            engine.forget_image(image["Id"])
+
+
+def _is_kept(tag: str) -> bool:
+    return tag.startswith("squall-base:") or tag.endswith(":latest")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Refused(f"images are built from a checkout: {error}") from error
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two runs that start together build one image."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".images-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,58 @@
+"""What images are made of, and what they are called after."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from chaos.toolchain import base_image, images
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def pins(path: Path) -> dict[str, str]:
+    """name -> version, with all of its hashes."""
+    found = re.findall(r"^([a-z0-9_.-]+)==((?:[^\n]*\\\n)+[^\n]*)", path.read_text(), re.MULTILINE)
+    return dict(found)
+
+
+def test_a_brokers_image_holds_the_versions_that_are_tested_here() -> None:
+    ours, all_of_them = pins(ROOT / "compose/broker/requirements.txt"), pins(ROOT / "requirements.txt")
+    assert {"trio", "crc32c", "cramjam"} <= ours.keys()
+    assert {name: all_of_them.get(name) for name in ours} == ours
+
+
+def test_a_brokers_image_holds_the_broker_and_no_harness() -> None:
+    files = images._broker_files()
+    assert "app/broker/__main__.py" in files
+    assert not [name for name in files if "codegen" in name or "chaos" in name]
+
+
+def test_the_same_files_make_the_same_archive_and_programs_can_be_run() -> None:
+    files = {"b": b"text", "a": b"\x7fELF..."}
+    packed = images._tar(files).getvalue()
+    assert packed == images._tar(dict(reversed(files.items()))).getvalue()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        assert [(entry.name, oct(entry.mode), entry.mtime) for entry in tar] == [("a", "0o755", 0), ("b", "0o644", 0)]
+
+
+def test_names_change_with_any_byte_and_with_its_place() -> None:
+    names = {images._named("x", parts) for parts in (("a", "b"), ("ab", ""), ("", "ab"), ("a", "c"), ("b", "a"))}
+    assert len(names) == 5
+
+
+def test_of_many_lines_few_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 6.0, 6.0, 7.0, 12.5, 12.5])
+    monkeypatch.setattr(images.time, "monotonic", lambda: next(now))
+    assert list(images.sparse(["one", "two", "three", "", " four "])) == ["two", "four"]
+
+
+def test_packages_come_from_where_this_machines_own_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "stable-security main http://s.example/\nstable contrib http://c.example/\nstable main http://m.example/\n"
+    monkeypatch.setattr(base_image, "run", lambda *arguments, **options: said)
+    assert base_image._mirror("stable") == ["http://m.example/"]
+    assert base_image._mirror("older") == []
