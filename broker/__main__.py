@@ -37,8 +37,8 @@ async def _stop_on_signal(stop: trio.Event) -> None:
 def main() -> int:
     """Exit code 0 after a stop that was asked for, 1 after a failure, 3 for a configuration that cannot be."""
     arguments = sys.argv[1:]
-    if len(arguments) != 2 or arguments[0] != "--config":
-        sys.stderr.write("usage: python -m broker --config FILE.properties\n")
+    if len(arguments) not in (2, 4) or arguments[0] != "--config" or arguments[2:3] not in ([], ["--faults"]):
+        sys.stderr.write("usage: python -m broker --config FILE.properties [--faults FOLDER]\n")
         return USAGE
     path = arguments[1]
     try:
@@ -47,12 +47,11 @@ def main() -> int:
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         sys.stderr.write(f"broker: {path}: {error}\n")
         return USAGE
-    env = RealEnv(
-        f"broker-{config.node_id}",
-        incarnation=config.squall_incarnation,
-        trace_path=config.squall_trace_path,
-        clock_offset_path=config.squall_clock_offset_path,
-    )
+    try:
+        env = _env(config, arguments[3] if len(arguments) == 4 else None)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"broker: {error}\n")
+        return USAGE
     # What was imported stays: a full collection that walks over its 36,000 objects holds up all for tens of ms.
     gc.freeze()
     try:
@@ -65,6 +64,24 @@ def main() -> int:
             sys.stderr.write(f"broker: {leaf}\n")
         return FAILED
     return 0
+
+
+def _env(config: BrokerConfig, faults: str | None) -> RealEnv:
+    """The node's Env; with a folder for faults, one whose disk can be hurt."""
+    name, incarnation = f"broker-{config.node_id}", config.squall_incarnation
+    trace_path, clock_offset_path = config.squall_trace_path, config.squall_clock_offset_path
+    if faults is None:
+        return RealEnv(name, incarnation, trace_path=trace_path, clock_offset_path=clock_offset_path)
+    from broker.faulted.env import FaultedEnv
+
+    return FaultedEnv(
+        name,
+        folder=faults,
+        roots=config.log_dirs or (config.log_dir,),
+        incarnation=incarnation,
+        trace_path=trace_path,
+        clock_offset_path=clock_offset_path,
+    )
 
 
 def leaves(group: BaseException | None) -> list[BaseException]:

@@ -12,7 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "chaos", "checkers", "reports", "spark_analysis", "workloads")
 GENERATED = ("broker/protocol/schema/",)
 
-LAUNCHERS = ("broker/real_env.py", "broker/__main__.py", "broker/protocol/codegen/", "workloads/drivers/")
+LAUNCHERS = (
+    "broker/real_env.py",
+    "broker/faulted/",
+    "broker/__main__.py",
+    "broker/protocol/codegen/",
+    "workloads/drivers/",
+)
 """Inside node code, what may go round the seam: it is the other side of it, or never part of a node."""
 
 

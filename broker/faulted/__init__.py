@@ -1,0 +1,4 @@
+"""What is below the seam where a broker's disk and power are to be hurt: real files, and what is not durable of them.
+
+`python -m broker --config FILE --faults FOLDER` starts a broker on it; without the option nothing of it is imported.
+"""

@@ -1,0 +1,89 @@
+"""`broker.real_env.RealEnv` with a disk that can be hurt and links that a crash may strike at."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from broker.env import Buffer, File, Listener
+from broker.faulted.files import FaultedFs
+from broker.real_env import RealEnv, RealLink
+
+Gate = Callable[[str, str], None]
+
+
+class FaultedLink(RealLink):
+    """A link that asks before each send whether the process ends here."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, sock: socket.socket, peer: str, gate: Gate) -> None:
+        super().__init__(sock, peer)
+        self._gate = gate
+
+    def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
+        """As `Link.send`."""
+        self._gate("send", self.peer)
+        return super().send(pieces, more=more)
+
+    def send_file(self, file: File, offset: int, length: int) -> int:
+        """As `Link.send_file`."""
+        self._gate("send", self.peer)
+        return super().send_file(file, offset, length)
+
+
+class FaultedListener:
+    """As `Listener`."""
+
+    def __init__(self, inner: Listener, gate: Gate) -> None:
+        self._inner, self._gate = inner, gate
+        self.port = inner.port
+
+    async def accept(self) -> FaultedLink:
+        """As `Listener.accept`."""
+        return _with_gate(await self._inner.accept(), self._gate)
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+        self._inner.close()
+
+
+def _with_gate(link: object, gate: Gate) -> FaultedLink:
+    assert isinstance(link, RealLink), "a faulted Env stands on the real one"
+    return FaultedLink(link._sock, link.peer, gate)
+
+
+class FaultedEnv(RealEnv):
+    """`folder`: see `FaultedFs`; made where it is missing. `roots`: the log directories.
+
+    OrdersError for a control file that cannot be followed, OSError for a folder that cannot be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        folder: str,
+        roots: Sequence[str],
+        incarnation: int = 1,
+        trace_path: str | None = None,
+        clock_offset_path: str | None = None,
+    ) -> None:
+        super().__init__(name, incarnation, None, trace_path, clock_offset_path)
+        for path in (folder, *roots):
+            os.makedirs(path, exist_ok=True)
+            if os.stat(path).st_dev != os.stat(folder).st_dev:
+                raise OSError(f"--faults {folder} must be on the file system of log.dirs, {path}")
+        fs = FaultedFs(folder, roots, incarnation)
+        self.fs = fs
+        self._gate = fs.wrongs.gate
+        fs.wrongs.watch()
+
+    async def listen(self, host: str, port: int) -> FaultedListener:  # type: ignore[override]
+        """As `Env.listen`."""
+        return FaultedListener(await super().listen(host, port), self._gate)
+
+    async def connect(self, host: str, port: int) -> FaultedLink:
+        """As `Env.connect`."""
+        return _with_gate(await super().connect(host, port), self._gate)

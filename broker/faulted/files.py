@@ -1,0 +1,362 @@
+"""Files and names below a broker's log directories, each change noted first: `broker.real_env`'s, with faults.
+
+What processes see is what is in the real files: reads and sendfile are those of the real ones. Paths outside of the
+log directories are none of our business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+
+from broker.env import Buffer
+from broker.faulted.journal import FileJournal
+from broker.faulted.names import NameChange, NamesJournal
+from broker.faulted.wrongs import TRUNCATION, Wrongs, failure
+from broker.real_env import RealFile, RealFs
+
+
+class Inode:
+    """One file, whatever its names: its journal, kept while it is open or has something pending."""
+
+    __slots__ = ("gone", "handles", "journal", "number")
+
+    def __init__(self, number: int, journal: FileJournal) -> None:
+        self.number, self.journal = number, journal
+        self.handles = 0
+        self.gone = False
+        """Durably removed: what is still written to it is nobody's loss."""
+
+
+class FaultedFile(RealFile):
+    """A file whose writes are noted before they are done."""
+
+    __slots__ = ("_fs", "_inode", "_path")
+
+    def __init__(self, fd: int, fs: FaultedFs, inode: Inode, path: str) -> None:
+        super().__init__(fd)
+        self._fs, self._inode, self._path = fs, inode, path
+
+    def append(self, data: Buffer) -> int:
+        """As `File.append`."""
+        self._fs.before_write(self._path, len(data))
+        with self._fs.wrongs.lock:
+            self._fs.note_write(self._inode, self._end, len(data), self._end)
+            return super().append(data)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """As `File.pwrite`."""
+        size = self.size()
+        self._fs.before_write(self._path, max(0, offset + len(data) - size))
+        with self._fs.wrongs.lock:
+            replaced = os.pread(self._fd, len(data), offset) if offset < size else b""
+            self._fs.note_write(self._inode, offset, len(data), size, replaced)
+            super().pwrite(data, offset)
+
+    def truncate(self, size: int) -> None:
+        """As `File.truncate`."""
+        self._fs.before_write(self._path, TRUNCATION)
+        with self._fs.wrongs.lock:
+            self._fs.note_cut(self._inode, self._fd, size)
+            super().truncate(size)
+
+    def fsync(self) -> None:
+        """As `File.fsync`. One that fails gives up for good what it should have made durable, as Linux does."""
+        wrongs, inode = self._fs.wrongs, self._inode
+        wrongs.gate("fsync", self._path)
+        wrongs.delayed("fsync")
+        with wrongs.lock:
+            mark = inode.journal.mark()
+        try:
+            wrongs.syncing(self._path)
+            super().fsync()
+        except OSError:
+            with wrongs.lock:
+                inode.journal.failed(mark)
+            raise
+        with wrongs.lock:
+            if not inode.gone:
+                self._fs.synced(inode, mark)
+
+    def close(self) -> None:
+        """As `File.close`."""
+        was_open = self._fd >= 0
+        super().close()
+        if was_open:
+            self._fs.closed(self._inode)
+
+
+class FaultedFs(RealFs):
+    """`folder` holds the journals and what removals keep; `roots`, the log directories, are on its file system."""
+
+    def __init__(self, folder: str, roots: Sequence[str], incarnation: int) -> None:
+        self._folder = os.path.abspath(folder)
+        self._roots = tuple(os.path.abspath(root) for root in roots)
+        for part in ("files", "names", "kept"):
+            os.makedirs(f"{self._folder}/{part}", exist_ok=True)
+        self._used = sum(size for root in self._roots for size in _sizes(root))
+        self._kept = max((int(name) for name in os.listdir(f"{self._folder}/kept") if name.isdigit()), default=0)
+        self._inodes: dict[int, Inode] = {}
+        self._pending_bytes = 0
+        self._waiting: dict[int, int] = {}
+        """Inodes with pending bytes, and how many, those first that have waited longest."""
+        self._names: dict[int, NamesJournal] = {}
+        self.wrongs = Wrongs(self._folder, incarnation, lambda: self._used)
+
+    # -------------------------------------------------------------------------------------------------------- bytes
+
+    def before_write(self, path: str, growth: int) -> None:
+        """Whatever is to happen before a write: a crash, a delay, an error."""
+        self.wrongs.gate("write", path)
+        if self.wrongs.orders.faults:
+            self.wrongs.delayed("write")
+            self.wrongs.writing(path, growth)
+
+    def note_write(self, inode: Inode, offset: int, length: int, size: int, replaced: Buffer = b"") -> None:
+        """Into the inode's journal; the lock is held."""
+        if inode.gone:
+            return
+        inode.journal.wrote(offset, length, size, replaced)
+        self._used += max(0, offset + length - size)
+        self._waiting[inode.number] = self._waiting.get(inode.number, 0) + length
+        self._pending_bytes += length
+        while self._pending_bytes > self.wrongs.orders.limit_bytes:
+            self._write_back(next(iter(self._waiting)))
+
+    def note_cut(self, inode: Inode, fd: int, size: int) -> None:
+        """As `note_write`, of a truncation."""
+        before = os.fstat(fd).st_size
+        if inode.gone or before == size and inode.journal.is_clean:
+            return
+        inode.journal.cut(size, before, os.pread(fd, before - size, size) if size < before else b"")
+        self._used += size - before
+
+    def synced(self, inode: Inode, mark: int) -> None:
+        """An fsync that began at the mark has succeeded; the lock is held."""
+        inode.journal.synced(mark)
+        self._no_longer_waits(inode.number)
+        if left := inode.journal.pending_bytes if not inode.journal.is_clean else 0:
+            self._waiting[inode.number] = left
+            self._pending_bytes += left
+        self._let_go(inode)
+
+    def closed(self, inode: Inode) -> None:
+        """A handle was closed."""
+        with self.wrongs.lock:
+            inode.handles -= 1
+            self._let_go(inode)
+
+    def _let_go(self, inode: Inode) -> None:
+        """Keep no descriptor for what nobody has open. What is pending stays in the journal's file."""
+        if inode.handles == 0 and self._inodes.get(inode.number) is inode:
+            inode.journal.close()
+            del self._inodes[inode.number]
+            if inode.journal.is_clean:
+                _unlink(inode.journal.path)
+
+    def _no_longer_waits(self, number: int) -> None:
+        self._pending_bytes -= self._waiting.pop(number, 0)
+
+    def _write_back(self, number: int) -> None:
+        """Too much is pending: this file's bytes count as written back, as a kernel does when memory is short."""
+        self.wrongs.went_through(self._waiting.get(number, 0))
+        self._no_longer_waits(number)
+        inode = self._inodes.get(number)
+        if inode is not None:
+            inode.journal.synced(inode.journal.mark())
+        else:
+            _unlink(self._journal_path(number))
+
+    def _journal_path(self, number: int) -> str:
+        return f"{self._folder}/files/{number}"
+
+    def _open_inode(self, fd: int, *, fresh: bool) -> Inode:
+        number = os.fstat(fd).st_ino
+        if fresh:
+            self._forget(number)
+        found = self._inodes.get(number)
+        if found is None:
+            found = self._inodes[number] = Inode(number, FileJournal(self._journal_path(number)))
+        found.handles += 1
+        return found
+
+    def _forget(self, number: int) -> None:
+        """There is no such file any more, or another has its number."""
+        inode = self._inodes.pop(number, None)
+        if inode is not None:
+            inode.gone = True
+        self._no_longer_waits(number)
+        _unlink(self._journal_path(number))
+
+    # -------------------------------------------------------------------------------------------------------- names
+
+    def _is_ours(self, path: str) -> bool:
+        return any(path == root or path.startswith(root + "/") for root in self._roots)
+
+    def _in_ours(self, path: str) -> bool:
+        """The name's directory is one of ours: a log directory's own name is not."""
+        return any(path.startswith(root + "/") for root in self._roots)
+
+    def _told(self, path: str) -> str:
+        """As faults and evidence name it: from the log directory's own name on."""
+        root = next(root for root in self._roots if path == root or path.startswith(root + "/"))
+        return os.path.relpath(path, os.path.dirname(root))
+
+    def _journal(self, directory: str) -> NamesJournal:
+        number = os.stat(directory).st_ino
+        if number not in self._names:
+            self._names[number] = NamesJournal(f"{self._folder}/names/{number}")
+        return self._names[number]
+
+    def _keep(self) -> tuple[int, str]:
+        self._kept += 1
+        return self._kept, f"{self._folder}/kept/{self._kept}"
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> RealFile:
+        """As `Fs.open`."""
+        path = os.path.abspath(path)
+        if not self._in_ours(path):
+            return super().open(path, create=create, truncate=truncate)
+        with self.wrongs.lock:
+            fresh = create and not os.path.exists(path)
+            if fresh:
+                directory, name = os.path.split(path)
+                self._journal(directory).note(NameChange("create", name))
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if fresh else 0), 0o644)
+            try:
+                inode = self._open_inode(fd, fresh=fresh)
+                if truncate and not fresh:
+                    self.note_cut(inode, fd, 0)
+                    os.ftruncate(fd, 0)
+                return FaultedFile(fd, self, inode, self._told(path))
+            except BaseException:
+                os.close(fd)
+                raise
+
+    def mkdirs(self, path: str) -> None:
+        """As `Fs.mkdirs`."""
+        path = os.path.abspath(path)
+        if not self._in_ours(path):
+            super().mkdirs(path)
+            return
+        directory, name = os.path.split(path)
+        self.mkdirs(directory)
+        with self.wrongs.lock:
+            if not os.path.isdir(path):
+                self._journal(directory).note(NameChange("create", name))
+                os.mkdir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """As `Fs.rename`. From one directory to another it is durable at once: brokers do not do that."""
+        old, new = os.path.abspath(old), os.path.abspath(new)
+        directory, name = os.path.split(old)
+        if not self._in_ours(old) or os.path.dirname(new) != directory:
+            super().rename(old, new)
+            return
+        with self.wrongs.lock:
+            if not os.path.lexists(old):
+                raise failure(errno.ENOENT, old)
+            kept = None
+            if os.path.isfile(new):
+                kept, beside = self._keep()
+                self._journal(directory).note(NameChange("rename", name, os.path.basename(new), kept))
+                self._used -= os.path.getsize(new)
+                os.link(new, beside)
+            else:
+                self._journal(directory).note(NameChange("rename", name, os.path.basename(new)))
+            os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        """As `Fs.remove`."""
+        path = os.path.abspath(path)
+        if not self._in_ours(path):
+            super().remove(path)
+            return
+        with self.wrongs.lock:
+            if not os.path.isfile(path):
+                raise failure(errno.EISDIR if os.path.isdir(path) else errno.ENOENT, path)
+            self._used -= os.path.getsize(path)
+            self._take_away(path)
+
+    def _take_away(self, path: str) -> None:
+        kept, beside = self._keep()
+        directory, name = os.path.split(path)
+        self._journal(directory).note(NameChange("remove", name, kept=kept))
+        os.rename(path, beside)
+
+    def remove_dir(self, path: str) -> None:
+        """As `Fs.remove_dir`: each name below it by itself, the innermost first."""
+        path = os.path.abspath(path)
+        if not self._in_ours(path):
+            super().remove_dir(path)
+            return
+        for folder, folders, files in os.walk(path, topdown=False):
+            for name in files:
+                self.remove(os.path.join(folder, name))
+            for name in folders:
+                with self.wrongs.lock:
+                    self._take_away(os.path.join(folder, name))
+        with self.wrongs.lock:
+            if not os.path.isdir(path):
+                raise failure(errno.ENOENT, path)
+            self._take_away(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """As `Fs.fsync_dir`. After one that failed a later one makes all names durable: kinder than for bytes."""
+        path = os.path.abspath(path)
+        if not self._is_ours(path):
+            super().fsync_dir(path)
+            return
+        self.wrongs.delayed("fsync")
+        self.wrongs.syncing(self._told(path))
+        with self.wrongs.lock:
+            journal = self._journal(path)
+            count = len(journal.changes)
+        super().fsync_dir(path)
+        with self.wrongs.lock:
+            for change in journal.settle(count):
+                if change.kept is not None:
+                    self._purge(f"{self._folder}/kept/{change.kept}")
+
+    def _purge(self, kept: str) -> None:
+        """Durably removed."""
+        for path in (kept, *_below(kept)):
+            try:
+                stat = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            number = stat.st_ino
+            if os.path.isdir(path):
+                self._names.pop(number, None)
+                for change in self._inner_changes(number):
+                    self._purge(f"{self._folder}/kept/{change.kept}")
+                _unlink(f"{self._folder}/names/{number}")
+            elif stat.st_nlink == 1:  # else the renaming that it was kept for was noted, and never done
+                self._forget(number)
+        if os.path.isdir(kept):
+            shutil.rmtree(kept)
+        else:
+            _unlink(kept)
+
+    def _inner_changes(self, number: int) -> list[NameChange]:
+        changes = NamesJournal(f"{self._folder}/names/{number}").changes
+        return [change for change in changes if change.kept is not None]
+
+
+def _below(path: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            yield os.path.join(folder, name)
+
+
+def _sizes(root: str) -> Iterator[int]:
+    return (os.path.getsize(path) for path in _below(root) if os.path.isfile(path))
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

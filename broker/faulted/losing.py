@@ -1,0 +1,177 @@
+"""A power loss: what a dead broker had not made durable is taken out of its files again, in part or all of it.
+
+Nothing that an fsync covered is harmed. Each unsynced write and truncation survives, tears or vanishes for itself, or,
+half of the time, all up to some change had been written back; of a directory's names some first changes survive, as
+journaling file systems commit them in order (a tree of names in which later ones outlive earlier ones is the
+simulator's). A file whose name is lost is gone with all its bytes, synced or not. All chance is the generator's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from broker.faulted.journal import CUT, Change, parse
+from broker.faulted.names import NameChange, read_names
+
+SURVIVES = 0.4
+TEARS = 0.25
+"""Odds of a write that nothing made durable; the rest of them vanishes."""
+SECTOR = 512
+
+
+@dataclass(slots=True)
+class Loss:
+    """What was pending, and what is gone of it. torn: writes that survived in part."""
+
+    bytes_pending: int = 0
+    bytes_lost: int = 0
+    names_pending: int = 0
+    names_lost: int = 0
+    torn: int = 0
+
+
+def lose_power(folder: str, roots: Sequence[str], rng: random.Random) -> dict[str, int]:
+    """Do it to the files of a broker that has ended. Returns `Loss` as a dict. All that is left is durable."""
+    loss = Loss()
+    _lose_names(folder, roots, rng, loss)
+    files = {os.stat(path).st_ino: path for root in roots for path in _files(root)}
+    pending = {}
+    for name in os.listdir(f"{folder}/files"):
+        if name.isdigit():
+            with open(f"{folder}/files/{name}", "rb") as journal:
+                pending[int(name)] = parse(journal.read())[0]
+    for number, path in sorted(files.items(), key=lambda item: item[1]):
+        if changes := pending.pop(number, None):
+            _lose_bytes(path, changes, rng, loss)
+    for path in _files(f"{folder}/kept"):
+        if "/kept/lost-" not in path:
+            continue  # removed for good, or given up: nobody misses its bytes
+        gone = sum(change.length for change in pending.get(os.stat(path).st_ino, ()) if not change.sure)
+        loss.bytes_pending += gone
+        loss.bytes_lost += gone
+    for part in ("files", "names", "kept"):
+        shutil.rmtree(f"{folder}/{part}")
+        os.mkdir(f"{folder}/{part}")
+    return asdict(loss)
+
+
+def _files(root: str) -> Iterator[str]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            yield os.path.join(folder, name)
+
+
+# ------------------------------------------------------------------------------------------------------------- names
+
+
+def _lose_names(folder: str, roots: Sequence[str], rng: random.Random, loss: Loss) -> None:
+    directories = {}
+    for top in (*roots, f"{folder}/kept"):
+        for path, _, _ in os.walk(top):
+            directories[path] = os.stat(path).st_ino
+    opened = []
+    for path, number in sorted(directories.items()):
+        if changes := read_names(f"{folder}/names/{number}"):
+            opened.append((os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), changes))
+    # By descriptor: a directory may itself go while the names in it come back.
+    for directory, changes in opened:
+        survive = rng.randrange(len(changes) + 1) if rng.random() < 0.5 else 0
+        loss.names_pending += len(changes)
+        loss.names_lost += len(changes) - survive
+        for change in reversed(changes[survive:]):
+            _undo_name(directory, f"{folder}/kept", change)
+        os.close(directory)
+
+
+def _undo_name(directory: int, keep: str, change: NameChange) -> None:
+    """Take one change back, all later ones in its directory being undone. One that was noted and not done is passed."""
+    kept = f"{keep}/{change.kept}" if change.kept is not None else None
+    if change.op == "create":
+        if _is_there(change.name, directory):
+            os.rename(change.name, _free(keep), src_dir_fd=directory)
+    elif change.op == "remove":
+        if kept is not None and os.path.lexists(kept):
+            os.rename(kept, change.name, dst_dir_fd=directory)
+    elif change.new is not None and not _is_there(change.name, directory) and _is_there(change.new, directory):
+        os.rename(change.new, change.name, src_dir_fd=directory, dst_dir_fd=directory)
+        if kept is not None and os.path.lexists(kept):
+            os.rename(kept, change.new, dst_dir_fd=directory)
+
+
+def _is_there(name: str, directory: int) -> bool:
+    try:
+        os.lstat(name, dir_fd=directory)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _free(keep: str) -> str:
+    number = 0
+    while os.path.lexists(path := f"{keep}/lost-{number}"):
+        number += 1
+    return path
+
+
+# ------------------------------------------------------------------------------------------------------------- bytes
+
+
+def _lose_bytes(path: str, changes: Sequence[Change], rng: random.Random, loss: Loss) -> None:
+    with open(path, "r+b") as file:
+        content = bytearray(file.read())
+        written: list[bytes] = []
+        for change in reversed(changes):
+            end = change.offset + change.length
+            written.append(b"" if change.kind == CUT else bytes(content[change.offset : end]))
+            content[change.offset : change.offset + len(change.replaced)] = change.replaced
+            _resize(content, change.size_before)
+        written.reverse()
+        written_back = rng.randrange(len(changes) + 1) if rng.random() < 0.5 else 0
+        for at, (change, data) in enumerate(zip(changes, written, strict=True)):
+            if change.sure:
+                _redo(content, change, data)
+            else:
+                _draw(content, change, data, 0.0 if at < written_back else rng.random(), rng, loss)
+        first = min(min(change.offset, change.size_before) for change in changes)
+        file.seek(first)
+        file.write(content[first:])
+        file.truncate(len(content))
+
+
+def _draw(content: bytearray, change: Change, data: bytes, fate: float, rng: random.Random, loss: Loss) -> None:
+    """What becomes of one change."""
+    loss.bytes_pending += len(data)
+    if fate < SURVIVES:
+        _redo(content, change, data)
+        return
+    kept, grown = 0, False
+    if data and fate < SURVIVES + TEARS:
+        kept, grown = rng.randrange(len(data)), rng.random() < 0.25
+        if rng.random() < 0.5:  # whole sectors only
+            kept = max(0, (change.offset + kept) // SECTOR * SECTOR - change.offset)
+    loss.bytes_lost += len(data) - kept
+    loss.torn += kept > 0 or grown
+    if kept:
+        _redo(content, change, data[:kept])
+    if grown and len(content) < change.offset + len(data):
+        _resize(content, change.offset + len(data))
+
+
+def _redo(content: bytearray, change: Change, data: bytes) -> None:
+    if change.kind == CUT:
+        _resize(content, change.offset)
+        return
+    if len(content) < change.offset:
+        _resize(content, change.offset)
+    content[change.offset : change.offset + len(data)] = data
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))

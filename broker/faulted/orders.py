@@ -1,0 +1,85 @@
+"""What the harness wants of a broker's disk: the control file, `control` in the faults folder.
+
+JSON, replaced by renaming: {"serial": 7, "limit_bytes": 268435456, "faults": [...], "crash": null}. The broker looks
+at it every 10 ms and writes the serial of what it has taken over into its tally. Each fault has a number of its own,
+from 1, never used again on this node:
+
+    {"number": 1, "kind": "fail", "errno": "EIO", "op": "write", "nth": 3, "path_glob": "*"}
+    {"number": 2, "kind": "slow", "op": "fsync", "delay_ms": 100}
+    {"number": 3, "kind": "quota", "free_bytes": 100000}
+
+crash: {"number": 4, "op": "fsync", "nth": 2}: end by SIGKILL just before the second fsync from now on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+LIMIT_BYTES = 256 << 20
+"""What may be pending on one node. Beyond it the files that have waited longest count as written back."""
+
+Op = Literal["write", "fsync", "send"]
+
+
+class OrdersError(ValueError):
+    """A control file that cannot be followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault; the fields that its kind has no use for keep their defaults."""
+
+    number: int
+    kind: Literal["fail", "slow", "quota"]
+    op: Op = "write"
+    errno: Literal["EIO", "ENOSPC"] = "EIO"
+    nth: int = 1
+    path_glob: str = "*"
+    delay_ms: float = 0
+    free_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where to end."""
+
+    number: int
+    op: Op
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """All of them."""
+
+    serial: int = 0
+    limit_bytes: int = LIMIT_BYTES
+    faults: tuple[Fault, ...] = ()
+    crash: Crash | None = None
+
+
+def parse_orders(text: str) -> Orders:
+    """The orders in a control file. OrdersError names what is wrong."""
+    try:
+        data: Mapping[str, Any] = json.loads(text)
+        crash = data.get("crash")
+        return Orders(
+            serial=int(data["serial"]),
+            limit_bytes=int(data.get("limit_bytes", LIMIT_BYTES)),
+            faults=tuple(_fault(each) for each in data.get("faults", ())),
+            crash=Crash(**crash) if crash else None,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OrdersError(f"no control file: {type(error).__name__}: {error}") from None
+
+
+def _fault(data: Mapping[str, Any]) -> Fault:
+    fault = Fault(**data)
+    if fault.kind not in ("fail", "slow", "quota") or fault.op not in ("write", "fsync"):
+        raise ValueError(f"there is no fault of kind {fault.kind!r} for {fault.op!r}")
+    if fault.errno not in ("EIO", "ENOSPC"):
+        raise ValueError(f"errno {fault.errno!r}: EIO or ENOSPC")
+    return fault

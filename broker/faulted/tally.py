@@ -1,0 +1,98 @@
+"""Counters that outlive the process: a small file mapped into its memory, as it is after SIGKILL.
+
+Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the control file that was taken over last;
+the incarnation that did; bytes that went through because too many were pending; and SLOTS slots of four: a fault's
+number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from struct import Struct
+
+MAGIC = b"sqtally1"
+HEAD = Struct("<8sQQQ")
+SLOT = Struct("<QQQQ")
+SLOTS = 64
+SIZE = HEAD.size + SLOTS * SLOT.size
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands before the slots."""
+
+    serial: int
+    incarnation: int
+    through_bytes: int
+
+
+@dataclass(slots=True)
+class Count:
+    """One fault's numbers. limit: of a quota, bytes that all files may have together; 0 while it is not known."""
+
+    calls: int = 0
+    hits: int = 0
+    limit: int = 0
+
+
+class Tally:
+    """The file, mapped. One process writes to it."""
+
+    def __init__(self, path: str) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, SIZE)
+            self._map = mmap.mmap(fd, SIZE)
+        finally:
+            os.close(fd)
+        self.head = _head(self._map[:]) or Head(0, 0, 0)
+
+    def note(self, head: Head) -> None:
+        """Write what stands before the slots."""
+        self.head = head
+        HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
+
+    def count(self, number: int) -> Count:
+        """A fault's numbers so far; zeros where its slot is another's."""
+        return _count(self._map[:], number)
+
+    def put(self, number: int, count: Count) -> None:
+        """Write a fault's numbers."""
+        SLOT.pack_into(self._map, _at(number), number, count.calls, count.hits, count.limit)
+
+
+def read_tally(path: str) -> bytes:
+    """The file as it is now, for `head_of` and `count_of`; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def head_of(data: bytes) -> Head | None:
+    """What stands before the slots; None where it is no tally (yet)."""
+    return _head(data)
+
+
+def count_of(data: bytes, number: int) -> Count:
+    """A fault's numbers."""
+    return _count(data, number) if _head(data) is not None else Count()
+
+
+def _head(data: bytes) -> Head | None:
+    if len(data) < SIZE:
+        return None
+    magic, serial, incarnation, through = HEAD.unpack_from(data)
+    return Head(serial, incarnation, through) if magic == MAGIC else None
+
+
+def _count(data: bytes, number: int) -> Count:
+    found, calls, hits, limit = SLOT.unpack_from(data, _at(number))
+    return Count(calls, hits, limit) if found == number else Count()
+
+
+def _at(number: int) -> int:
+    return HEAD.size + number % SLOTS * SLOT.size

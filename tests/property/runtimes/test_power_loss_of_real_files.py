@@ -1,0 +1,124 @@
+"""The log's own promises, asked of it on real files below which the power is lost at a random system call."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker import real_env
+from broker.env import File
+from broker.faulted import files, journal, names
+from broker.faulted.files import FaultedFs
+from broker.faulted.losing import lose_power
+from tests.property.log import test_crashes
+from tests.support.memory_fs import Crashed
+
+MEMORY = "/dev/shm"
+"""No disk takes part where this is: the tests sync often."""
+CHANGING = {"pwrite", "write", "ftruncate", "mkdir", "rename", "replace", "link", "unlink"}
+
+
+class Dying:
+    """`os` as a process sees it that is killed at its n-th changing call, between any two of one operation too."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.crash_at: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return self._counted(getattr(os, name)) if name in CHANGING else getattr(os, name)
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if self.crash_at is not None and self.calls >= self.crash_at:
+                raise Crashed
+            self.calls += 1
+            return function(*args, **kwargs)
+
+        return called
+
+
+class RealDisk:
+    """Files in a folder behind the face that `MemoryFs` shows to those who crash it."""
+
+    def __init__(self, top: Path, system: Dying, disks: list[RealDisk]) -> None:
+        self._top, self._system, self._disks = top, system, disks
+        (top / "data").mkdir(parents=True, exist_ok=True)
+        self._fs = FaultedFs(str(top / "faults"), [str(top / "data")], 1)
+        self._handles: list[Any] = []
+
+    @property
+    def calls(self) -> int:
+        return self._system.calls
+
+    @property
+    def crash_at(self) -> int | None:
+        return self._system.crash_at
+
+    @crash_at.setter
+    def crash_at(self, call: int | None) -> None:
+        self._system.crash_at = call if call is None or call > self.calls else self.calls + call
+
+    def after_crash(self, rng: Random | None = None) -> RealDisk:
+        self._system.crash_at = None
+        self.die()
+        if rng is not None:
+            lose_power(str(self._top / "faults"), [str(self._top / "data")], rng)
+        self._disks.append(RealDisk(self._top, self._system, self._disks))
+        return self._disks[-1]
+
+    def die(self) -> None:
+        """A dead process closes nothing in good order."""
+        for inode in self._fs._inodes.values():
+            inode.journal.close()
+        for handle in self._handles:
+            if handle._fd >= 0:
+                os.close(handle._fd)
+                handle._fd = -1
+
+    def open(self, path: str, **how: bool) -> File:
+        file = self._fs.open(self._at(path), **how)
+        self._handles.append(file)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        self._fs.rename(self._at(old), self._at(new))
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._fs, name)
+        return lambda path: method(self._at(path))
+
+    def _at(self, path: str) -> str:
+        return str(self._top / path) if path else str(self._top)
+
+
+def run(seed: int, top: Path) -> None:
+    system = Dying()
+    disks: list[RealDisk] = []
+
+    def disk() -> RealDisk:
+        disks.append(RealDisk(top, system, disks))
+        return disks[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (files, journal, names, real_env):
+            patch.setattr(module, "os", system)
+        patch.setattr(test_crashes, "MemoryFs", disk)
+        test_crashes.run(seed, rounds=4)
+        for each in disks:
+            each.die()
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_recovery_yields_what_was_promised_on_real_files_too(seed: int) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as top:
+        run(seed, Path(top))
