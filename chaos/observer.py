@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -20,9 +21,14 @@ _PAUSE_S = 0.1
 
 
 class Observer:
-    """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`."""
+    """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`.
 
-    def __init__(self, env: Env, bootstrap: Sequence[tuple[str, int]], nodes: Sequence[int]) -> None:
+    `ask_quorum`: the cluster's Metadata does not tell who the active controller is.
+    """
+
+    def __init__(
+        self, env: Env, bootstrap: Sequence[tuple[str, int]], nodes: Sequence[int], *, ask_quorum: bool = False
+    ) -> None:
         settings = ClientSettings(
             client_id="squall-observer",
             request_timeout_ms=ASK_TIMEOUT_MS,
@@ -31,6 +37,7 @@ class Observer:
         )
         self.client = Client(env, bootstrap, settings)
         self._nodes = tuple(nodes)
+        self._ask_quorum = ask_quorum
 
     async def create_topics(self, topics: Sequence[admin.NewTopic], timeout_s: float) -> None:
         """Create topics and wait until each has all its replicas in sync. HarnessError where that takes too long."""
@@ -56,9 +63,17 @@ class Observer:
         """Leaders, ISRs and the controller as some broker sees them. Tries until it has an answer."""
         while True:
             try:
-                return self._read(await admin.metadata(self.client))
+                seen = self._read(await admin.metadata(self.client))
+                return replace(seen, controller=await self._controller()) if self._ask_quorum else seen
             except (RequestFailed, UnsupportedApi):
                 await trio.sleep(_PAUSE_S)
+
+    async def _controller(self) -> int:
+        """Who leads the quorum, -1 where nobody says. Kafka's Metadata names any broker as controller (KIP-590)."""
+        try:
+            return (await admin.describe_quorum(self.client)).leader_id
+        except (RequestFailed, UnsupportedApi):
+            return -1
 
     def _read(self, answer: Any) -> ClusterView:
         leaders: dict[str, int] = {}

@@ -60,11 +60,6 @@ class ClusterPlan(_Part):
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Broker settings by Kafka's names."""
 
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        check_broker_settings(self.settings)
-        return self
-
 
 class WorkloadPlan(_Part):
     """The load. Sizes in bytes, rate in records a second over all producers."""
@@ -100,7 +95,6 @@ class WorkloadPlan(_Part):
             raise ValueError("idempotence needs acks = -1 (all)")
         if self.idempotence and self.max_in_flight > 5:
             raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
-        check_topic_settings(self.topic_settings)
         return self
 
 
@@ -142,6 +136,8 @@ class Plan(_Part):
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
     runtime: Literal["process", "sim"] = "process"
+    target: Literal["squall", "kafka"] = "squall"
+    """Whose brokers: ours, or Apache Kafka's."""
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
@@ -160,12 +156,21 @@ class Plan(_Part):
                 f"workload.replication_factor {self.workload.replication_factor} needs as many nodes; "
                 f"cluster.nodes is {self.cluster.nodes}"
             )
+        self._check_target()
         for number, fault in enumerate(self.faults):
             if fault.at_s >= self.time_s:
                 raise ValueError(f"fault {number} begins at {fault.at_s:g} s, after the load of {self.time_s:g} s")
         self.timeline()
         self._check_operations()
         return self
+
+    def _check_target(self) -> None:
+        """Settings are our broker's to refuse where the brokers are ours; others say themselves what they know."""
+        if self.target == "squall":
+            check_broker_settings(self.cluster.settings)
+            check_topic_settings(self.workload.topic_settings)
+        elif self.runtime == "sim":
+            raise ValueError(f'the simulator runs Squall\'s own broker only: target = "{self.target}" needs processes')
 
     def _check_operations(self) -> None:
         """Every operation is one that the workload could do."""
@@ -198,6 +203,8 @@ class Plan(_Part):
                 raise FaultError(f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}: use {where}")
             if f.action in ("partition", "latency") and self.cluster.nodes < 2:
                 raise FaultError(f"fault {number} ({f.action}): a cluster of one has no links between brokers")
+            if self.target != "squall" and (f.action == "clock" or fault.params.get("how") == "resign"):
+                raise FaultError(f"fault {number} ({f.action}): only Squall's own broker can be made to: leave it out")
             made.append(fault)
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 

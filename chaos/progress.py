@@ -32,6 +32,9 @@ class Watching(Protocol):
     def phase(self, name: str) -> AbstractContextManager[None]:
         """`name` is going on until the block ends."""
 
+    def say(self, line: str) -> None:
+        """Something to know of the run."""
+
 
 class Nobody:
     """Nobody watches: a simulation is over before anybody could."""
@@ -43,6 +46,9 @@ class Nobody:
     def phase(self, name: str) -> AbstractContextManager[None]:
         """As `Watching.phase`."""
         return nullcontext()
+
+    def say(self, line: str) -> None:
+        """As `Watching.say`."""
 
 
 class Progress:
@@ -69,6 +75,10 @@ class Progress:
             yield
         finally:
             self._phases[-1] = (name, began, time.monotonic())
+
+    def say(self, line: str) -> None:
+        """As `Watching.say`: it stays on the terminal."""
+        self.console.print(line, highlight=False)
 
     async def show(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the display up to date until cancelled."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import trio
 from rich.console import Console
 
+from chaos.about_target import Stranger
 from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
 from chaos.judging import judge
@@ -16,8 +19,12 @@ from chaos.papers import DirectoryPapers
 from chaos.plan import Plan, write_plan
 from chaos.progress import Progress
 from chaos.runs import ZONE, Run
+from chaos.runtimes.contract import Runtime
+from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.toolchain.cache import Say
 from chaos.toolchain.java import java_home
+from chaos.toolchain.kafka import apache_kafka
 
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
@@ -27,15 +34,15 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     """
     say = Console(stderr=True, highlight=False)
     java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
+    make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed)
+    runtime = make_runtime(directory.path)
     command = repeat_command(directory)
     say.print(f"run {directory.run_id}: seed {plan.seed}, {len(plan.faults)} faults in {plan.time_s:g} s of load")
     progress = Progress(directory.run_id, say)
-    settings = dict(plan.cluster.settings)
-    runtime = ProcessRuntime(directory.path, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say.print)
     papers = DirectoryPapers(directory)
     papers.plan(write_plan(plan))
-    run = Run(plan, papers, runtime, progress, command)
+    run = Run(plan, papers, runtime, progress, command, stranger=stranger)
     try:
         trio.run(_shown, run, progress)
     except KeyboardInterrupt:
@@ -56,6 +63,20 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     with progress.phase("judge"):
         judge(directory, say)
     return directory
+
+
+def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
+    """What makes the plan's world in a folder, and who its brokers are where they are not ours.
+
+    Refused for what is missing here, before anything is made.
+    """
+    settings = dict(plan.cluster.settings)
+    if plan.target == "kafka":
+        kafka = apache_kafka(say)
+        known, left_out = kafka_settings(settings)
+        stranger = Stranger("Apache Kafka", kafka.version, left_out)
+        return partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, say=say), stranger
+    return partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say), None
 
 
 async def _shown(run: Run, progress: Progress) -> None:

@@ -18,6 +18,7 @@ import trio
 
 from broker.env import Env, Fs
 from chaos import __version__
+from chaos.about_target import Stranger, about
 from chaos.errors import HarnessError
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
@@ -104,9 +105,11 @@ class Run:
         command: str,
         *,
         eyes: Eyes | None = None,
+        stranger: Stranger | None = None,
     ) -> None:
         self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
         self._eyes = eyes
+        self._stranger = stranger
         self._played: list[Played] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
@@ -184,12 +187,15 @@ class Run:
         env, seed = self._env, self.plan.seed
         servers = addresses(self.runtime.bootstrap(ZONE))
         recorder = Recorder(env, self.papers.history, run=self.papers.run_id)
-        observer = Observer(self.env("observer"), servers, self.plan.nodes)
+        foreign = self._stranger is not None
+        observer = Observer(self.env("observer"), servers, self.plan.nodes, ask_quorum=foreign)
         nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=self.papers.fault)
         self._played = nemesis.played
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(observer.client.run)
+                if self._stranger is not None:
+                    await self._meet(self._stranger, servers)
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
                 await self._load(servers, recorder, nemesis)
@@ -211,6 +217,14 @@ class Run:
         finally:
             recorder.close()
             self.papers.close()
+
+    async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:
+        """Have brokers that are not ours say what they are."""
+        target = await about(servers, self.plan.cluster.settings, stranger.left_out)
+        self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.told()}
+        self._save()
+        for line in target.lines():
+            self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     async def _create_topics(self, observer: Observer) -> None:
         w = self.plan.workload

@@ -104,7 +104,7 @@ def _kill(seen: Json) -> str:
 def _stop(seen: Json) -> str:
     words = []
     for act in objects(seen.get("down")):
-        how = "left by itself, saying so in its trace," if act.get("controlled") else "did NOT leave cleanly"
+        how = "left by itself, let go by its controller," if act.get("controlled") else "did NOT leave cleanly"
         took = _after(act, "asked_ns", "ended_ns")
         words.append(f"Process {act.get('pid')} {how} with code {act.get('code')} {took} after it was asked.")
     return " ".join([*words, *_came_back(seen)])
@@ -113,9 +113,15 @@ def _stop(seen: Json) -> str:
 def _came_back(seen: Json) -> list[str]:
     return [
         f"Incarnation {act.get('incarnation')} (process {act.get('pid')}) was ready "
-        f"{_after(act, 'asked_ns', 'ready_ns')} after its start."
+        f"{_after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
         for act in objects(seen.get("up"))
     ]
+
+
+def _registered(act: Json) -> str:
+    """Of a broker that has no trace: the epoch that the controller gave it, as its log says."""
+    epoch = act.get("broker_epoch")
+    return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 
 
 def _pause(seen: Json) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 Json = dict[str, Any]
 
 SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
+OURS = "squall"
+"""plan.toml's `target` of our own brokers."""
 _HEAD_LINES = 20_000
 """Lines of history.jsonl that are searched for the names of partitions; they stand near its begin."""
 
@@ -68,6 +70,12 @@ class RunFiles:
     def name(self) -> str:
         """The run's id."""
         return str(self.run.get("run") or self.path.name)
+
+    @property
+    def foreign(self) -> str:
+        """Whose brokers they were, where they were not ours: those write no traces. Else empty."""
+        planned = str(self.plan.get("target") or OURS)
+        return str(mapping(self.run.get("target")).get("name") or ("" if planned == OURS else planned))
 
     def seconds(self, ns: Any) -> float | None:
         """A time of the run's clock on the page's axis. None for what is no time, or where the origin is unknown."""
@@ -192,6 +200,9 @@ def _read_traces(files: RunFiles) -> None:
         return
     for each in sorted(folder.iterdir()):
         if each.name.isdigit() and each.is_dir():
+            if files.foreign and not (each / "trace.jsonl").exists():
+                files.traces_whole = False
+                continue
             events = _lines(files, f"nodes/{each.name}/trace.jsonl")
             files.traces[int(each.name)] = [
                 event for event in events if number(event.get("t")) is not None and isinstance(event.get("e"), str)
@@ -199,6 +210,11 @@ def _read_traces(files: RunFiles) -> None:
 
 
 def _tell_missing_traces(files: RunFiles) -> None:
+    if files.foreign and not files.traces:
+        files.problems.append(
+            f"{files.foreign} writes no trace: who led which partition when, and why a record went, is not known from "
+            "inside, so no story can be told."
+        )
     for node in files.nodes:
         if not files.traces.get(node) and files.traces:
             files.traces_whole = False

@@ -118,6 +118,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     show_default=True,
     help="Where run directories go.",
 )
+@click.option("--target", type=click.Choice(["squall", "kafka"]), help="Whose brokers. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
 @workload_flags
 def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -> int:
@@ -144,7 +145,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str = "proce
         values = {"seed": _drawn_seed()}
     values["runtime"] = runtime
     given = {name: value for name, value in flags.items() if value is not None}
-    for name in ("seed", "time_s", "warmup_s", "expect"):
+    for name in ("seed", "time_s", "warmup_s", "expect", "target"):
         if name in given:
             values[name] = given[name]
     cluster = values.setdefault("cluster", make_plan({"workload": {}}).cluster.model_dump(mode="json"))

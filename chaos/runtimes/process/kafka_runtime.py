@@ -31,26 +31,21 @@ class KafkaRuntime(ProcessRuntime):
     """`chaos.runtimes.contract.Runtime`: KRaft nodes, each broker and controller as in a cluster of ours.
 
     Files as of `ProcessRuntime`, but for the traces, which Kafka does not write: what its log says stands for them.
-    `left_out` has the settings that were given and are not Kafka's.
+    `settings` are what `kafka_settings` left.
     """
 
     def __init__(
         self,
         folder: Path,
-        kafka: ApacheKafka,
         *,
+        kafka: ApacheKafka,
         nodes: tuple[int, ...] = (1, 2, 3),
         zones: tuple[str, ...] = ("CLIENT",),
         settings: Mapping[str, str] | None = None,
         say: Say = lambda line: None,
     ) -> None:
         given = dict(settings or {})
-        for name in given:
-            if name in GIVEN:
-                raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
-        self.left_out = sorted(name for name in given if name.startswith(STRANGE))
-        known = {name: value for name, value in given.items() if name not in self.left_out}
-        super().__init__(folder, nodes=nodes, zones=zones, settings={**_replicated(nodes), **SMALL, **known}, say=say)
+        super().__init__(folder, nodes=nodes, zones=zones, settings={**_replicated(nodes), **SMALL, **given}, say=say)
         self.acts = frozenset(self.acts - {Act.CLOCK})
         self.kafka = kafka
 
@@ -116,6 +111,15 @@ class KafkaRuntime(ProcessRuntime):
         layout = self._placed()
         assert isinstance(layout, KafkaLayout)
         return layout
+
+
+def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """A plan's settings without those of ours that no Kafka knows, and the names of these. Refused for addresses."""
+    for name in given:
+        if name in GIVEN:
+            raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
+    ours = tuple(sorted(name for name in given if name.startswith(STRANGE)))
+    return {name: value for name, value in given.items() if name not in ours}, ours
 
 
 def one_of(probes: list[Probe], *, hurt: bool) -> Probe:

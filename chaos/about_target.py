@@ -1,0 +1,157 @@
+"""What a cluster that is not ours says of itself: what it speaks, which features it has, which settings it took.
+
+Asked once, before the load. What it lacks is told in run.json and on the terminal; whether that matters is seen by what
+needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from broker.protocol.apis import ApiKey, request_class
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from broker.protocol.schema.metadata import MetadataRequest
+from chaos.asking import METADATA_VERSION, ask
+from chaos.errors import HarnessError
+from chaos.layout import Address
+
+ASK_S = 5.0
+CONFIG_RESOURCE_BROKER = 4
+DESCRIBE_CONFIGS_VERSION = 4
+
+READING = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.CREATE_TOPICS)
+"""Without these there is no run."""
+ASKING = (ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_QUORUM)
+LEADING = {
+    "preferred": (ApiKey.ELECT_LEADERS,),
+    "unclean": (ApiKey.ELECT_LEADERS,),
+    "move": (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
+}
+"""What the fault `leadership` needs, by its `how`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A cluster that is not ours, as whoever started it knows it."""
+
+    name: str
+    """For people."""
+    version: str = ""
+    """Empty where nobody knows."""
+    left_out: tuple[str, ...] = ()
+    """Settings of the plan that it was not given, because they are ours."""
+
+
+@dataclass(slots=True)
+class Target:
+    """A cluster as it told of itself."""
+
+    apis: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """API by name -> versions that both it and we speak."""
+    lacks: list[str] = field(default_factory=list)
+    """APIs that a run may want, and of which we have no version in common."""
+    features: dict[str, int] = field(default_factory=dict)
+    """Finalized features and their levels (KIP-584)."""
+    unknown_settings: list[str] = field(default_factory=list)
+    """The plan's, which its brokers do not have."""
+    other_settings: dict[str, str] = field(default_factory=dict)
+    """The plan's, which have another value in its brokers, and which."""
+
+    def told(self) -> dict[str, Any]:
+        """For run.json."""
+        return {
+            "features": self.features,
+            "lacks": self.lacks,
+            "unknown_settings": self.unknown_settings,
+            "other_settings": self.other_settings,
+            "apis": {name: list(versions) for name, versions in self.apis.items()},
+        }
+
+    def lines(self) -> list[str]:
+        """For people: its features, and what a run may miss."""
+        features = ", ".join(f"{name} {level}" for name, level in sorted(self.features.items()))
+        found = [f"its features are {features}"] if features else []
+        if self.lacks:
+            found.append(f"it does not speak {', '.join(self.lacks)}")
+        if self.unknown_settings:
+            found.append(f"it does not know, and was not given, {', '.join(self.unknown_settings)}")
+        if self.other_settings:
+            told = ", ".join(f"{name} = {value}" for name, value in self.other_settings.items())
+            found.append(f"it has set otherwise: {told}")
+        return found
+
+
+async def about(bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()) -> Target:
+    """Ask the first of these that answers. HarnessError where none does.
+
+    `settings` are what the plan wants of brokers; `left_out` those of them that nobody has even tried to give.
+    """
+    why = "no address was given"
+    for host, port in bootstrap:
+        try:
+            with trio.fail_after(ASK_S):
+                return await _ask(host, port, settings, left_out)
+        except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
+            why = f"{host}:{port}: {str(trouble) or type(trouble).__name__}"
+    raise HarnessError(f"no broker answers ApiVersions: {why}")
+
+
+async def _ask(host: str, port: int, settings: Mapping[str, str], left_out: Iterable[str]) -> Target:
+    request = ApiVersionsRequest(client_software_name="squall", client_software_version="1")
+    answer = await ask(host, port, request, 3)
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        answer = await ask(host, port, ApiVersionsRequest(), 0)
+    target = understood(answer)
+    target.unknown_settings = sorted(left_out)
+    if ApiKey.DESCRIBE_CONFIGS.name in target.apis and settings:
+        known = await _configs(host, port, min(DESCRIBE_CONFIGS_VERSION, target.apis[ApiKey.DESCRIBE_CONFIGS.name][1]))
+        compare(target, settings, known)
+    return target
+
+
+def understood(answer: ApiVersionsResponse) -> Target:
+    """What an answer to ApiVersions says."""
+    theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    target = Target(features={each.name: each.max_version_level for each in answer.finalized_features})
+    for key in sorted(
+        {*READING, *ASKING, ApiKey.INIT_PRODUCER_ID, *(api for apis in LEADING.values() for api in apis)}
+    ):
+        ours = request_class(key)
+        low, high = theirs.get(int(key), (0, -1))
+        low, high = max(low, ours.MIN_VERSION), min(high, ours.MAX_VERSION)
+        if low <= high:
+            target.apis[key.name] = (low, high)
+        else:
+            target.lacks.append(key.name)
+    return target
+
+
+def compare(target: Target, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
+    """Which of the plan's settings the brokers do not have, or have otherwise. Nothing, where they told of none."""
+    if not known:
+        return
+    unknown = {name for name in settings if name not in known}
+    target.unknown_settings = sorted(unknown | set(target.unknown_settings))
+    target.other_settings = {
+        name: str(known[name])
+        for name, value in settings.items()
+        if name in known and known[name] is not None and str(known[name]).lower() != value.strip().lower()
+    }
+
+
+async def _configs(host: str, port: int, version: int) -> dict[str, str | None]:
+    """Every setting of the broker at this address; empty where it does not tell."""
+    seen = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)
+    here = [broker.node_id for broker in seen.brokers if (broker.host, broker.port) == (host, port)]
+    node = here[0] if here else min((broker.node_id for broker in seen.brokers), default=-1)
+    resource = DescribeConfigsResource(CONFIG_RESOURCE_BROKER, str(node), None)
+    answer = await ask(host, port, DescribeConfigsRequest([resource]), version)
+    return {
+        config.name: config.value for result in answer.results if not result.error_code for config in result.configs
+    }
