@@ -40,6 +40,10 @@ a broker that starts while faults keep the quorum from electing waits for it, wh
 """
 
 
+RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0}
+"""How much longer than ours a broker needs to come back, where several share two cores: a JVM has to warm up."""
+
+
 def topic_names(topics: int) -> list[str]:
     """The workload's topics."""
     return [f"{TOPIC_PREFIX}-{number}" for number in range(topics)]
@@ -216,13 +220,14 @@ class Plan(_Part):
 def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan:
     """A plan of these values; its seed draws `kinds` (None: the default ones, where there is room) into faults."""
     bare = make_plan(values)
+    restart_s = RESTART_S[bare.target]
     if kinds is None:
         try:
-            faults = make_schedule(bare.seed, _possible(DEFAULT_KINDS, bare), bare.time_s)
+            faults = make_schedule(bare.seed, _possible(DEFAULT_KINDS, bare), bare.time_s, restart_s=restart_s)
         except FaultError:
             faults = ()
     else:
-        faults = make_schedule(bare.seed, kinds, bare.time_s)
+        faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s)
     listed = [
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": dict(f.params)}
         for f in faults

@@ -9,6 +9,8 @@ from typing import Any
 from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
 
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
+ENDING = ("kill", "stop", "crash_at", "power_loss")
+"""Faults after which a broker starts again."""
 FIRST_AT_S = 2.0
 """Load without faults at the beginning, so that there is something to compare with."""
 QUIET_END_S = 3.0
@@ -31,10 +33,11 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def make_schedule(seed: int, kinds: Sequence[str], time_s: float) -> tuple[Fault, ...]:
+def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: float = 0.0) -> tuple[Fault, ...]:
     """Faults one after another with quiet gaps, every kind in turn in an order that the seed draws.
 
-    Each is short enough to end before the load does; a load too short for any fault raises FaultError.
+    A broker that was ended has `restart_s` to come back before the next fault. Each is short enough to end before the
+    load does; a load too short for any fault raises FaultError.
     """
     if not kinds:
         return ()
@@ -59,7 +62,7 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float) -> tuple[Fault
             else:
                 return tuple(faults)
         faults.append(_draw(len(faults), round(at_s, 2), duration_s, kind, draw))
-        at_s += duration_s + 1.5 + 2 * draw.random()
+        at_s += duration_s + 1.5 + 2 * draw.random() + (restart_s if kind in ENDING else 0.0)
 
 
 def _duration(kind: str, rng: Random) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -92,3 +93,13 @@ def test_a_target_that_nobody_answers_to_is_unresolved() -> None:
         resolve("leader:t-1", VIEW, Random(1))
     with pytest.raises(Unresolved, match="no partition"):
         resolve("leader:x-9", VIEW, Random(1))
+
+
+def test_a_broker_that_takes_long_to_come_back_has_its_time_before_the_next_fault() -> None:
+    kinds = ("kill", "pause")
+    faults = make_schedule(7, kinds, 120, restart_s=8)
+    gaps: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for fault, following in pairwise(faults):
+        gaps[fault.action].append(following.at_s - fault.at_s - fault.duration_s)
+    assert min(gaps["kill"]) >= 9.5
+    assert max(gaps["pause"]) <= 3.5
