@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,6 @@ from chaos.hunting import Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants import find, select
 from chaos.mutants.table import write_docs
 from chaos.plan import Plan
-
-SHRINK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 @click.option("--budget", "budget_s", default=60.0, show_default=True, help="CPU seconds for each, at most.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Processes.")
 @click.option("--shrink/--no-shrink", "shrinks", help="Shrink each found plan.")
+@click.option("--shrink-budget", default=60.0, show_default=True, help="CPU seconds for shrinking each, at most.")
 @click.option("--controls", default=0, show_default=True, help="Plans of each that run without the mutant first.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Where found plans go.")  # fmt: skip
@@ -67,6 +67,7 @@ def command(
     budget_s: float,
     jobs: int,
     shrinks: bool,
+    shrink_budget: float,
     controls: int,
     out: Path,
     docs: Path | None,
@@ -75,7 +76,7 @@ def command(
 
     Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
     """
-    shrink_s = SHRINK_S if shrinks else 0.0
+    shrink_s = shrink_budget if shrinks else 0.0
     orders = [Order(m.id, first, seeds, budget_s, shrink_s, controls) for m in select(names)]
     console = Console(highlight=False)
     found = []
@@ -136,7 +137,7 @@ def shrinker(budget_s: float) -> Shrink:
     from chaos.shrinking.shrinker import shrink
 
     def shortest(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
-        done = shrink(plan, failure, run, budget_s=budget_s)
+        done = shrink(plan, failure, run, budget_s=budget_s, clock=time.process_time)
         return done.plan, done.steps
 
     return shortest

@@ -122,17 +122,3 @@ def slow_links(rng: Random, at_s: float, duration_s: float, *, most_ms: int = 80
     """Everything between brokers takes a while: followers are behind, and answers are on their way for long."""
     latency_ms = rng.choice([ms for ms in (10, 20, 40, 80, 150, 250) if ms <= most_ms])
     return fault(at_s, duration_s, "latency", "all", latency_ms=latency_ms, jitter_ms=latency_ms // 2)
-
-
-def lagging(rng: Random, at_s: float, *, rounds: int = 3) -> list[Values]:
-    """One follower after the other is held or cut off for about the lag time, so that ISRs shrink and grow."""
-    found = []
-    for _ in range(rounds):
-        node = f"node:{rng.randint(1, 3)}"
-        length_s = rng.uniform(0.5, 1.3)
-        if rng.random() < 0.5:
-            found.append(fault(at_s, length_s, "pause", node))
-        else:
-            found.append(fault(at_s, length_s + 0.7, "partition", node, shape="one-way", manner="hold"))
-        at_s += length_s + rng.uniform(0.8, 1.2)
-    return found

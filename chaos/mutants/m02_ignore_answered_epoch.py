@@ -37,7 +37,7 @@ def plan(seed: int) -> Plan:
         seed,
         faults,
         settings={"unclean.leader.election.enable": "true"},
-        workload={"replication_factor": 2, "min_isr": 1},
+        workload={"replication_factor": 2, "min_isr": 1, "rate": 80},
     )
 
 

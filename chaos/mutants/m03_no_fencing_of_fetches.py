@@ -28,7 +28,7 @@ def plan(seed: int) -> Plan:
             length_s = rng.uniform(1.6, 2.4)
             faults.append(fault(at_s, length_s, "partition", node, shape="one-way", manner="hold"))
         at_s += length_s + rng.uniform(0.3, 1.0)
-    return hunting_plan(seed, faults, settings=REBALANCING)
+    return hunting_plan(seed, faults, settings=REBALANCING, workload={"rate": 15})
 
 
 MUTANT = Mutant(

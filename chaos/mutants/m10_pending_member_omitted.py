@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan, lagging
+from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plan import Plan
 
@@ -15,24 +15,24 @@ def maximal_of(self: Partition, committed: tuple[int, ...], proposed: tuple[int,
 
 
 def plan(seed: int) -> Plan:
-    """Followers join and lag again at once, while the answers of the controller are late."""
+    """A follower that was held joins again. The leader hears of that some time after the controller has decided it, and
+    records arrive meanwhile.
+    """
     rng = draw(seed, "10")
-    faults = lagging(rng, 0.3, rounds=4)
-    end_s = max(f["at_s"] + f["duration_s"] for f in faults)
-    delay_ms = rng.choice((300, 600, 900))
-    late = fault(
-        0.1,
-        end_s,
-        "protocol",
-        "all",
-        api="AlterPartition",
-        act="delay",
-        delay_ms=delay_ms,
-        count=0,
-        stream="back",
-        side="peers",
-    )
-    return hunting_plan(seed, [late, *faults], settings={"replica.lag.time.max.ms": "200"})
+    at_s, node = 0.5, f"node:{rng.randint(1, 3)}"
+    faults = [
+        fault(0.1, 3.0, "latency", "all", latency_ms=rng.randint(20, 40), jitter_ms=5),
+        fault(at_s, 0.6, "pause", node),
+        fault(at_s + rng.uniform(0.8, 1.0), 0.7, "pause", node),
+    ]
+    sent_s = [at_s + 0.2, *(at_s + 0.6 + 0.04 * n for n in range(12))]
+    operations = [
+        [round(sent + 0.013 * index, 3), n % 2, "appends-0", index, 100]
+        for n, sent in enumerate(sent_s)
+        for index in range(3)
+    ]
+    settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
+    return hunting_plan(seed, faults, settings=settings, operations=operations)
 
 
 MUTANT = Mutant(
@@ -42,6 +42,6 @@ MUTANT = Mutant(
     source="KIP-497",
     replaces=(Replaced(Rules, "maximal_of", maximal_of),),
     expected=("isr-superset", "valid-high-watermark", "strong-isr", "lost-write", "unseen", "inconsistent-offset"),
-    faults=("protocol", "pause", "partition"),
+    faults=("pause", "latency"),
     plan=plan,
 )
