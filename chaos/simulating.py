@@ -134,7 +134,7 @@ class _Eyes:
 class _Papers(MemoryPapers):
     """Papers that tell the watch whose disk was damaged on purpose."""
 
-    def __init__(self, run_id: str, damaged: Callable[[int], None]) -> None:
+    def __init__(self, run_id: str, damaged: Callable[..., None]) -> None:
         super().__init__(run_id)
         self._damaged = damaged
 
@@ -143,7 +143,7 @@ class _Papers(MemoryPapers):
         super().fault(line)
         if line["began"] is not None and damages(line["action"], line["params"]):
             for node in line["target"]["resolved"]:
-                self._damaged(node)
+                self._damaged(node, rotten=line["action"] == "bit_rot")
 
 
 def damages(action: str, params: Mapping[str, Any]) -> bool:

@@ -13,48 +13,75 @@ from typing import Any
 
 from chaos.faults import Fault, FaultError
 from chaos.plan import FAST_FAILOVER, Plan, make_plan
+from chaos.scenes import SCENES, Scene
 from chaos.schedule import make_schedule, rng_for
 from chaos.targets import minority_size
 
 KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition", "latency", "packet_loss", "reset",
          "protocol", "disk", "leadership")  # fmt: skip
-"""Of faults. Bit rot is not among them: no configuration mends it, so each seed with it would say the same."""
+"""Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
+say the same."""
 BETWEEN_BROKERS = ("partition", "latency")
 OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")
 OF_ONE = ("crash_at", "stop")
 """Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
-"""What takes minutes to happen: a fetch session is evicted only after two. At few records a second."""
+"""What takes minutes to happen. At few records a second."""
+SCENE_SHARE, RESIGN_SHARE = 0.08, 0.3
+CONTROLLERS = 3
+"""As many as a cluster has of at least so many brokers; a smaller one has a single controller."""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None) -> Plan:
     """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one."""
+    values = _drawn(seed, time_s)
+    if rng_for(seed, "swarm", "scene").random() < SCENE_SHARE and time_s is None:
+        rng = rng_for(seed, "swarm", "the scene")
+        values = _staged(values, rng.choice(SCENES)(rng))
+    return make_plan(values)
+
+
+def _drawn(seed: int, time_s: float | None) -> dict[str, Any]:
+    """A plan in which everything is drawn by itself."""
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
-    values: dict[str, Any] = {
+    workload = _workload(seed, nodes) | ({"rate": LONG_RATE} if long else {})
+    replicas = workload["replication_factor"]
+    faults = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
+    return {
         "seed": seed,
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
         "cluster": {"nodes": nodes, "settings": _settings(seed, kinds)},
-        "workload": _workload(seed, nodes) | ({"rate": LONG_RATE} if long else {}),
+        "workload": workload,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
+        "faults": [_listed(fault) for fault in faults],
     }
-    faults = _faults(seed, kinds, time_s)
-    listed = [
-        {
-            "at_s": f.at_s,
-            "duration_s": f.duration_s,
-            "action": f.action,
-            "target": _target(seed, f, nodes, values["workload"]["replication_factor"]),
-            "params": dict(f.params),
-        }
-        for f in faults
-    ]
-    return make_plan({**values, "faults": listed})
+
+
+def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
+    """The same plan with a scene in the place of its faults, and with what that needs."""
+    cluster = values["cluster"]
+    return {
+        **values,
+        "time_s": scene.time_s or TIME_S,
+        "cluster": {
+            "nodes": max(cluster["nodes"], scene.nodes),
+            "settings": {**cluster["settings"], **scene.settings},
+        },
+        "workload": {**values["workload"], **scene.workload},
+        "faults": [_listed(fault) for fault in scene.faults],
+    }
+
+
+def _listed(fault: Fault) -> dict[str, Any]:
+    """As a plan file has it."""
+    times = {"at_s": fault.at_s, "duration_s": fault.duration_s}
+    return {**times, "action": fault.action, "target": fault.target, "params": dict(fault.params)}
 
 
 def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
@@ -79,6 +106,14 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
     possible = [kind for kind in KINDS if nodes > 1 or kind not in BETWEEN_BROKERS]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
     return tuple(sorted(rng.sample(possible, count)))
+
+
+def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
+    """At whom it goes; a request for leaders is now and then one to the controller, where there is another one."""
+    resigns = fault.action == "leadership" and rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE
+    if resigns and nodes >= CONTROLLERS:
+        return replace(fault, target="controller", params={"how": "resign"})
+    return replace(fault, target=_target(seed, fault, nodes, replicas))
 
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:

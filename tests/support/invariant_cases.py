@@ -264,6 +264,11 @@ FINAL: dict[str, list[Case]] = {
             (known(5, copies={1: 5, 2: 5, 3: 5}, views=[view(n, hw=5, leo=5) for n in ALL], truth=decision()),),
         ),
         (
+            "a rotten one reaches as far",
+            (known(5, copies=LACKING, views=[view(n, leo=4 + n % 2) for n in ALL], truth=decision(), rotten={2}),),
+            (known(5, copies=LACKING, views=[view(n, hw=5, leo=5) for n in ALL], truth=decision(), rotten={2}),),
+        ),
+        (
             "not all is committed",
             (known(5, copies={1: 6, 2: 6, 3: 6}, views=[view(n, hw=5, leo=6) for n in ALL], truth=decision()),),
             (known(6, copies={1: 6, 2: 6, 3: 6}, views=[view(n, hw=6, leo=6) for n in ALL], truth=decision()),),

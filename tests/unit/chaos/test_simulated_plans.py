@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from chaos import swarm
 from chaos.faults import ACTIONS
 from chaos.operations import concrete, drawn
 from chaos.plan import Operation, PlanError, make_plan, read_plan, write_plan
 from chaos.rare_paths import PATHS, count
 from chaos.runs import appends_settings
+from chaos.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
+from chaos.simulating import simulate
 from chaos.swarm import KINDS, swarm_plan
 
 SIM = {"runtime": "sim"}
@@ -116,12 +121,42 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     plans = [swarm_plan(seed) for seed in range(200)]
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
-    assert {fault.action for plan in plans for fault in plan.faults} == set(KINDS)
+    assert {fault.action for plan in plans for fault in plan.faults} == {*KINDS, "bit_rot"}
     assert any(not plan.faults for plan in plans)
     assert all(plan.workload.rate <= 100 for plan in plans)
     assert {plan.time_s for plan in plans} == {26.0, 150.0}
     targets = {fault.target for plan in plans for fault in plan.faults}
     assert targets >= {"leader", "follower", "controller", "random", "minority", "majority", "all"}
+
+
+def test_only_a_controller_that_another_can_follow_is_asked_to_resign() -> None:
+    asked = [
+        (plan.cluster.nodes, fault.target)
+        for plan in map(swarm_plan, range(300))
+        for fault in plan.faults
+        if fault.params.get("how") == "resign"
+    ]
+    assert asked
+    assert all(nodes >= 3 and target == "controller" for nodes, target in asked)
+
+
+TAKEN = {
+    refused_proposals: "ISR proposal failed",
+    lost_registrations: "registration lost",
+    stale_sessions: "fetch session eviction",
+    rotten_segments: "bad records fetched",
+}
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
+    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swarm, "SCENES", (scene,))
+    monkeypatch.setattr(swarm, "SCENE_SHARE", 1.0)
+    result = simulate(swarm_plan(1))
+    assert result.verdict == "valid", result.told
+    assert result.counts[TAKEN[scene]] > 0
 
 
 def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:

@@ -29,8 +29,8 @@ def lacks(known: Known, node: int) -> str:
 @invariant("committed-prefix", When.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: View | None, now: View, known: Known) -> str | None:
     """Below its high watermark a replica holds exactly the batches that some leader committed. (Not promised with
-    truncation to the high watermark, nor by replicas that have not heard of a permitted loss.)"""
-    if known.promise.hw_truncation or not known.counts(now):
+    truncation to the high watermark, nor by replicas that have not heard of a permitted loss, nor on a rotten disk.)"""
+    if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
     copy = known.copies[now.node]
     if now.hw <= copy.matched:
@@ -189,14 +189,18 @@ def loaded_log_is_whole(whole: int, now: int, known: Known) -> str | None:
 
 @invariant("replicas-agree", When.FINAL, "TigerBeetle: the liveness phase of its simulator")
 def replicas_agree(known: Known) -> str | None:
-    """Once converged, every replica holds every committed batch, and the leader has committed all that it has."""
+    """Once converged, every replica holds every committed batch, and the leader has committed all that it has. (On a
+    rotten disk: it reaches as far.)"""
     if known.truth is None:
         return None
     for node in known.truth.replicas:
         view = known.views.get(node)
         if view is None:
             return f"node {node} does not run its replica"
-        if not known.holds(node, known.ledger.end):
+        if node in known.cluster.rotten:
+            if view.leo != known.ledger.end:
+                return f"node {node} ends at {view.leo}, committed up to {known.ledger.end}"
+        elif not known.holds(node, known.ledger.end):
             return lacks(known, node)
         if view.leads and not known.ledger.end == view.hw == view.leo:
             return f"node {node} ends at {view.leo}, high watermark {view.hw}, committed up to {known.ledger.end}"

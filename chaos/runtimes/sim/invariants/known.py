@@ -72,6 +72,8 @@ class Cluster:
     """Of the newest record that any node has replayed."""
     damaged: set[int] = field(default_factory=set)
     """Nodes whose disks were damaged on purpose: what they lack is not held against them."""
+    rotten: set[int] = field(default_factory=set)
+    """Those of them that may have bytes that nobody wrote: what they have is not held against them either."""
 
     def broker_epoch(self, node: int) -> int:
         """Of the registration in force; -1 without one."""
@@ -126,9 +128,9 @@ class Known:
         return copy is not None and copy.matched >= end and copy.low <= max(self.low, 0)
 
     def held_once(self, node: int, end: int) -> bool:
-        """As `holds`, or it did and a power loss took it."""
+        """As `holds`, or it did and a power loss took it, or bits that rot may have."""
         lost = self.lost.get(node)
-        return self.holds(node, end) or (lost is not None and lost.upto >= end)
+        return self.holds(node, end) or (lost is not None and lost.upto >= end) or node in self.cluster.rotten
 
     def is_excused(self, node: int) -> bool:
         """Whether a member of the ISR may lack what is committed: a power loss took it, and either the control plane

@@ -320,9 +320,13 @@ class Watch:
 
     # ------------------------------------------------------------------------------------------------- being told
 
-    def damaged(self, node: int) -> None:
-        """A node's disk was damaged on purpose (bit rot, a failed fsync): what it lacks is not held against it."""
+    def damaged(self, node: int, *, rotten: bool) -> None:
+        """A node's disk was damaged on purpose (bit rot, a failed fsync): what it lacks is not held against it, nor,
+        where it is `rotten`, what it has.
+        """
         self.cluster.damaged.add(node)
+        if rotten:
+            self.cluster.rotten.add(node)
 
     def acknowledged(
         self, topic: str, partition: int, offset: int, value: bytes | None, acks: int, min_isr: int

@@ -1,0 +1,111 @@
+"""Scenes of a swarm: a few faults that need each other, a load and settings that suit them.
+
+Some paths of the broker are taken only where several things come together, which independent draws bring about once in
+a thousand seeds. A scene is what takes one such path nearly always; when, how long and how much stays drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, NamedTuple
+
+from chaos.faults import Fault, make_fault
+
+NODES = 3
+SESSIONS_S = 150.0
+"""Of load: a fetch session counts as stale after two minutes (KIP-227)."""
+
+
+class Scene(NamedTuple):
+    """What stands in the place of a seed's own draws; the rest of its plan is drawn as ever."""
+
+    faults: tuple[Fault, ...]
+    workload: Mapping[str, Any]
+    settings: Mapping[str, str]
+    time_s: float | None = None
+    """Of load; None: as of most seeds."""
+    nodes: int = NODES
+    """At least so many."""
+
+
+class _Faults:
+    """Faults one by one."""
+
+    def __init__(self) -> None:
+        self.made: list[Fault] = []
+
+    def add(self, at_s: float, duration_s: float, action: str, target: str, **params: Any) -> None:
+        """One more, its times to a hundredth of a second."""
+        self.made.append(make_fault(len(self.made), round(at_s, 2), round(duration_s, 2), action, target, params))
+
+
+def refused_proposals(rng: Random) -> Scene:
+    """A broker dies and comes back, and whoever leads cannot tell the controller that it is in sync again."""
+    faults, at_s = _Faults(), 3.0
+    for _ in range(2):
+        down_s = rng.uniform(2, 3)
+        faults.add(at_s, down_s, "kill", rng.choice(("follower", "leader")))
+        act = rng.choice(({"act": "drop"}, {"act": "error", "error": "NOT_CONTROLLER"}))
+        faults.add(at_s + down_s - 0.5, 7, "protocol", "all", api="AlterPartition", count=0, side="peers", **act)
+        at_s += down_s + rng.uniform(7, 8)
+    return Scene(tuple(faults.made), {"topics": 2, "partitions": 4, "replication_factor": NODES, "min_isr": 1}, {})
+
+
+def lost_registrations(rng: Random) -> Scene:
+    """Heartbeats are answered as by a controller that knows of no such registration."""
+    faults, at_s = _Faults(), rng.uniform(3, 5)
+    for _ in range(rng.randint(2, 4)):
+        params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
+        faults.add(at_s, 3, "protocol", "controller", api="BrokerHeartbeat", side="peers", **params)
+        at_s += rng.uniform(4, 6)
+    return Scene(tuple(faults.made), {"replication_factor": NODES, "min_isr": rng.choice((1, 2))}, {})
+
+
+def stale_sessions(rng: Random) -> Scene:
+    """Two of three brokers die one after the other: the only slot that the third one has for fetch sessions is then
+    held by a dead incarnation, and what wants it has to wait for two minutes.
+    """
+    faults, at_s = _Faults(), rng.uniform(3, 5)
+    for node in rng.sample((1, 2, 3), 2):
+        faults.add(at_s, rng.uniform(2, 3), "kill", f"node:{node}")
+        at_s += rng.uniform(7, 8)
+    workload = {"topics": 2, "partitions": 4, "replication_factor": NODES, "min_isr": 1, "readers": 3, "rate": 3}
+    slots = {"max.incremental.fetch.session.cache.slots": "1"}
+    return Scene(tuple(faults.made), workload, slots, SESSIONS_S)
+
+
+def rotten_segments(rng: Random) -> Scene:
+    """Segments rot while a follower is away that still needs them.
+
+    With retention, which takes them in the end, and acks=0, of which nothing better is promised: with any other
+    configuration all that such a seed can say is that damage is seen.
+    """
+    faults, at_s = _Faults(), 5.0
+    for _ in range(2):
+        faults.add(at_s, 3, "kill", "follower")
+        for rot in range(4):
+            faults.add(at_s + 1.2 + rot / 2, 0.2, "bit_rot", "all", bits=rng.choice((1, 8)))
+        at_s += rng.uniform(8, 9)
+    workload = {
+        "acks": 0,
+        "idempotence": False,
+        "replication_factor": NODES,
+        "min_isr": 1,
+        "topics": 1,
+        "partitions": 2,
+        "rate": 40,
+        "min_bytes": 2000,
+        "max_bytes": 9000,
+        "readers": 1,
+        "topic_settings": {"retention.ms": "5000", "segment.bytes": "4096", "flush.messages": "1"},
+    }
+    return Scene(tuple(faults.made), workload, {})
+
+
+SCENES: tuple[Callable[[Random], Scene], ...] = (
+    refused_proposals,
+    lost_registrations,
+    stale_sessions,
+    rotten_segments,
+)
