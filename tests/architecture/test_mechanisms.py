@@ -139,6 +139,7 @@ MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "test_an_unclean_election_takes_any_live_replica_alone_and_recovering",
             ),
             NODES: ("test_after_an_unclean_election_the_former_leader_gives_up_what_only_it_had",),
+            "tests/sim/plans/test_plans.py": ("test_is_broken_by_what_it_says", "test_is_clean_without"),
         },
     ),
     "R12": (
@@ -150,6 +151,9 @@ MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
             "tests/unit/server/test_replica_manager.py": (
                 "test_an_isr_by_message_count_churns_and_the_traces_count_it",
+            ),
+            "tests/sim/plans/test_churn.py": (
+                "test_every_burst_throws_followers_out_where_lag_is_a_count_and_none_does_where_it_is_a_time",
             ),
             WALKS: ("test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant",),
         },
