@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
+    "images": ("chaos.commands.images", "Make the images that containers run."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
 }

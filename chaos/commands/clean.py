@@ -2,34 +2,100 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from chaos.toolchain.engine import Engine
 
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
-def command(dry_run: bool) -> int:
-    """End processes that an interrupted run left behind, and only those that are provably its own.
+@click.option("--images", is_flag=True, help="Remove Squall's images of the Docker engine too; they are made anew.")
+def command(dry_run: bool, images: bool) -> int:
+    """End what an interrupted run left behind, and only what is provably its own.
 
     A process is ended if the registry of runs names it, it started when the registry says, it carries the run's id,
-    and the run's harness is gone. Runs under way are left alone.
+    and the run's harness is gone. Containers and networks are removed if their labels name a run whose harness is
+    gone. Runs under way are left alone.
 
     \b
     Examples:
       squall clean
       squall clean --dry-run
     """
+    tidied = Tidied(dry_run)
+    _processes(tidied)
+    _containers(tidied, images)
+    if not tidied.ended:
+        click.echo("nothing was left behind" + (f" ({tidied.under_way} under way)" if tidied.under_way else ""))
+    return 0
+
+
+class Tidied:
+    """What was found, and saying so."""
+
+    def __init__(self, dry_run: bool) -> None:
+        self.dry_run = dry_run
+        self.ended = self.under_way = 0
+
+    def alone(self, run: str, what: str) -> None:
+        """A run under way."""
+        self.under_way += 1
+        click.echo(f"{run}: under way with {what}, left alone")
+
+    def gone(self, run: str, name: str) -> None:
+        """Something that was ended, or would be."""
+        self.ended += 1
+        click.echo(f"{run}: {'would end' if self.dry_run else 'ended'} {name}")
+
+
+def _processes(tidied: Tidied) -> None:
     from chaos.runtimes.process import registry
 
-    ended = under_way = 0
     for run in registry.runs():
         if run.harness_alive:
-            under_way += 1
-            click.echo(f"{run.run}: under way with {len(run.processes)} processes, left alone")
+            tidied.alone(run.run, f"{len(run.processes)} processes")
             continue
-        names = [f"{each.what} (pid {each.process.pid})" for each in run.processes] if dry_run else registry.end(run)
-        ended += len(names)
-        for name in names:
-            click.echo(f"{run.run}: {'would end' if dry_run else 'ended'} {name}")
-    if not ended:
-        click.echo("nothing was left behind" + (f" ({under_way} under way)" if under_way else ""))
-    return 0
+        would = [f"{each.what} (pid {each.process.pid})" for each in run.processes]
+        for name in would if tidied.dry_run else registry.end(run):
+            tidied.gone(run.run, name)
+
+
+def _containers(tidied: Tidied, images: bool) -> None:
+    """Silent where there is no engine and no sign that there ever was one."""
+    from chaos.errors import Refused
+    from chaos.runtimes.docker import labels
+    from chaos.toolchain.engine import reach_engine
+
+    try:
+        engine = reach_engine()
+    except Refused as refused:
+        if os.environ.get("DOCKER_HOST") or shutil.which("dockerd"):
+            click.echo(f"containers were not looked for: {str(refused).splitlines()[0]}", err=True)
+        return
+    for left in labels.find(engine):
+        if left.harness_alive:
+            tidied.alone(left.run, f"{len(left.containers)} containers")
+            continue
+        names = [f"container {name}" for _, name in left.containers] + [f"network {name}" for _, name in left.networks]
+        for name in names if tidied.dry_run else labels.remove(engine, left):
+            tidied.gone(left.run, name)
+    if images:
+        _images(engine, tidied)
+    engine.close()
+
+
+def _images(engine: Engine, tidied: Tidied) -> None:
+    from chaos.toolchain.images import LABEL
+
+    # Those that others are made of go last.
+    for image in sorted(engine.images(LABEL), key=lambda each: each["Labels"].get(LABEL) == "base"):
+        name = (image.get("RepoTags") or [image["Id"]])[0]
+        if tidied.dry_run or engine.forget_image(image["Id"]):
+            tidied.gone("images", name)
+        else:
+            click.echo(f"images: {name} is in use, left alone")

@@ -81,9 +81,9 @@ class Engine:
         self._api = api
 
     @property
-    def version(self) -> str:
-        """Of the engine."""
-        return str(self.info.get("ServerVersion", "?"))
+    def api_version(self) -> str:
+        """The newest that both sides speak."""
+        return str(self._api.api_version)
 
     def image(self, reference: str) -> str | None:
         """Id of an image; None where the engine has no such image."""
@@ -280,6 +280,13 @@ class Engine:
 
 def find_engine() -> Engine:
     """The engine of this machine. Refused where none answers or it will not do: what is missing, how to get it."""
+    engine = reach_engine()
+    check(engine.info, engine.api_version)
+    return engine
+
+
+def reach_engine() -> Engine:
+    """The engine of this machine, whether it will do or not. Refused where none answers."""
     url = os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     if not url.startswith("unix://"):
         raise Refused(
@@ -293,12 +300,9 @@ def find_engine() -> Engine:
         raise Refused(f"no right to use the Docker engine at {path}: be root, or a member of the group that owns it")
     try:
         api = _client(url)
-        info = _call("ask the engine about itself", api.info)
-        version = _call("ask the engine about itself", api.version)
+        return Engine(url, api, _call("ask the engine about itself", api.info))
     except EngineError as error:
         raise Refused(f"no Docker engine answers at {path}: {INSTALL}\n{error}") from error
-    check(info, str(version.get("ApiVersion", "0.0")))
-    return Engine(url, api, info)
 
 
 def check(info: Mapping[str, Any], api_version: str) -> None:

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 import trio
 
+from chaos.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Runtime
+from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
+from chaos.toolchain.engine import Mount
+from tests.live.engine import engine_and_images
 from tests.live.process.conftest import STUB
 
 Test = Callable[[Runtime], Awaitable[None]]
@@ -43,7 +47,47 @@ def _in_simulation(folder: Path, test: Test, **options: object) -> None:
     world.kernel.simulate(7, run)
 
 
-@pytest.fixture(params=[_in_processes, _in_simulation], ids=["process", "sim"])
+def _in_containers(folder: Path, test: Test, **options: object) -> None:
+    engine, images = engine_and_images()
+
+    async def run() -> None:
+        mounts = (Mount(STUB[-1], "/stub_broker.py", read_only=True),)
+        program = ("python", "-P", "/stub_broker.py")
+        runtime = DockerRuntime(folder / "run", engine, images, program=program, mounts=mounts, **options)  # type: ignore[arg-type]
+        await runtime.start()
+        try:
+            await test(runtime)
+        finally:
+            await runtime.stop()
+
+    trio.run(run)
+
+
+@pytest.fixture(params=[_in_processes, _in_simulation, _in_containers], ids=["process", "sim", "docker"])
 def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of three, in each world."""
+    return partial(request.param, tmp_path)
+
+
+def _our_broker(folder: Path, test: Test, **options: object) -> None:
+    async def run() -> None:
+        runtime = ProcessRuntime(
+            folder / "run", nodes=1, settings=FAST_FAILOVER, proxied=False, hurt=True, seed=7, **options  # type: ignore[arg-type]
+        )
+        await runtime.start()
+        try:
+            await test(runtime)
+        finally:
+            await runtime.stop()
+
+    trio.run(run)
+
+
+def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
+    _in_simulation(folder, test, nodes=1, settings=FAST_FAILOVER, **options)
+
+
+@pytest.fixture(params=[_our_broker, _our_simulated_broker], ids=["process", "sim"])
+def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)

@@ -1,0 +1,63 @@
+"""Waiting until a cluster is whole: every broker known to every broker, every link answering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from broker.protocol.errors import MalformedFrame
+from chaos.asking import visible_brokers
+from chaos.errors import HarnessError
+from chaos.layout import Address
+from chaos.runtimes.contract import Link, NodeExit, Runtime
+
+ASK_S = 1.0
+ASK_EACH_S, PROBE_EACH_S = 0.02, 0.05
+
+
+async def until_all_see_all(
+    addresses: Mapping[Link, Address],
+    nodes: tuple[int, ...],
+    exits: Callable[[], tuple[NodeExit, ...]],
+    timeout_s: float,
+) -> bool:
+    """Ask over each link until its broker names all nodes. False where that takes too long.
+
+    HarnessError where a broker ends meanwhile, as `exits` has it.
+    """
+    with trio.move_on_after(timeout_s):
+        for link, address in addresses.items():
+            while not await _sees(address, frozenset(nodes)):
+                for gone in exits():
+                    raise HarnessError(
+                        f"broker {gone.node} ended with {gone.code} while {link} was waited for:\n{gone.last_words}"
+                    )
+                await trio.sleep(ASK_EACH_S)
+        return True
+    return False
+
+
+async def _sees(address: Address, nodes: frozenset[int]) -> bool:
+    with trio.move_on_after(ASK_S):
+        try:
+            return await visible_brokers(*address) == nodes
+        except (OSError, MalformedFrame):
+            pass
+    return False
+
+
+async def silent_links(runtime: Runtime, within_s: float) -> list[Link]:
+    """Probe every link until it answers. Those that still do not when the time is over."""
+    waiting = dict.fromkeys(runtime.links())
+
+    async def try_one(link: Link) -> None:
+        while not (await runtime.probe(link)).ok:
+            await trio.sleep(PROBE_EACH_S)
+        del waiting[link]
+
+    with trio.move_on_after(within_s):
+        async with trio.open_nursery() as nursery:
+            for link in runtime.links():
+                nursery.start_soon(try_one, link)
+    return list(waiting)

@@ -1,0 +1,78 @@
+"""Which network range a cluster gets, and who has which address in it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from chaos.layout import INTERNAL, Layout, links
+
+ROUTES = Path("/proc/net/route")
+PREFIX = 24
+POOLS = (IPv4Network("10.128.0.0/9"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
+TRIED_PER_POOL = 64
+
+PROXY_HOST, FIRST_NODE_HOST = 2, 10
+"""Last parts of the addresses of Toxiproxy and, with the node's id added, of a broker. The engine itself takes 1."""
+API_PORT, FIRST_PROXY_PORT = 8474, 20_001
+FIRST_LISTENER_PORT = 9091
+"""Of INTERNAL; each zone has the next one."""
+
+
+def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IPv4Network]:
+    """Ranges that touch none of `taken`, best first. Drawn: runs that start together try different ones."""
+    taken = list(taken)
+    for pool in POOLS:
+        count = 1 << (PREFIX - pool.prefixlen)
+        for at in rng.sample(range(count), min(TRIED_PER_POOL, count)):
+            candidate = IPv4Network((int(pool.network_address) + (at << (32 - PREFIX)), PREFIX))
+            if not any(candidate.overlaps(each) for each in taken):
+                yield candidate
+
+
+def routed(routes: Path = ROUTES) -> list[IPv4Network]:
+    """What this machine has routes to, the default route left out."""
+    try:
+        lines = routes.read_text().splitlines()[1:]
+    except OSError:
+        return []
+    found = []
+    for fields in (line.split() for line in lines):
+        # The kernel prints its own integers, in hex: the first byte of an address is where the machine puts it.
+        target, mask = (int.from_bytes(bytes.fromhex(fields[at]), sys.byteorder) for at in (1, 7))
+        if mask:
+            found.append(IPv4Network((target, mask.bit_count())))
+    return found
+
+
+def of_networks(networks: Iterable[dict[str, Any]]) -> list[IPv4Network]:
+    """The IPv4 ranges of an engine's networks."""
+    configs = (config for network in networks for config in (network.get("IPAM") or {}).get("Config") or ())
+    subnets = (config.get("Subnet", "") for config in configs)
+    return [IPv4Network(subnet) for subnet in subnets if "." in subnet]
+
+
+def proxy_host(network: IPv4Network) -> str:
+    """Toxiproxy's address."""
+    return str(network[PROXY_HOST])
+
+
+def node_host(network: IPv4Network, node: int) -> str:
+    """A broker's address."""
+    return str(network[FIRST_NODE_HOST + node])
+
+
+def place(network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, ...], zones: tuple[str, ...]) -> Layout:
+    """Every broker at an address of its own, every link's proxy at a port of Toxiproxy's."""
+    names = (INTERNAL, *zones)
+    direct = {
+        (name, node): (node_host(network, node), FIRST_LISTENER_PORT + at)
+        for at, name in enumerate(names)
+        for node in nodes
+    }
+    proxies = {link: (proxy_host(network), FIRST_PROXY_PORT + at) for at, link in enumerate(links(nodes, zones))}
+    return Layout(nodes, controllers, zones, direct, proxies)

@@ -1,0 +1,113 @@
+"""One container of a run: started any number of times, and its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.runtimes.docker.watch import Death, Watch
+from chaos.toolchain.engine import ContainerSpec, Engine
+
+T = TypeVar("T")
+
+POLL_S = 0.005
+LAST_WORDS_BYTES = 2000
+
+
+class Container:
+    """A container that the engine knows. For trio: each call to the engine waits in a thread."""
+
+    def __init__(self, engine: Engine, watch: Watch, spec: ContainerSpec) -> None:
+        self.name = spec.name
+        self.starts = 0
+        self._spec = spec
+        self._engine, self._watch = engine, watch
+        self._id = ""
+
+    async def create(self) -> None:
+        """Have the engine make it."""
+        self._id = await in_thread(self._engine.create, self._spec)
+
+    async def start(self) -> int:
+        """Start it. Its first process's pid on this machine; 0 where it has ended already."""
+        self._watch.check()
+        await in_thread(self._engine.start, self._id)
+        self.starts += 1
+        return int((await self.state())["Pid"])
+
+    @property
+    def death(self) -> Death | None:
+        """How its latest start ended. None while it runs."""
+        deaths = self._watch.deaths(self._id)
+        return deaths[-1] if self.starts and len(deaths) >= self.starts else None
+
+    async def died(self, timeout_s: float) -> Death | None:
+        """How its latest start ended, or None where it still runs after `timeout_s`."""
+        await until(lambda: self.death is not None, timeout_s, self._watch)
+        return self.death
+
+    async def signal(self, signal: str) -> None:
+        """Send a signal to its first process."""
+        await in_thread(self._engine.kill, self._id, signal)
+
+    async def pause(self) -> None:
+        """Freeze it."""
+        await in_thread(self._engine.pause, self._id)
+
+    async def unpause(self) -> None:
+        """Let it go on."""
+        await in_thread(self._engine.unpause, self._id)
+
+    async def set_cpus(self, cpus: float) -> None:
+        """How many CPUs it may keep busy from now on, through restarts."""
+        await in_thread(self._engine.set_cpus, self._id, cpus)
+
+    async def state(self) -> dict[str, Any]:
+        """As the engine has it."""
+        return await in_thread(self._engine.state, self._id)
+
+    def check_engine(self) -> None:
+        """HarnessError where the engine is gone."""
+        self._watch.check()
+
+
+async def until(condition: Callable[[], bool], timeout_s: float, watch: Watch) -> bool:
+    """Wait for a condition, asking often. False where it does not hold after `timeout_s`.
+
+    HarnessError where the engine is gone: what it would tell never comes.
+    """
+    with trio.move_on_after(timeout_s):
+        while not condition():
+            watch.check()
+            await trio.sleep(POLL_S)
+        return True
+    return condition()
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """A call to the engine. Not abandoned when cancelled: what it makes must be known to be removed."""
+    return await trio.to_thread.run_sync(function, *arguments)
+
+
+def ended_badly(what: str, death: Death, words: str) -> HarnessError:
+    """For what ended before it should."""
+    return HarnessError(f"{what} ended with {told(death)}:\n{words}")
+
+
+def told(death: Death) -> str:
+    """An exit code, with what the kernel had to do with it."""
+    return f"{death.code}" + (" (it was out of its container's memory)" if death.out_of_memory else "")
+
+
+def last_words(log: Path) -> str:
+    """The end of what was printed; empty where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LAST_WORDS_BYTES))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""

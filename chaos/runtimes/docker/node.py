@@ -1,0 +1,227 @@
+"""One broker in a container: its folder, its container, and what can be done to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from chaos.asking import probe
+from chaos.errors import HarnessError
+from chaos.layout import Address, properties_text
+from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
+from chaos.runtimes.docker.watch import Watch
+from chaos.trace_tail import TraceTail
+
+BROKER = ("python", "-P", "-m", "broker")
+INSIDE = "/node"
+"""Where the node's folder is in its container."""
+SIGNAL_TIMEOUT_S = 10.0
+PAUSE_PROBE_S = 0.1
+LEAVING = ("node_stopping", "node_stopped")
+
+
+class Node:
+    """A broker's place on this machine's disk and its container, which is kept over all incarnations.
+
+    Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
+    offset of its clock, its data.
+    """
+
+    def __init__(self, node: int, folder: Path, settings: Mapping[str, str], address: Address, watch: Watch) -> None:
+        self.id = node
+        self.folder = folder
+        self.state = NodeState.DOWN
+        self.exits: list[NodeExit] = []
+        self._settings = dict(settings)
+        self._address = address
+        self._watch = watch
+        self._container: Container | None = None
+        self._pid = 0
+        self._tail: TraceTail | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return self.folder / "broker.log"
+
+    @property
+    def trace(self) -> Path:
+        """Its trace."""
+        return self.folder / "trace.jsonl"
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    @property
+    def clock(self) -> Path:
+        """The file that bends its wall clock."""
+        return self.folder / "clock-offset"
+
+    @property
+    def container(self) -> Container:
+        """Its container."""
+        assert self._container is not None, f"broker {self.id} has no container"
+        return self._container
+
+    @property
+    def incarnation(self) -> int:
+        """How often it was started; 0 where it never was."""
+        try:
+            return int((self.folder / "incarnation").read_text())
+        except FileNotFoundError:
+            return 0
+
+    async def create(self, container: Container) -> None:
+        """Have its container made."""
+        await container.create()
+        self._container = container
+
+    async def launch(self) -> Evidence:
+        """Start the next incarnation; `wait_ready` waits for it. Evidence: pid, container, incarnation, asked_ns."""
+        self._must_be(NodeState.DOWN)
+        incarnation = self.incarnation + 1
+        (self.folder / "incarnation").write_text(f"{incarnation}\n")
+        (self.folder / "broker.properties").write_text(properties_text(self._all_settings(incarnation)))
+        self._tail = TraceTail(self.trace)
+        asked_ns = time.monotonic_ns()
+        self._pid = await self.container.start()
+        self.state = NodeState.RUNNING
+        return {"pid": self._pid, "container": self.container.name, "incarnation": incarnation, "asked_ns": asked_ns}
+
+    async def wait_ready(self, timeout_s: float) -> int:
+        """Until this incarnation traces node_ready. When that was seen, in monotonic ns. HarnessError otherwise."""
+        tail, incarnation = self._tail, self.incarnation
+        assert tail is not None, "a node that was launched has a trace"
+
+        def ready() -> bool:
+            return any(event["e"] == "node_ready" and event["i"] == incarnation for event in tail.events())
+
+        came = await until(lambda: self.container.death is not None or ready(), timeout_s, self._watch)
+        death = self.container.death
+        if death is not None:
+            self.poll()
+            raise ended_badly(f"broker {self.id}", death, last_words(self.log))
+        if not came:
+            raise HarnessError(
+                f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{last_words(self.log)}"
+            )
+        return time.monotonic_ns()
+
+    async def kill(self) -> Evidence:
+        """As `Runtime.kill`."""
+        self._must_be(NodeState.RUNNING, NodeState.PAUSED)
+        asked_ns = time.monotonic_ns()
+        if self.state is NodeState.PAUSED:
+            # Some engines refuse to signal what is frozen, others would let it run on for a moment to die.
+            await self._kill_frozen()
+        else:
+            await self.container.signal("SIGKILL")
+        death = await self.container.died(SIGNAL_TIMEOUT_S)
+        if death is None:
+            raise HarnessError(f"broker {self.id} ({self.container.name}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
+        pid, state = self._pid, await self.container.state()
+        self._down()
+        times: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        gone = not state["Running"] and state["Pid"] == 0
+        who: Evidence = {"pid": pid, "container": self.container.name, "engine": state["Status"]}
+        return {**who, "gone": gone, "code": death.code, **times}
+
+    async def _kill_frozen(self) -> None:
+        await self.container.signal("SIGKILL")
+        if await self.container.died(0.2) is None and (await self.container.state())["Paused"]:
+            await self.container.unpause()
+
+    async def stop(self, grace_s: float) -> Evidence:
+        """As `Runtime.stop_node`."""
+        self._must_be(NodeState.RUNNING)
+        tail = TraceTail(self.trace)
+        asked_ns = time.monotonic_ns()
+        await self.container.signal("SIGTERM")
+        death = await self.container.died(grace_s)
+        if death is None:
+            return {**await self.kill(), "asked_ns": asked_ns, "controlled": False}
+        pid = self._pid
+        self._down()
+        last = [event for event in tail.events() if event["e"] in LEAVING]
+        # A broker whose controller did not answer in time stops too, and says that nobody let it go.
+        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
+        times: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return {
+            "pid": pid,
+            "container": self.container.name,
+            "code": death.code,
+            "controlled": death.code == 0 and let_go,
+            "said": [event["e"] for event in last],
+            **times,
+        }
+
+    async def pause(self) -> Evidence:
+        """As `Runtime.pause`. The engine freezes all of a container's processes: its word on it is `engine`."""
+        self._must_be(NodeState.RUNNING)
+        asked_ns = time.monotonic_ns()
+        await self.container.pause()
+        state = await self.container.state()
+        paused_ns = time.monotonic_ns()
+        if not state["Paused"]:
+            raise HarnessError(f"broker {self.id} ({self.container.name}) was not paused: it is {state['Status']}")
+        self.state = NodeState.PAUSED
+        silence = await probe(*self._address, timeout_s=PAUSE_PROBE_S)
+        told: Evidence = {"pid": self._pid, "container": self.container.name, "state": "T", "engine": state["Status"]}
+        return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
+
+    async def resume(self) -> Evidence:
+        """As `Runtime.resume`."""
+        self._must_be(NodeState.PAUSED)
+        asked_ns = time.monotonic_ns()
+        await self.container.unpause()
+        state = await self.container.state()
+        if state["Paused"]:
+            raise HarnessError(f"broker {self.id} ({self.container.name}) was not resumed")
+        self.state = NodeState.RUNNING
+        told: Evidence = {"pid": self._pid, "container": self.container.name, "state": "R", "engine": state["Status"]}
+        return {**told, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    def set_clock(self, offset_ms: float, rate: float) -> None:
+        """Write the clock's file by renaming, so that the broker never reads half of it."""
+        fresh = self.clock.with_suffix(".new")
+        fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
+        fresh.replace(self.clock)
+
+    def poll(self) -> None:
+        """Notice a container that has ended on its own."""
+        if self._container is None or self.state is NodeState.DOWN or (death := self._container.death) is None:
+            return
+        words = last_words(self.log)
+        if death.out_of_memory:
+            words = f"{words}\n{told(death)}".strip()
+        self.exits.append(NodeExit(self.id, self.incarnation, death.code, death.t_ns, words))
+        self._down()
+
+    def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
+        return {
+            **self._settings,
+            "log.dirs": f"{INSIDE}/data",
+            "squall.incarnation": str(incarnation),
+            "squall.trace.path": f"{INSIDE}/{self.trace.name}",
+            "squall.clock.offset.path": f"{INSIDE}/{self.clock.name}",
+        }
+
+    def _down(self) -> None:
+        self.state = NodeState.DOWN
+        self._pid = 0
+
+    def _must_be(self, *states: NodeState) -> None:
+        self._watch.check()
+        self.poll()
+        if self.state not in states:
+            raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")
+
+
+def command(program: Sequence[str]) -> list[str]:
+    """What a broker's container runs: the program, printing to the end of its log."""
+    redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
+    return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties"]

@@ -1,0 +1,81 @@
+"""The one Toxiproxy container that every link of a run goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.layout import Address, proxy_name, shown
+from chaos.proxied_links import ProxiedLinks
+from chaos.runtimes.contract import Link, LinkFault
+from chaos.runtimes.docker.addresses import API_PORT
+from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+
+READY_S = 20.0
+LOG_INSIDE = "/toxiproxy.log"
+
+
+def command(host: str) -> list[str]:
+    """What its container runs, at this address."""
+    redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
+    return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
+
+
+class Proxies:
+    """Toxiproxy and its links, for trio: each call waits in a thread."""
+
+    def __init__(self, container: Container, host: str, routes: Mapping[Link, tuple[Address, Address]]) -> None:
+        """routes: of each link what its source dials, and where it leads to."""
+        self._container = container
+        self._api = ToxiproxyApi(host, API_PORT)
+        self._routes = routes
+        self._links = ProxiedLinks(self._api, {link: proxy_name(link) for link in routes})
+
+    async def start(self, log: Path) -> None:
+        """Start it with a proxy for each link. HarnessError where it does not come."""
+        await self._container.create()
+        await self._container.start()
+        await self._wait_ready(log)
+        wanted = [(proxy_name(link), shown(listen), shown(to)) for link, (listen, to) in self._routes.items()]
+        await trio.to_thread.run_sync(self._api.populate, wanted)
+
+    async def add(self, name: str, link: Link, fault: LinkFault) -> None:
+        """As `ProxiedLinks.add`."""
+        self._check()
+        await trio.to_thread.run_sync(self._links.add, name, link, fault)
+
+    async def remove(self, name: str, link: Link) -> None:
+        """As `ProxiedLinks.remove`."""
+        self._check()
+        await trio.to_thread.run_sync(self._links.remove, name, link)
+
+    async def reset(self) -> None:
+        """As `ProxiedLinks.reset`."""
+        self._check()
+        await trio.to_thread.run_sync(self._links.reset)
+
+    def close(self) -> None:
+        """End the connection to it."""
+        self._api.close()
+
+    def _check(self) -> None:
+        """HarnessError where Toxiproxy has ended: no link was whole since."""
+        self._container.check_engine()
+        if (death := self._container.death) is not None:
+            raise HarnessError(f"Toxiproxy ended with {told(death)}, which nobody asked it to: every link is cut")
+
+    async def _wait_ready(self, log: Path) -> None:
+        with trio.move_on_after(READY_S):
+            while self._container.death is None:
+                try:
+                    await trio.to_thread.run_sync(self._api.version)
+                    return
+                except ToxiproxyError:
+                    await trio.sleep(POLL_S)
+        death = self._container.death
+        how = f"ended with {told(death)}" if death else "does not answer"
+        raise HarnessError(f"Toxiproxy {how}; it last said:\n{last_words(log)}")

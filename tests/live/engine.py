@@ -1,0 +1,32 @@
+"""The Docker engine and the images that live tests use, or why there are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.errors import HarnessError
+from chaos.toolchain.cache import Say
+from chaos.toolchain.engine import Engine, find_engine
+from chaos.toolchain.images import Images, ensure_images
+
+_found: list[tuple[Engine, Images] | str] = []
+"""What was found, or why nothing: looked for once."""
+
+
+def prepare(say: Say) -> None:
+    """Find the engine and make the images."""
+    if _found:
+        return
+    try:
+        engine = find_engine()
+        _found.append((engine, ensure_images(engine, say)))
+    except HarnessError as error:
+        _found.append(str(error))
+
+
+def engine_and_images() -> tuple[Engine, Images]:
+    """For tests in containers; skips them where there can be none."""
+    prepare(lambda line: None)
+    if isinstance(_found[0], str):
+        pytest.skip(f"no containers here: {_found[0]}")
+    return _found[0]
