@@ -56,9 +56,9 @@ class Stub:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
                 if not self.settings.get("stub.deaf"):
-                    ports = [int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")]
-                    for port in ports:
-                        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+                    for listener in self.settings["listeners"].split(","):
+                        host, _, port = listener.partition("://")[2].rpartition(":")
+                        listeners = await trio.open_tcp_listeners(int(port), host=host)
                         nursery.start_soon(trio.serve_listeners, self.serve, listeners)
                     self.trace("node_ready")
                 async for _ in signals:
