@@ -1,23 +1,27 @@
-"""Faults of links: partitions, latency, lost packets, resets, and requests that are dropped, held, doubled, refused."""
+"""Faults of links: partitions, lost packets, resets, and requests that are dropped, held, doubled, refused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
-from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, LinkFault, Loss, Manner, Stream
+from chaos.runtimes.contract import FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
+from chaos.shapes import links_of, partition_cuts
 from chaos.stage import PROBE_TIMEOUT_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
 
 async def partition(stage: Stage, p: Played) -> None:
-    """Cut directed links between brokers."""
-    manner = Manner(p.fault.params["manner"])
-    cuts = partition_cuts(p.fault.params["shape"], p.resolved, stage.runtime.nodes, manner)
+    """Cut directed links: between brokers, or of clients to brokers."""
+    cuts = partition_cuts(p.fault.params, p.resolved, stage.runtime.nodes, stage.runtime.links())
     links = [link for link, _ in cuts]
+    if not links:
+        raise Unresolved(f"{p.fault.target} has no such links")
     name = f"fault-{p.fault.id}"
     stage.begun(p)
     try:
@@ -41,38 +45,10 @@ async def partition(stage: Stage, p: Played) -> None:
         p.error = "a cut link answered, or a healed one did not"
 
 
-async def latency(stage: Stage, p: Played) -> None:
-    """Delay what brokers send each other."""
-    delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
-    links = stage.peer_links(p.resolved)
-    name = f"fault-{p.fault.id}"
-    before = await stage.probes(links)
-    stage.begun(p)
-    try:
-        for link in links:
-            await stage.runtime.fault_link(name, link, Latency(delay, jitter))
-        during = await stage.probes(links, PROBE_TIMEOUT_S + 6 * (delay + jitter) / 1000)
-        await stage.rest(p)
-    finally:
-        with trio.CancelScope(shield=True):
-            for link in links:
-                await stage.runtime.heal_link(name, link)
-        p.ended = stage.now_ns()  # what follows proves that it is over
-    p.evidence = {
-        "links": [str(link) for link in links],
-        "before": [probe.evidence() for probe in before],
-        "during": [probe.evidence() for probe in during],
-    }
-    floor_ms = max(1.0, delay - jitter)
-    p.landed = bool(links) and all(probe.ok and probe.round_trip_ms >= floor_ms for probe in during)
-    if not p.landed:
-        p.error = f"a round trip over a slow link took less than {floor_ms:g} ms, or had no answer"
-
-
 async def packet_loss(stage: Stage, p: Played) -> None:
     """Packets of the targets get lost, and come late."""
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
-    await _counted(stage, p, _links(stage, p), loss)
+    await _counted(stage, p, links_of(p.fault.params, p.resolved, stage.runtime.links()), loss)
 
 
 async def protocol(stage: Stage, p: Played) -> None:
@@ -87,7 +63,7 @@ async def protocol(stage: Stage, p: Played) -> None:
         error=int(ErrorCode[params["error"]]),
         stream=Stream(params["stream"]),
     )
-    links = [link for link in _links(stage, p) if link.target in p.resolved]
+    links = [link for link in links_of(p.fault.params, p.resolved, stage.runtime.links()) if link.target in p.resolved]
     await _counted(stage, p, links, frames)
 
 
@@ -115,28 +91,55 @@ async def _counted(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFa
 
 
 async def reset(stage: Stage, p: Played) -> None:
-    """Reset the targets' connections, at the beginning and every so often until the end."""
+    """Reset the targets' connections, at the beginning and every so often until the end.
+
+    A connection of the nemesis's own stands open over each link at the beginning, and must be reset with the others.
+    """
     every_s = float(p.fault.params["every_ms"]) / 1000
-    links = _links(stage, p)
-    stage.begun(p)
-    told = [await stage.runtime.reset_links(links)]
+    links = links_of(p.fault.params, p.resolved, stage.runtime.links())
+    async with _watched(stage, links) as (opened, ended):
+        stage.begun(p)
+        told = [await stage.runtime.reset_links(links)]
     while every_s and stage.left_s(p) > every_s:
         await trio.sleep(every_s)
         told.append(await stage.runtime.reset_links(links))
     p.ended = stage.now_ns()
-    p.evidence = {"links": [str(link) for link in links], "resets": told}
-    # A world that cannot count them has at least ended what there was.
-    p.landed = any(each.get("reset") is None or each["reset"] for each in told)
+    p.evidence = {
+        "links": [str(link) for link in links],
+        "resets": told,
+        "opened": [str(link) for link in links if link in opened],
+        "ended": {str(link): ended[link].evidence() for link in links if link in opened},
+    }
+    p.landed = bool(opened) and all(ended[link].ok for link in opened)
     if not p.landed:
-        p.error = "no connection was open over these links"
+        p.error = "a connection over these links was not reset" if opened else "no link answered"
 
 
-def _links(stage: Stage, p: Played) -> list[Link]:
-    """As the parameter `side` says: between brokers, from clients, or both."""
-    side = p.fault.params["side"]
-    peers = stage.peer_links(p.resolved) if side in ("peers", "both") else []
-    clients = stage.client_links(p.resolved) if side in ("clients", "both") else []
-    return [*peers, *clients]
+@asynccontextmanager
+async def _watched(stage: Stage, links: Sequence[Link]) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
+    """Inside, a connection stands open over each link that answers (the first set); at the end, how each ended."""
+    opened: set[Link] = set()
+    ended: dict[Link, Probe] = {}
+    changed = trio.Event()
+
+    async def watch(link: Link) -> None:
+        ended[link] = await stage.runtime.ending(link, timeout_s=2 * PROBE_TIMEOUT_S, opened=partial(note, link))
+        look()
+
+    def note(link: Link) -> None:
+        opened.add(link)
+        look()
+
+    def look() -> None:
+        if all(link in opened or link in ended for link in links):
+            changed.set()
+
+    async with trio.open_nursery() as nursery:
+        for link in links:
+            nursery.start_soon(watch, link)
+        with trio.move_on_after(PROBE_TIMEOUT_S):
+            await changed.wait()
+        yield opened, ended
 
 
 def api_constant(name: str) -> str:
@@ -144,31 +147,8 @@ def api_constant(name: str) -> str:
     return "".join(f"_{c}" if c.isupper() and at else c for at, c in enumerate(name)).upper()
 
 
-def partition_cuts(shape: str, targets: Sequence[int], nodes: Sequence[int], manner: Manner) -> list[tuple[Link, Cut]]:
-    """Which links a partition cuts, and how.
-
-    A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
-    and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.
-    Where nobody is left on the other side, everybody is cut off from everybody.
-    """
-    hit = set(targets)
-    if shape == "halves":
-        first = (len(nodes)) // 2
-        hit = set([*targets, *(n for n in nodes if n not in targets)][: max(1, first)])
-    ours, others = sorted(hit), [n for n in nodes if n not in hit]
-    pairs = [(a, b) for a in ours for b in others] or [(a, b) for a in ours for b in ours if a < b]
-    if shape == "one-way":
-        if manner is Manner.REFUSE:
-            return [(Link(a, b), Cut(manner)) for a, b in pairs]
-        there = [(Link(a, b), Cut(manner, Stream.THERE)) for a, b in pairs]
-        back = [(Link(b, a), Cut(manner, Stream.BACK)) for a, b in pairs]
-        return there + back
-    return [(link, Cut(manner)) for a, b in pairs for link in (Link(a, b), Link(b, a))]
-
-
 ACTS: Mapping[str, Play] = {
     "partition": partition,
-    "latency": latency,
     "packet_loss": packet_loss,
     "protocol": protocol,
     "reset": reset,

@@ -5,6 +5,9 @@ Not the workloads' client: nothing is retried, kept or followed, so that what is
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from struct import Struct
 from typing import Any
 
@@ -18,6 +21,11 @@ from chaos.runtimes.contract import Probe
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
+API_VERSIONS = 18
+PAD_BYTES = 30_000
+"""A request is made longer by at most so many."""
+IMPOSSIBLE = b"\xff\xff\xff\xff"
+"""The beginning of a frame of -1 bytes."""
 _SIZE = Struct(">i")
 
 
@@ -27,18 +35,15 @@ async def ask(host: str, port: int, request: Any, version: int) -> Any:
     Waits for as long as it takes: the caller sets the limit.
     """
     key = request.API_KEY
-    try:
-        view = await _exchange(host, port, encode_request(key, version, 1, CLIENT_ID, request.encode(version)))
-    except trio.BrokenResourceError as problem:
-        raise ConnectionResetError(_cause(problem)) from problem
-    correlation_id, at = decode_response_header(view, key, version)
-    if correlation_id != 1:
-        raise MalformedFrame(f"an answer to request {correlation_id}, not to 1")
-    response, _ = response_class(key).decode(view, at, version)
-    return response
+    frame = encode_request(key, version, 1, CLIENT_ID, request.encode(version))
+    async with _connected(host, port) as stream:
+        await stream.send_all(frame)
+        return _decoded(await _frame(stream), key, version, 1)
 
 
-async def _exchange(host: str, port: int, frame: bytes) -> memoryview:
+@asynccontextmanager
+async def _connected(host: str, port: int) -> AsyncIterator[trio.SocketStream]:
+    """A connection; whatever ends it is an OSError."""
     try:
         stream = await trio.open_tcp_stream(host, port)
     except OSError as problem:
@@ -46,22 +51,58 @@ async def _exchange(host: str, port: int, frame: bytes) -> memoryview:
         said = problem.__cause__
         raise said.exceptions[0] if isinstance(said, ExceptionGroup) else problem from None
     async with stream:
-        await stream.send_all(frame)
-        (size,) = _SIZE.unpack(await _exactly(stream, _SIZE.size))
-        if not 4 <= size <= MAX_ANSWER_BYTES:
-            raise MalformedFrame(f"an answer of {size} bytes")
-        return memoryview(await _exactly(stream, size))
+        try:
+            yield stream
+        except trio.BrokenResourceError as problem:
+            raise ConnectionResetError(_cause(problem)) from problem
 
 
-async def probe(host: str, port: int, *, timeout_s: float) -> Probe:
-    """Whether a broker answers ApiVersions there, and after how long. Never raises but for cancellation."""
+async def _frame(stream: trio.SocketStream) -> memoryview:
+    (size,) = _SIZE.unpack(await _exactly(stream, _SIZE.size))
+    if not 4 <= size <= MAX_ANSWER_BYTES:
+        raise MalformedFrame(f"an answer of {size} bytes")
+    return memoryview(await _exactly(stream, size))
+
+
+def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
+    correlation_id, at = decode_response_header(view, key, version)
+    if correlation_id != asked:
+        raise MalformedFrame(f"an answer to request {correlation_id}, not to {asked}")
+    response, _ = response_class(key).decode(view, at, version)
+    return response
+
+
+def probe_frames(pad_bytes: int) -> list[bytes]:
+    """ApiVersions requests, made longer by so many bytes in all: their client ids are."""
     from broker.protocol.schema.api_versions import ApiVersionsRequest
 
+    key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION
+    whole, rest = divmod(pad_bytes, PAD_BYTES)
+    pads = [*[PAD_BYTES] * whole, *([rest] if rest or not whole else [])]
+    return [
+        encode_request(key, version, number, CLIENT_ID + "-" * pad, ApiVersionsRequest().encode(version))
+        for number, pad in enumerate(pads, 1)
+    ]
+
+
+async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
+    """Whether a broker answers ApiVersions there, and after how long. Never raises but for cancellation."""
+    return await _told(partial(_probe, host, port, probe_frames(pad_bytes)), timeout_s)
+
+
+async def _probe(host: str, port: int, frames: Sequence[bytes]) -> None:
+    async with _connected(host, port) as stream:
+        for number, frame in enumerate(frames, 1):
+            await stream.send_all(frame)
+            _decoded(await _frame(stream), API_VERSIONS, 0, number)
+
+
+async def _told(asking: Callable[[], Awaitable[None]], timeout_s: float) -> Probe:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
-            await ask(host, port, ApiVersionsRequest(), ApiVersionsRequest.MIN_VERSION)
+            await asking()
             error = None
         except ConnectionRefusedError:
             error = "refused"
@@ -70,6 +111,32 @@ async def probe(host: str, port: int, *, timeout_s: float) -> Probe:
         except MalformedFrame as problem:
             error = f"malformed: {problem}"
     return Probe(error is None, (trio.current_time() - began) * 1000, error)
+
+
+async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+    """As `Runtime.ending`."""
+    asked = began = trio.current_time()
+    how = "never open"
+    with trio.move_on_after(timeout_s):
+        try:
+            async with _connected(host, port) as stream:
+                how = "still open"
+                await stream.send_all(probe_frames(0)[0])
+                await _frame(stream)
+                opened()
+                if spoil:
+                    began = trio.current_time()
+                    await stream.send_all(IMPOSSIBLE)
+                while await stream.receive_some():
+                    pass
+                how = "closed"
+        except ConnectionRefusedError:
+            how = "refused"
+        except OSError as problem:
+            how = f"ended: {problem.strerror or problem}" if how == "still open" else "never open"
+    if spoil and began == asked:
+        return Probe(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
+    return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
 
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:

@@ -10,18 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MANNERS = ("refuse", "drop", "hold")
-"""How a cut link behaves: refuses and resets; swallows bytes and closes when healed; holds bytes and delivers them
-late.
-"""
-
-SHAPES = ("isolate", "halves", "one-way")
-"""Which links a partition cuts: all of the target's to its peers; those between two halves; from the target to its
-peers only.
-"""
-
-SIDES = ("peers", "clients", "both")
-"""Whose connections to the target are hit: those between brokers (of either direction), of clients, or both."""
+from chaos.action import MANNERS, SHAPES, SIDES, SIMULATED, Action, Choice, FaultError, Number
+from chaos.link_actions import LINK_ACTIONS
+from chaos.link_actions import check_relations as check_link_relations
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
@@ -37,62 +28,11 @@ ERRORS = (
 )
 """What a link may answer in a broker's stead."""
 
-EVERYWHERE, SIMULATED = frozenset({"process", "sim"}), frozenset({"sim"})
-
 NODE_TARGETS = ("leader", "follower", "controller", "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `leader:TOPIC-N` and `follower:TOPIC-N` name a partition, `node:N` a broker id."""
 
 
-class FaultError(ValueError):
-    """A fault that cannot be: unknown action or target, or a parameter out of range. The message says which and what is
-    allowed.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A numeric parameter: bounds (inclusive) and default, in the unit that its name carries."""
-
-    low: float
-    high: float
-    default: float
-
-    def check(self, name: str, value: Any) -> float:
-        """The value, or FaultError."""
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not self.low <= value <= self.high:
-            raise FaultError(f"{name} = {value!r}: between {self.low:g} and {self.high:g} are allowed")
-        return float(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A parameter with a fixed set of values."""
-
-    values: tuple[str, ...]
-    default: str
-
-    def check(self, name: str, value: Any) -> str:
-        """The value, or FaultError."""
-        if value not in self.values:
-            raise FaultError(f"{name} = {value!r}: one of {', '.join(self.values)} is allowed")
-        return str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What can be done to a cluster."""
-
-    name: str
-    title: str
-    fault_class: str
-    """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `checkers.guarantees`)."""
-    duration_s: Number
-    params: Mapping[str, Number | Choice]
-    evidence: str
-    """What proves that it landed."""
-    runtimes: frozenset[str] = EVERYWHERE
-    """Where it can be done."""
-
+__all__ = ["ACTIONS", "ERRORS", "MANNERS", "SHAPES", "SIDES", "Action", "Choice", "Fault", "FaultError", "Number"]
 
 _DOWN_S = Number(0.2, 600, 3)
 
@@ -130,7 +70,6 @@ ACTIONS: dict[str, Action] = {
             _DOWN_S,
             {"op": Choice(("fsync", "write", "send"), "fsync"), "nth": Number(1, 1_000_000, 1)},
             "it came to that point and is gone; a new incarnation registers after the restart",
-            SIMULATED,
         ),
         Action(
             "power_loss",
@@ -139,7 +78,6 @@ ACTIONS: dict[str, Action] = {
             _DOWN_S,
             {},
             "what was pending on the disk and what was lost of it; a new incarnation registers after the restart",
-            SIMULATED,
         ),
         Action(
             "clock",
@@ -149,22 +87,7 @@ ACTIONS: dict[str, Action] = {
             {"offset_ms": Number(-86_400_000, 86_400_000, 1000), "rate": Number(0.5, 2, 1)},
             "the world says that the clock is bent",
         ),
-        Action(
-            "partition",
-            "cut directed links between brokers",
-            "N",
-            Number(0.2, 600, 4),
-            {"shape": Choice(SHAPES, "isolate"), "manner": Choice(MANNERS, "refuse")},
-            "a probe over each cut link fails while on and works afterwards",
-        ),
-        Action(
-            "latency",
-            "delay what brokers send each other",
-            "N",
-            Number(0.2, 600, 4),
-            {"latency_ms": Number(1, 30_000, 50), "jitter_ms": Number(0, 30_000, 10)},
-            "the round trip measured over the links grows while on",
-        ),
+        *LINK_ACTIONS,
         Action(
             "packet_loss",
             "packets are lost and sent again: their bytes come late",
@@ -216,7 +139,6 @@ ACTIONS: dict[str, Action] = {
                 "delay_ms": Number(1, 60_000, 100),
             },
             "how many calls failed, or took longer",
-            SIMULATED,
         ),
         Action(
             "bit_rot",
@@ -225,7 +147,6 @@ ACTIONS: dict[str, Action] = {
             Number(0.1, 600, 1),
             {"bits": Number(1, 1000, 1)},
             "the file's digest before and after",
-            SIMULATED,
         ),
         Action(
             "leadership",
@@ -279,6 +200,7 @@ def make_fault(
 
 def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
     """What one parameter forbids another."""
+    check_link_relations(here, action, params)
     if action == "protocol" and params["stream"] == "back" and params["act"] in ("duplicate", "error"):
         raise FaultError(f"{here}: act = {params['act']!r} is of requests: stream = 'there'")
 

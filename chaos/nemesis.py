@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from broker.env import Env
-from chaos import acts_on_disks, acts_on_leaders, acts_on_links, acts_on_nodes
+from chaos import acts_on_disks, acts_on_leaders, acts_on_links, acts_on_nodes, acts_on_worse_links
 from chaos.errors import HarnessError
 from chaos.faults import Fault
 from chaos.runtimes.contract import Runtime
@@ -24,6 +24,7 @@ from chaos.targets import Unresolved, resolve
 ACTS: Mapping[str, Play] = {
     **acts_on_nodes.ACTS,
     **acts_on_links.ACTS,
+    **acts_on_worse_links.ACTS,
     **acts_on_disks.ACTS,
     **acts_on_leaders.ACTS,
 }

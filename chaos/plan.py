@@ -14,12 +14,15 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
+from chaos.link_actions import required_nodes
 from chaos.plan_settings import check_broker_settings, check_topic_settings
 from chaos.schedule import DEFAULT_KINDS, make_schedule
 from chaos.targets import check_feasible
 
 SCHEMA = 1
 TOPIC_PREFIX = "appends"
+OURS_ONLY = ("clock", "power_loss", "crash_at", "disk")
+"""Faults that need our own broker's help: what is below its seam."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""
 
@@ -73,6 +76,8 @@ class WorkloadPlan(_Part):
     partitions: int = Field(3, ge=1, le=1000)
     replication_factor: int = Field(3, ge=1, le=9)
     min_isr: int = Field(2, ge=1, le=9)
+    client: Literal["squall", "confluent", "aiokafka", "kafka-python"] = "squall"
+    """Which library produces and reads; final readers are always our own."""
     acks: Literal[-1, 0, 1] = -1
     idempotence: bool = True
     max_in_flight: int = Field(5, ge=1, le=100)
@@ -139,7 +144,7 @@ class Plan(_Part):
 
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
-    runtime: Literal["process", "sim"] = "process"
+    runtime: Literal["process", "docker", "sim"] = "process"
     target: Literal["squall", "kafka"] = "squall"
     """Whose brokers: ours, or Apache Kafka's."""
     warmup_s: float = Field(2, ge=0, le=600)
@@ -175,6 +180,11 @@ class Plan(_Part):
             check_topic_settings(self.workload.topic_settings)
         elif self.runtime == "sim":
             raise ValueError(f'the simulator runs Squall\'s own broker only: target = "{self.target}" needs processes')
+        elif self.runtime == "docker":
+            raise ValueError(f'there are images of Squall\'s own broker only: target = "{self.target}" needs processes')
+        client = self.workload.client
+        if client != "squall" and self.runtime == "sim":
+            raise ValueError(f'the simulator runs our own client only: client = "{client}" needs processes')
 
     def _check_operations(self) -> None:
         """Every operation is one that the workload could do."""
@@ -205,9 +215,11 @@ class Plan(_Part):
             if self.runtime not in ACTIONS[f.action].runtimes:
                 where = " or ".join(sorted(ACTIONS[f.action].runtimes))
                 raise FaultError(f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}: use {where}")
-            if f.action in ("partition", "latency") and self.cluster.nodes < 2:
-                raise FaultError(f"fault {number} ({f.action}): a cluster of one has no links between brokers")
-            if self.target != "squall" and (f.action == "clock" or fault.params.get("how") == "resign"):
+            needed = required_nodes(f.action, fault.params)
+            if self.cluster.nodes < needed:
+                few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
+                raise FaultError(f"fault {number} ({f.action}): {few}")
+            if self.target != "squall" and (f.action in OURS_ONLY or fault.params.get("how") == "resign"):
                 raise FaultError(f"fault {number} ({f.action}): only Squall's own broker can be made to: leave it out")
             made.append(fault)
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))

@@ -97,7 +97,7 @@ _ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHear
 """Whom requests go to: a fault of anybody else's would hit nothing."""
 
 _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
-    "partition": lambda rng: {"shape": rng.choice(SHAPES), "manner": rng.choice(MANNERS)},
+    "partition": lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
     "latency": lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
     "crash_at": lambda rng: rng.choice(
         [

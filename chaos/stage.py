@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -132,21 +133,20 @@ class Stage:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
         await trio.sleep(left_s)
 
-    def peer_links(self, nodes: Sequence[int] | None = None) -> list[Link]:
-        """Links between brokers; of these nodes only, in either direction."""
-        links = [link for link in self.runtime.links() if isinstance(link.source, int)]
-        return links if nodes is None else [k for k in links if k.source in nodes or k.target in nodes]
-
-    def client_links(self, nodes: Sequence[int]) -> list[Link]:
-        """Links of client zones to these nodes."""
-        return [k for k in self.runtime.links() if not isinstance(k.source, int) and k.target in nodes]
+    async def probe(self, link: Link) -> Probe:
+        """One probe over a link, with the time that a probe has."""
+        return await self.runtime.probe(link, timeout_s=PROBE_TIMEOUT_S)
 
     async def probes(self, links: Sequence[Link], timeout_s: float = PROBE_TIMEOUT_S) -> list[Probe]:
         """One probe over each link, all at once."""
+        return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s))
+
+    async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]]) -> list[Probe]:
+        """What is measured over each link, all at once."""
         found: dict[Link, Probe] = {}
 
         async def one(link: Link) -> None:
-            found[link] = await self.runtime.probe(link, timeout_s=timeout_s)
+            found[link] = await measure(link)
 
         async with trio.open_nursery() as nursery:
             for link in links:

@@ -9,7 +9,7 @@ do not overlap: pausing a dead node or killing it twice is the caller's mistake,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -361,8 +361,22 @@ class Runtime(Protocol):
         Evidence: link, asked_ns, ended_ns; of Loss and Frames also hits (packets lost, frames hit).
         """
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
-        """A new connection and one round trip over a link, through whatever is wrong with it. Never raises."""
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        """A new connection and one round trip over a link, through whatever is wrong with it. Never raises.
+
+        pad_bytes: how much longer what is asked is made, in as many requests on that connection as it takes.
+        """
+
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """A new connection over a link, watched after a first request until it ends: `ok` where it does, with how and
+        when in `error` and `round_trip_ms`. "still open" where it does not, "refused" or "never open" where it never
+        began. Never raises.
+
+        spoil: an impossible frame is sent once the first request has its answer, for which a broker ends the
+        connection; what is measured begins there. opened: called when the first answer comes.
+        """
 
     async def heal(self) -> Evidence:
         """Take every fault off links and disks, resume what is paused, true the clocks, start what is down; then check.

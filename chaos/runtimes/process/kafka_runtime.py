@@ -53,7 +53,7 @@ class KafkaRuntime(ProcessRuntime):
         """As `Runtime.set_clock`."""
         raise Refused(f"Apache Kafka has no clock that could be bent from outside (node {node})")
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`. A link between nodes is two proxies: whole where both answer, cut where none does."""
         layout = self._kafka_layout()
         addresses = [layout.address(link)]
@@ -62,7 +62,7 @@ class KafkaRuntime(ProcessRuntime):
         found: dict[int, Probe] = {}
 
         async def one(at: int) -> None:
-            found[at] = await probe(*addresses[at], timeout_s=timeout_s)
+            found[at] = await probe(*addresses[at], timeout_s=timeout_s, pad_bytes=pad_bytes)
 
         async with trio.open_nursery() as nursery:
             for at in range(len(addresses)):

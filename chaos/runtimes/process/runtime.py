@@ -9,7 +9,7 @@ import platform
 import random
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from broker.config import BrokerConfig, ConfigError
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
 from broker.real_env import RealEnv
-from chaos.asking import probe, visible_brokers
+from chaos import asking
+from chaos.asking import visible_brokers
 from chaos.errors import HarnessError, Refused
 from chaos.layout import (
     INTERNAL,
@@ -29,7 +30,7 @@ from chaos.layout import (
     choose_controllers,
     links,
 )
-from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, NodeExit, NodeState, Probe, ResetPeer
+from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
 from chaos.runtimes.process.beyond import Beyond
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
@@ -183,16 +184,27 @@ class ProcessRuntime(Beyond):
         return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`. How many connections there were is Toxiproxy's to know: `reset` is None."""
+        """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
+        there were is Toxiproxy's to know: `reset` is None.
+
+        Not by Toxiproxy's reset_peer: of the connections that are open it ends only those that are used just then.
+        """
         for link in links:
-            await self._hurtable().add("reset", link, ResetPeer())
+            await self._hurtable().add("reset", link, Cut(Manner.REFUSE))
         for link in links:
             await self._hurtable().remove("reset", link)
         return {"reset": None, "t_ns": time.monotonic_ns()}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
-        return await probe(*self._placed().address(link), timeout_s=timeout_s)
+        return await asking.probe(*self._placed().address(link), timeout_s=timeout_s, pad_bytes=pad_bytes)
+
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """As `Runtime.ending`."""
+        address = self._placed().address(link)
+        return await asking.ending(*address, timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""

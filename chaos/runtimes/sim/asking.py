@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -11,8 +12,8 @@ from broker.env import Env, Link
 from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
-from broker.protocol.schema.api_versions import ApiVersionsRequest
 from broker.protocol.schema.metadata import MetadataRequest
+from chaos.asking import API_VERSIONS, IMPOSSIBLE, probe_frames
 from chaos.runtimes.contract import Probe
 
 CLIENT_ID = "squall-probe"
@@ -24,29 +25,38 @@ async def ask(env: Env, host: str, port: int, request: Any, version: int) -> Any
     """The response to one request. OSError where the connection ends first. Waits for as long as it takes."""
     link = await env.connect(host, port)
     try:
-        frame = memoryview(encode_request(request.API_KEY, version, 1, CLIENT_ID, request.encode(version)))
-        while frame:
-            frame = frame[link.send((frame,)) :]
-            if frame:
-                await link.wait_writable()
-        (size,) = _SIZE.unpack(await _exactly(link, _SIZE.size))
-        view = memoryview(await _exactly(link, size))
+        frame = encode_request(request.API_KEY, version, 1, CLIENT_ID, request.encode(version))
+        return await _answer(link, frame, request.API_KEY, version, 1)
     finally:
         link.close()
-    correlation_id, at = decode_response_header(view, request.API_KEY, version)
-    if correlation_id != 1:
-        raise MalformedFrame(f"an answer to request {correlation_id}, not to 1")
-    response, _ = response_class(request.API_KEY).decode(view, at, version)
+
+
+async def _answer(link: Link, frame: bytes, key: int, version: int, asked: int) -> Any:
+    await _send(link, frame)
+    (size,) = _SIZE.unpack(await _exactly(link, _SIZE.size))
+    view = memoryview(await _exactly(link, size))
+    correlation_id, at = decode_response_header(view, key, version)
+    if correlation_id != asked:
+        raise MalformedFrame(f"an answer to request {correlation_id}, not to {asked}")
+    response, _ = response_class(key).decode(view, at, version)
     return response
 
 
-async def probe(env: Env, host: str, port: int, *, timeout_s: float) -> Probe:
+async def _send(link: Link, frame: bytes) -> None:
+    left = memoryview(frame)
+    while left:
+        left = left[link.send((left,)) :]
+        if left:
+            await link.wait_writable()
+
+
+async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
     """Whether a broker answers ApiVersions there, and after how long. Never raises but for cancellation."""
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
-            await ask(env, host, port, ApiVersionsRequest(), ApiVersionsRequest.MIN_VERSION)
+            await _probe(env, host, port, probe_frames(pad_bytes))
             error = None
         except ConnectionRefusedError:
             error = "refused"
@@ -55,6 +65,48 @@ async def probe(env: Env, host: str, port: int, *, timeout_s: float) -> Probe:
         except MalformedFrame as problem:
             error = f"malformed: {problem}"
     return Probe(error is None, (trio.current_time() - began) * 1000, error)
+
+
+async def _probe(env: Env, host: str, port: int, frames: Sequence[bytes]) -> None:
+    link = await env.connect(host, port)
+    try:
+        for number, frame in enumerate(frames, 1):
+            await _answer(link, frame, API_VERSIONS, 0, number)
+    finally:
+        link.close()
+
+
+async def ending(env: Env, host: str, port: int, *, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+    """As `Runtime.ending`."""
+    asked = began = trio.current_time()
+    how, link = "never open", None
+    with trio.move_on_after(timeout_s):
+        try:
+            link = await env.connect(host, port)
+            how = "still open"
+            await _answer(link, probe_frames(0)[0], API_VERSIONS, 0, 1)
+            opened()
+            if spoil:
+                began = trio.current_time()
+                await _send(link, IMPOSSIBLE)
+            await _until_end(link)
+            how = "closed"
+        except ConnectionRefusedError:
+            how = "refused"
+        except OSError as problem:
+            how = f"ended: {problem}" if how == "still open" else "never open"
+    if link is not None:
+        link.close()
+    if spoil and began == asked:
+        return Probe(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
+    return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
+
+
+async def _until_end(link: Link) -> None:
+    view = memoryview(bytearray(65_536))
+    while (got := link.recv_into(view)) != 0:
+        if got is None:
+            await link.wait_readable()
 
 
 async def visible_brokers(env: Env, host: str, port: int) -> frozenset[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -293,17 +293,31 @@ class SimRuntime:
         await trio.lowlevel.checkpoint()
         return {"reset": found, "t_ns": self.world.now_ns()}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
         self._check(link)
-        port = ZONE_PORT + self.zones.index(link.source) if isinstance(link.source, str) else INTERNAL_PORT
-        return await self._probe(link.source, link.target, port, timeout_s)
+        return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
-    async def _probe(self, source: int | str, node: int, port: int, timeout_s: float) -> Probe:
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """As `Runtime.ending`."""
+        self._check(link)
+        env, host = self._prober(link.source), _host(link.target)
+        return await asking.ending(env, host, self._port(link), timeout_s=timeout_s, spoil=spoil, opened=opened)
+
+    def _port(self, link: Link) -> int:
+        return ZONE_PORT + self.zones.index(link.source) if isinstance(link.source, str) else INTERNAL_PORT
+
+    async def _probe(self, source: int | str, node: int, port: int, timeout_s: float, pad_bytes: int = 0) -> Probe:
+        env, host = self._prober(source), _host(node)
+        return await asking.probe(env, host, port, timeout_s=timeout_s, pad_bytes=pad_bytes)
+
+    def _prober(self, source: int | str) -> SimEnv:
         env = self.env(f"prober-{source}")
         assert isinstance(env, SimEnv)
         env.source = source
-        return await asking.probe(env, _host(node), port, timeout_s=timeout_s)
+        return env
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""

@@ -77,6 +77,8 @@ class Stub:
         buffered = bytearray()
         while data := await stream.receive_some():
             buffered += data
+            if buffered[:1] >= b"\x80":
+                return  # a frame of a negative size
             while len(buffered) >= 4 and len(buffered) >= 4 + (size := int.from_bytes(buffered[:4], "big")):
                 frame = bytes(buffered[4 : 4 + size])
                 del buffered[: 4 + size]

@@ -13,7 +13,7 @@ from broker.real_env import RealEnv
 from chaos.faults import ACTIONS, make_fault
 from chaos.nemesis import ACTS, Nemesis
 from chaos.papers import MemoryPapers
-from chaos.runtimes.contract import FailWrites, FrameAct, Frames, Link, Loss, NodeState, SlowDisk, Stream
+from chaos.runtimes.contract import FailWrites, FrameAct, Frames, Link, Loss, NodeState, Probe, SlowDisk, Stream
 from chaos.targets import ClusterView
 from workloads.client import admin
 
@@ -76,6 +76,11 @@ class World:
     async def heal_link(self, name: str, link: Link) -> dict[str, Any]:
         self.healed += 1
         return {"hits": self.hits}
+
+    async def ending(self, link: Link, *, timeout_s: float = 1.0, opened: Any = None) -> Probe:
+        opened()
+        await trio.sleep(0.1 if self.hits else timeout_s)
+        return Probe(bool(self.hits), 100.0, "closed" if self.hits else "still open")
 
     async def reset_links(self, links: list[Link]) -> dict[str, Any]:
         self.done.append(f"reset {len(links)}")

@@ -10,12 +10,11 @@ import trio
 import trio.testing
 
 from broker.real_env import RealEnv
-from chaos.acts_on_links import partition_cuts
 from chaos.errors import HarnessError
 from chaos.faults import Fault, make_fault
 from chaos.nemesis import Nemesis
 from chaos.papers import MemoryPapers
-from chaos.runtimes.contract import Link, Manner, NodeState, Probe, Stream
+from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.targets import ClusterView
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
@@ -66,7 +65,7 @@ class World:
         self.faults.pop((name, link), None)
         return {}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         on = [fault for (_, where), fault in self.faults.items() if where == link]
         if any(hasattr(fault, "manner") for fault in on):
             return Probe(False, timeout_s * 1000, "timed out")
@@ -159,30 +158,3 @@ async def test_trouble_of_the_runtime_is_recorded_and_ends_no_other_fault(
     first, second = await played(Broken(), faults)
     assert "cannot be signalled" in first["error"]
     assert second["evidence"]
-
-
-def test_a_one_way_partition_cuts_requests_there_and_answers_back() -> None:
-    cuts = dict(partition_cuts("one-way", [1], (1, 2, 3), Manner.HOLD))
-    assert {str(link): cut.stream for link, cut in cuts.items()} == {
-        "1->2": Stream.THERE,
-        "1->3": Stream.THERE,
-        "2->1": Stream.BACK,
-        "3->1": Stream.BACK,
-    }
-
-
-def test_an_isolated_node_is_cut_off_both_ways_and_nobody_else_is() -> None:
-    cuts = partition_cuts("isolate", [2], (1, 2, 3), Manner.REFUSE)
-    assert sorted(str(link) for link, _ in cuts) == ["1->2", "2->1", "2->3", "3->2"]
-
-
-def test_where_all_are_isolated_everybody_is_cut_off_from_everybody() -> None:
-    cuts = partition_cuts("isolate", [1, 2, 3], (1, 2, 3), Manner.REFUSE)
-    assert sorted(str(link) for link, _ in cuts) == ["1->2", "1->3", "2->1", "2->3", "3->1", "3->2"]
-
-
-def test_halves_leave_every_node_on_one_side() -> None:
-    cuts = partition_cuts("halves", [3], (1, 2, 3, 4), Manner.REFUSE)
-    sides = {link.source for link, _ in cuts}
-    assert sides == {1, 2, 3, 4}
-    assert len(cuts) == 8

@@ -1,0 +1,83 @@
+"""Which links a fault is put on: of whom, to whom, and in which shape. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chaos.runtimes.contract import Cut, Link, Manner, Stream
+
+Pair = tuple[int, int]
+"""(a, b): no byte that broker a sends may reach broker b."""
+
+
+def links_of(params: Mapping[str, Any], targets: Sequence[int], links: Sequence[Link]) -> list[Link]:
+    """The targets' links of the side that the parameter `side` names: between brokers, of clients, or both."""
+    side = params["side"]
+    peers = [k for k in links if isinstance(k.source, int) and (k.source in targets or k.target in targets)]
+    clients = [k for k in links if not isinstance(k.source, int) and k.target in targets]
+    return [*(peers if side in ("peers", "both") else []), *(clients if side in ("clients", "both") else [])]
+
+
+def partition_cuts(
+    params: Mapping[str, Any], targets: Sequence[int], nodes: Sequence[int], links: Sequence[Link]
+) -> list[tuple[Link, Cut]]:
+    """Which links a partition cuts, and how.
+
+    A TCP connection carries bytes both ways, so "no byte from A reaches B" cuts the requests of A's connections to B
+    and the answers on B's connections to A. REFUSE knows no direction: a one-way refusal ends A's connections to B.
+    """
+    manner, shape, side = Manner(params["manner"]), params["shape"], params["side"]
+    found: list[tuple[Link, Cut]] = []
+    if side in ("peers", "both"):
+        found += _between(_deaf(shape, targets, nodes), manner)
+    if side in ("clients", "both"):
+        stream = Stream.BACK if shape == "one-way" else Stream.BOTH
+        clients = links_of({"side": "clients"}, targets, links)
+        found += [(link, Cut(manner, stream)) for link in clients]
+    return found
+
+
+def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:
+    """Who is not heard by whom."""
+    if shape == "ring":
+        return _ring([*targets, *(n for n in nodes if n not in targets)])
+    if shape == "bridge":
+        rest = [n for n in nodes if n not in targets[:1]]
+        return _both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
+    hit = set(targets)
+    if shape == "halves":
+        hit = set([*targets, *(n for n in nodes if n not in targets)][: max(1, len(nodes) // 2)])
+    ours, others = sorted(hit), [n for n in nodes if n not in hit]
+    if shape == "one-way":
+        # Where nobody is left on the other side, everybody is cut off from everybody.
+        return {(a, b) for a in ours for b in others} or {(a, b) for a in ours for b in ours if a < b}
+    return _both_ways(ours, others) or {(a, b) for a in ours for b in ours if a != b}
+
+
+def _both_ways(ours: Sequence[int], others: Sequence[int]) -> set[Pair]:
+    return {pair for a in ours for b in others for pair in ((a, b), (b, a))}
+
+
+def _ring(order: Sequence[int]) -> set[Pair]:
+    """Jepsen's majorities-ring: each hears the majority that it is the middle of, and so no two hear the same."""
+    count = len(order)
+    majority = count // 2 + 1
+    found = set()
+    for at, node in enumerate(order):
+        first = at - majority // 2
+        heard = {order[(first + step) % count] for step in range(majority)}
+        found |= {(other, node) for other in order if other not in heard}
+    return found
+
+
+def _between(deaf: set[Pair], manner: Manner) -> list[tuple[Link, Cut]]:
+    """Cuts so that nobody is heard by whom he is not to be heard by."""
+    cuts: dict[Link, Cut] = {}
+    for a, b in sorted(deaf):
+        if manner is Manner.REFUSE or (b, a) in deaf:
+            cuts[Link(a, b)] = Cut(manner)
+            continue
+        cuts[Link(a, b)] = Cut(manner, Stream.THERE)
+        cuts[Link(b, a)] = Cut(manner, Stream.BACK)
+    return sorted(cuts.items())

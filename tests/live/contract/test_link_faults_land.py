@@ -1,0 +1,104 @@
+"""Every action on links, played by the nemesis in every world: what a client sees of it, its proof, and no proof
+where the fault was switched off under the nemesis's feet.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import trio
+
+from chaos.faults import make_fault
+from chaos.link_actions import LINK_ACTIONS
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import Link, Probe, Runtime
+from chaos.targets import ClusterView
+from checkers.fault_classes import not_landed
+from checkers.nemesis_log import parse_faults
+from tests.live.contract.conftest import OnCluster
+from tests.support.pretending import Pretending
+
+VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+SEEN_MS = 20.0
+FAULTS: list[tuple[str, dict[str, Any]]] = [
+    ("partition", {"side": "clients", "manner": "drop"}),
+    ("partition", {"shape": "ring", "manner": "refuse"}),
+    ("partition", {"shape": "bridge", "manner": "hold"}),
+    ("flapping", {"side": "both"}),
+    ("latency", {"latency_ms": 60, "side": "clients"}),
+    ("bandwidth", {"kb_per_s": 16, "side": "both"}),
+    ("slicer", {"average_bytes": 32, "delay_us": 1000, "side": "clients"}),
+    ("limit_data", {"limit_bytes": 40_000, "side": "both"}),
+    ("reset_peer", {"side": "both"}),
+    ("slow_close", {"delay_ms": 200, "side": "both"}),
+    ("reset", {"side": "both"}),
+]
+BARRED = {"partition", "flapping", "limit_data", "reset_peer"}
+"""What leaves a client without an answer; the others make it wait, but for a reset, which is over at once."""
+
+
+class Asked:
+    client: Any = None
+
+    async def view(self) -> ClusterView:
+        return VIEW
+
+
+async def played(runtime: Any, number: int, action: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The last line of nemesis.jsonl."""
+    papers = MemoryPapers("a run")
+    fault = make_fault(number, 0, 2.0, action, "node:2", params)
+    await Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Asked(), record=papers.fault).play()
+    line: dict[str, Any] = json.loads(papers.faults[-1])
+    return line
+
+
+def unproven(line: dict[str, Any]) -> str | None:
+    """Why a verdict counts it for nothing."""
+    (fault,), _ = parse_faults([json.dumps(line).encode()])
+    return not_landed(fault)
+
+
+def test_every_action_on_links_is_played_here() -> None:
+    assert {action for action, _ in FAULTS} >= {each.name for each in LINK_ACTIONS}
+
+
+def test_each_lands_with_proof_and_a_client_feels_it(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        for number, (action, params) in enumerate(FAULTS):
+            felt: list[Probe] = []
+            link = Link("CLIENT" if params.get("side") else 2, 3 if not params.get("side") else 2)
+            async with trio.open_nursery() as nursery:
+                if params.get("side"):
+                    nursery.start_soon(feel, runtime, link, felt)
+                line = await played(runtime, number, action, params)
+            assert line["evidence"], (action, params, line)
+            assert line["error"] is None
+            assert unproven(line) is None
+            assert (await runtime.probe(link)).ok, f"{link} is whole after {action}"
+            if action in BARRED and felt:
+                assert not all(probe.ok for probe in felt), (action, felt)
+            elif felt and action not in ("reset", "slow_close"):
+                assert max(probe.round_trip_ms for probe in felt) > SEEN_MS, (action, felt)
+
+    on_cluster(body)
+
+
+async def feel(runtime: Runtime, link: Link, felt: list[Probe]) -> None:
+    """What a client sees that asks now and then."""
+    for _ in range(4):
+        await trio.sleep(0.25)
+        felt.append(await runtime.probe(link, timeout_s=0.6, pad_bytes=60_000 if len(felt) == 2 else 0))
+
+
+def test_switched_off_under_the_nemesis_feet_each_is_without_proof(on_cluster: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        for number, (action, params) in enumerate(FAULTS):
+            line = await played(Pretending(runtime), number, action, params)
+            assert line["evidence"] is None, (action, params, line)
+            assert line["error"]
+            assert unproven(line)
+
+    on_cluster(body)
