@@ -73,14 +73,15 @@ class _Sim:
         return self.stuck
 
     def looked(self) -> None:
-        """After each event: where it changed something in a node, that is looked at."""
+        """After each event: the nodes in which it may have changed something are looked at."""
         kernel = self.world.kernel
-        if not kernel.touched:
+        if not (kernel.touched or kernel.stirred):
             return
-        kernel.touched = False
         if self.enough():
             raise TimeLimit
-        self.watch.look()
+        self.watch.look(None if kernel.touched else kernel.stirred)
+        kernel.touched = False
+        kernel.stirred.clear()
         if self.stop_at_first and self.world.violations:
             self.scope.cancel()
 

@@ -131,7 +131,7 @@ class SimEnv:
             kernel = self.world.kernel
             kernel.woken = True
             if self._gate is not None:
-                kernel.touched = True
+                kernel.stirred.add(self.name)
             trio.lowlevel.reschedule(task)
 
     async def _wait_s(self, seconds: float) -> None:

@@ -56,6 +56,9 @@ class Framer:
     def follow(self, data: bytes) -> None:
         """Bytes that pass as they are."""
         at, end = 0, len(data)
+        if end >= self._head_size and not self._left and not self._head and _size(data)[0] + SIZE == end:
+            self._seen(bytearray(data[: self._head_size]))  # one whole frame, as most often
+            return
         while at < end:
             if self._left:
                 passed = min(self._left, end - at)

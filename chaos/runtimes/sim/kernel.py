@@ -69,7 +69,9 @@ class Kernel(trio.abc.Clock):
         self.woken = False
         """An event has given a task something to do: trio goes on before the next event."""
         self.touched = True
-        """Something may have changed in a node since this was last set to False: only then is there anything to see."""
+        """Something may have changed in any node since this was last set to False."""
+        self.stirred: set[str] = set()
+        """Names of nodes that were given something to do since this was last cleared: nothing else has changed."""
         self._heap: list[tuple[float, int, Handle]] = []
         self._serial = 0
         self._scope: trio.CancelScope | None = None
@@ -152,7 +154,7 @@ class Kernel(trio.abc.Clock):
                     raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
             self.events += 1
             args = handle.args
-            handle.cancel()
+            handle.fn, handle.args = None, ()
             fn(*args)
             if self.woken:
                 return

@@ -80,6 +80,7 @@ class SimNode:
         if self.state is not NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is {self.state.value} already")
         self.incarnation += 1
+        self._world.kernel.touched = True
         self.state = NodeState.RUNNING
         for link in self._orphans:
             link.broken()  # the machine that comes back knows nothing of these connections
@@ -164,6 +165,7 @@ class SimNode:
     async def stop(self, grace_s: float) -> bool:
         """Controlled shutdown, by force after `grace_s`. Whether it left by itself."""
         self._stop.set()
+        self._world.kernel.touched = True
         with trio.move_on_after(grace_s):
             await self._ended.wait()
         if self.state is NodeState.DOWN:

@@ -45,6 +45,10 @@ class SimNode(Protocol):
         """The node's id."""
 
     @property
+    def name(self) -> str:
+        """Of the node's incarnations, as their Envs have it."""
+
+    @property
     def incarnation(self) -> int:
         """Counts its starts."""
 

@@ -6,7 +6,7 @@ and the offset of each image. What did change goes to the `Judge`, and from ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -128,8 +128,9 @@ class Watch:
 
     # ------------------------------------------------------------------------------------------------------- looking
 
-    def look(self) -> None:
-        """See what the last event has changed. Cheap where that is nothing."""
+    def look(self, stirred: Set[str] | None = None) -> None:
+        """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
+        have changed, where not any."""
         changed: list[tuple[_Node, _Replica, tuple[Any, ...]]] | None = None
         images: list[_Node] | None = None
         if len(self._nodes) != len(self._world.nodes):
@@ -137,6 +138,8 @@ class Watch:
             self._nodes += [_Node(sim) for sim in self._world.nodes.values() if sim.id not in known]
         for seen in self._nodes:
             sim = seen.sim
+            if stirred is not None and sim.name not in stirred:
+                continue
             broker = sim.node
             if broker is not seen.broker or sim.incarnation != seen.incarnation:
                 self._life_changed(seen)
