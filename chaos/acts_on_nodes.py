@@ -71,7 +71,12 @@ async def power_loss(stage: Stage, p: Played) -> None:
     up = await stage.all_up(p.resolved)
     p.ended = stage.now_ns()
     p.evidence = {"lost": lost, "up": up, "caught_up_ns": -1}
-    p.landed = all(u.get("ready_ns") for u in up)
+    told: Any = lost.get("nodes", {})
+    p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and all(
+        u.get("ready_ns") for u in up
+    )
+    if not p.landed:
+        p.error = "not every node said what was pending on its disk when the power went, and came back"
     stage.note(p)
     with trio.move_on_after(CAUGHT_UP_WITHIN_S):
         while not await _in_sync(stage, p.resolved):

@@ -12,6 +12,7 @@ from typing import Protocol
 from chaos.asking import probe
 from chaos.errors import HarnessError
 from chaos.layout import properties_text
+from chaos.node_faults import NodeFaults
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.process.child import Child, start, until
 from chaos.runtimes.process.ports import LOOPBACK
@@ -54,7 +55,10 @@ class TraceWords:
 
 
 class Node:
-    """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place."""
+    """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place.
+
+    hurt: its files can lose power and fail, as `broker.faulted` has it.
+    """
 
     def __init__(
         self,
@@ -65,11 +69,15 @@ class Node:
         registration: Registration,
         probe_port: int,
         program: tuple[str, ...] = BROKER,
+        hurt: bool = False,
     ) -> None:
         self.id = node
         self.folder = folder
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
+        self.faults = NodeFaults(folder / "faults") if hurt else None
+        self.crash_number = 0
+        """The crash that was ordered last: it is no exit of the broker's own."""
         self._settings = dict(settings)
         self._registration = registration
         self._probe_port = probe_port
@@ -114,8 +122,10 @@ class Node:
 
     def launch(self) -> Evidence:
         """Start the next incarnation's process; `wait_ready` waits for it. Evidence: pid, incarnation, asked_ns."""
-        self._must_be(NodeState.DOWN)
+        self.must_be(NodeState.DOWN)
         self.data.mkdir(parents=True, exist_ok=True)
+        if self.faults is not None and self._words is None:
+            self.faults.clear()  # what an earlier run on this folder ordered
         incarnation = self.incarnation + 1
         (self.folder / "incarnation").write_text(f"{incarnation}\n")
         self.config.write_text(properties_text(self._all_settings(incarnation)))
@@ -155,10 +165,18 @@ class Node:
 
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""
-        self._must_be(NodeState.RUNNING, NodeState.PAUSED)
-        child = self._running()
         asked_ns = time.monotonic_ns()
-        child.signal(signal.SIGKILL)
+        self.strike()
+        return await self.gone(asked_ns)
+
+    def strike(self) -> None:
+        """Send the signal that ends it."""
+        self.must_be(NodeState.RUNNING, NodeState.PAUSED)
+        self._running().signal(signal.SIGKILL)
+
+    async def gone(self, asked_ns: int) -> Evidence:
+        """Until it has ended of that signal."""
+        child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
         if code is None:
             raise HarnessError(f"broker {self.id} (pid {child.pid}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
@@ -167,7 +185,7 @@ class Node:
 
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
-        self._must_be(NodeState.RUNNING)
+        self.must_be(NodeState.RUNNING)
         child, words = self._running(), self._listen()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGTERM)
@@ -187,7 +205,7 @@ class Node:
 
     async def pause(self) -> Evidence:
         """As `Runtime.pause`."""
-        self._must_be(NodeState.RUNNING)
+        self.must_be(NodeState.RUNNING)
         child = self._running()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGSTOP)
@@ -202,7 +220,7 @@ class Node:
 
     async def resume(self) -> Evidence:
         """As `Runtime.resume`."""
-        self._must_be(NodeState.PAUSED)
+        self.must_be(NodeState.PAUSED)
         child = self._running()
         asked_ns = time.monotonic_ns()
         child.signal(signal.SIGCONT)
@@ -223,7 +241,9 @@ class Node:
         code = self._child.code
         if code is not None:
             words = self._child.last_words()
-            self.exits.append(NodeExit(self.id, self.incarnation, code, time.monotonic_ns(), words))
+            if not (self.faults is not None and self.crash_number and self.faults.crashed(self.crash_number)):
+                self.exits.append(NodeExit(self.id, self.incarnation, code, time.monotonic_ns(), words))
+            self.crash_number = 0
             self._down()
 
     def _listen(self) -> Words:
@@ -232,7 +252,8 @@ class Node:
 
     def _command(self) -> list[str]:
         """What is started."""
-        return [*self._program, "--config", str(self.config)]
+        faults = ["--faults", str(self.faults.folder)] if self.faults is not None else []
+        return [*self._program, "--config", str(self.config), *faults]
 
     def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
         return {
@@ -251,7 +272,8 @@ class Node:
         self.state = NodeState.DOWN
         self._child = None
 
-    def _must_be(self, *states: NodeState) -> None:
+    def must_be(self, *states: NodeState) -> None:
+        """HarnessError where it is in none of these states."""
         self.poll()
         if self.state not in states:
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")

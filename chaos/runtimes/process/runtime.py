@@ -31,7 +31,7 @@ from chaos.layout import (
     links,
 )
 from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
-from chaos.runtimes.process.beyond import Beyond
+from chaos.runtimes.process.hurting import Hurting
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies, Routes
@@ -46,7 +46,7 @@ HEAL_S = 15.0
 ASK_S = 1.0
 
 
-class ProcessRuntime(Beyond):
+class ProcessRuntime(Hurting):
     """`chaos.runtimes.contract.Runtime` over processes of this machine. Linux only.
 
     Files are below `folder`: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log. Started again
@@ -55,7 +55,8 @@ class ProcessRuntime(Beyond):
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
     ids, else the first three (one, of fewer). proxied: False lets brokers and clients reach each other straight,
     without Toxiproxy: for development, no link can be hurt then. client_port: of the first zone's first listener, the
-    others follow; else all are chosen. program: what is started with --config FILE for a broker.
+    others follow; else all are chosen. program: what is started with --config FILE for a broker. hurt: it is started
+    with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
     """
 
     name = "process"
@@ -71,6 +72,8 @@ class ProcessRuntime(Beyond):
         proxied: bool = True,
         client_port: int | None = None,
         program: tuple[str, ...] = BROKER,
+        hurt: bool = False,
+        seed: int = 0,
         say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
@@ -79,13 +82,16 @@ class ProcessRuntime(Beyond):
             raise Refused("the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl")
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
-        self.acts = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK} | ({Act.LINK} if proxied else set()))
+        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT} | ({Act.LINK} if proxied else set())
+        self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
+        self.seed = seed
         self._folder = folder.absolute()
         self._settings = dict(settings or {})
         self._controllers = tuple(controllers) if controllers is not None else choose_controllers(self.nodes)
         self._proxied = proxied
         self._client_port = client_port
         self._program = program
+        self._is_hurt = hurt
         self._say = say
         self._registration: Registration | None = None
         self._layout: Layout | None = None
@@ -213,6 +219,7 @@ class ProcessRuntime(Beyond):
         resumed = [node.id for node in self._nodes.values() if self.state(node.id) is NodeState.PAUSED]
         for each in resumed:
             await self.resume(each)
+        await self._heal_disks()
         down = [node for node in self._nodes.values() if self.state(node.id) is NodeState.DOWN]
         for node in self._nodes.values():
             if node.clock.exists():
@@ -290,6 +297,7 @@ class ProcessRuntime(Beyond):
             registration=registration,
             probe_port=layout.direct[INTERNAL, node][1],
             program=self._program,
+            hurt=self._is_hurt,
         )
 
     async def _prepare(self) -> None:

@@ -69,6 +69,40 @@ def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     return partial(request.param, tmp_path)
 
 
+SETTINGS = {**FAST_FAILOVER, "broker.session.timeout.ms": "900", "broker.heartbeat.interval.ms": "150"}
+"""A broker alone: only its own restart waits for its session's end."""
+
+
+def _our_broker(folder: Path, test: Test, **options: object) -> None:
+    async def run() -> None:
+        runtime = ProcessRuntime(
+            folder / "run",
+            nodes=1,
+            settings=SETTINGS,
+            proxied=False,
+            hurt=True,
+            seed=7,
+            **options,  # type: ignore[arg-type]
+        )
+        await runtime.start()
+        try:
+            await test(runtime)
+        finally:
+            await runtime.stop()
+
+    trio.run(run)
+
+
+def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
+    _in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
+
+
+@pytest.fixture(params=[_our_broker, _our_simulated_broker], ids=["process", "sim"])
+def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
+    return partial(request.param, tmp_path)
+
+
 def _our_broker(folder: Path, test: Test, **options: object) -> None:
     async def run() -> None:
         runtime = ProcessRuntime(

@@ -65,7 +65,7 @@ def test_a_log_lives_on_them_as_on_real_files(tmp_path: Path) -> None:
     assert files(disk.data) == files(tmp_path / "real/data")
     assert len(files(disk.data)) > 20
     disk.lose()
-    assert files(disk.data, "t-0/*.log") == files(tmp_path / "real/data", "t-0/*.log"), "a clean stop syncs every record"
+    assert files(disk.data, "t-0/*.log") == files(tmp_path / "real/data", "t-0/*.log"), "a clean stop syncs it"
 
 
 def test_what_was_synced_survives_and_what_was_not_may_go(disk: Disk) -> None:

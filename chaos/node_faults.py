@@ -1,0 +1,128 @@
+"""The harness's end of `broker.faulted`: orders to a broker's disk, and what came of them, through files in a folder.
+
+The same for every runtime whose brokers were started with `--faults FOLDER`, as long as the folder can be reached.
+What is ordered outlives the broker's restarts; a broker that is down finds it when it starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from broker.faulted.losing import lose_power
+from broker.faulted.orders import LIMIT_BYTES, Crash, Fault, Orders, OrdersError, parse_orders
+from broker.faulted.tally import count_of, head_of, read_tally
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
+
+
+class NodeFaults:
+    """One node's. `limit_bytes`: what may be pending before it counts as written back."""
+
+    def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.folder = folder
+        self._limit_bytes = limit_bytes
+        self._named: dict[str, Fault] = {}
+        self._crash: Crash | None = None
+        try:
+            self._serial = parse_orders((folder / "control").read_text()).serial
+        except (FileNotFoundError, OrdersError):
+            self._serial = 0
+
+    # ------------------------------------------------------------------------------------------------------- orders
+
+    def add(self, name: str, fault: DiskFault) -> None:
+        """Order a fault under a name unused on this node, else HarnessError."""
+        if name in self._named:
+            raise HarnessError(f"there is a fault {name!r} on this disk already")
+        self._named[name] = _as_ordered(self._serial + 1, fault)
+        self._write()
+
+    def remove(self, name: str) -> int | None:
+        """Order its end. The fault's number, for `hits`; None where there is none of that name."""
+        fault = self._named.pop(name, None)
+        if fault is None:
+            return None
+        self._write()
+        return fault.number
+
+    def arm(self, op: CrashOp, nth: int) -> int:
+        """Order a crash. Its number, for `crashed`."""
+        if self._crash is not None:
+            raise HarnessError(f"this node is going to crash at a {self._crash.op} already")
+        self._crash = Crash(self._serial + 1, op, nth)
+        self._write()
+        return self._crash.number
+
+    def disarm(self) -> None:
+        """It is not going to crash any more."""
+        if self._crash is not None:
+            self._crash = None
+            self._write()
+
+    def clear(self) -> None:
+        """Order the end of everything."""
+        if self._named or self._crash is not None or not (self.folder / "control").exists():
+            self._named.clear()
+            self._crash = None
+            self._write()
+
+    def _write(self) -> None:
+        self._serial += 1
+        faults = tuple(self._named.values())
+        orders = Orders(self._serial, self._limit_bytes, faults, self._crash)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh = self.folder / "control.new"
+        fresh.write_text(json.dumps(asdict(orders)))
+        fresh.replace(self.folder / "control")
+
+    # ----------------------------------------------------------------------------------------------------- what came
+
+    def taken_over(self, incarnation: int) -> bool:
+        """Whether this incarnation of the broker has taken over what was ordered last."""
+        head = head_of(self._tally())
+        return head is not None and head.incarnation == incarnation and head.serial == self._serial
+
+    def ran(self, incarnation: int) -> bool:
+        """Whether this incarnation of the broker ran on the files below this folder."""
+        head = head_of(self._tally())
+        return head is not None and head.incarnation == incarnation
+
+    def hits(self, number: int) -> int:
+        """How many calls a fault failed or slowed."""
+        return count_of(self._tally(), number).hits
+
+    def through_bytes(self) -> int:
+        """Bytes that count as written back because too many were pending, since the node's first start."""
+        head = head_of(self._tally())
+        return 0 if head is None else head.through_bytes
+
+    def crashed(self, number: int) -> str | None:
+        """The path or peer that the broker crashed for; None where it did not."""
+        try:
+            said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
+        except FileNotFoundError:
+            return None
+        return str(said["at"]) if said["number"] == number else None
+
+    def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
+        """Take out of a dead broker's files what it had not synced. Evidence: `Loss`, through_bytes."""
+        lost = lose_power(str(self.folder), [str(root) for root in roots], rng)
+        return {**lost, "through_bytes": self.through_bytes()}
+
+    def _tally(self) -> bytes:
+        return read_tally(str(self.folder / "tally"))
+
+
+def _as_ordered(number: int, fault: DiskFault) -> Fault:
+    match fault:
+        case FailWrites():
+            return Fault(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
+        case SlowDisk():
+            return Fault(number, "slow", fault.op, delay_ms=fault.delay_ms)
+        case Quota():
+            return Fault(number, "quota", free_bytes=fault.free_bytes)

@@ -1,0 +1,46 @@
+"""Bits that flip in a closed segment, where it stands on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from random import Random
+
+from chaos.runtimes.contract import Evidence
+
+
+def rot(data: Path, path_glob: str, bits: int, rng: Random) -> Evidence:
+    """Flip `bits` different bits of one closed file below a log directory. Evidence as `Runtime.rot`, with `offsets`.
+
+    Closed is a segment (or its index) that a later one follows in its directory: nothing is written to it any more.
+    """
+    closed = sorted(path for folder in data.iterdir() if folder.is_dir() for path in _closed(folder))
+    told = {path: str(path.relative_to(data.parent)) for path in closed}
+    possible = [path for path in closed if fnmatchcase(told[path], path_glob) and path.stat().st_size]
+    if not possible:
+        return {"path": None, "offset": None, "offsets": [], "bits": 0, "before": None, "after": None}
+    path = rng.choice(possible)
+    content = path.read_bytes()
+    flipped = sorted(rng.sample(range(len(content) * 8), min(bits, len(content) * 8)))
+    with path.open("r+b") as file:
+        for bit in flipped:
+            file.seek(bit // 8)
+            byte = file.read(1)[0]
+            file.seek(bit // 8)
+            file.write(bytes([byte ^ 1 << bit % 8]))
+            file.flush()
+    return {
+        "path": told[path],
+        "offset": flipped[0] // 8,
+        "offsets": [bit // 8 for bit in flipped],
+        "bits": len(flipped),
+        "before": hashlib.sha256(content).hexdigest(),
+        "after": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+
+
+def _closed(folder: Path) -> list[Path]:
+    segments = sorted(path for path in folder.iterdir() if path.stem.isdigit() and path.suffix and path.is_file())
+    last = {path.suffix: path for path in segments}
+    return [path for path in segments if last[path.suffix] != path]

@@ -1,0 +1,87 @@
+"""A client of one partition, of few words: what faults do is seen in the answers, not in a client's patience."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from broker.env import LinkClosed
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from chaos.layout import addresses
+from chaos.runtimes.contract import Runtime
+from chaos.runtimes.sim import asking
+from tests.support.batches import batch
+
+LATEST = -1
+
+
+class OneClient:
+    """Of a cluster of one broker, in any world."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        ((self._host, self._port),) = addresses(runtime.bootstrap("CLIENT"))
+        self._env = runtime.env("client")
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """OSError where the connection ends first."""
+        return await asking.ask(self._env, self._host, self._port, request, version)
+
+    async def create(self, topic: str, **settings: str) -> None:
+        """With one partition, and until it has a leader."""
+        configs = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in settings.items()]
+        made = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+        answer = await self.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 5)
+        assert answer.topics[0].error_code == 0, answer
+        with trio.fail_after(10):
+            while (await self.offset(topic)) is None:
+                await trio.sleep(0.02)
+
+    async def produce(self, topic: str, *, size: int = 100) -> Any:
+        """One record, acks=all: the partition's answer."""
+        part = PartitionProduceData(index=0, records=bytes(batch(size=size)))
+        data = [TopicProduceData(name=topic, partition_data=[part])]
+        answer = await self.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=data), 8)
+        return answer.responses[0].partition_responses[0]
+
+    async def must_produce(self, topic: str, count: int = 1, *, size: int = 100) -> Any:
+        """So many records, each acknowledged. The last answer."""
+        for _ in range(count):
+            answer = await self.produce(topic, size=size)
+            assert answer.error_code == 0, answer
+        return answer
+
+    async def refused(self, topic: str) -> bool:
+        """Whether a record is not acknowledged: by an error, by the connection's end, or by silence of 5 s."""
+        with trio.move_on_after(5):
+            try:
+                return bool((await self.produce(topic)).error_code)
+            except (OSError, LinkClosed):
+                return True
+        return True
+
+    async def offset(self, topic: str) -> int | None:
+        """The end of the partition; None while nobody leads it."""
+        part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
+        found = (await self.ask(asked, 4)).topics[0].partitions[0]
+        return int(found.offset) if found.error_code == 0 else None
+
+    async def end(self, topic: str) -> int:
+        """As `offset`, once somebody leads."""
+        with trio.fail_after(10):
+            while (found := await self.offset(topic)) is None:
+                await trio.sleep(0.02)
+        return found
+
+    async def fetch(self, topic: str, offset: int) -> tuple[ErrorCode, bytes]:
+        """What the broker gives of the partition from an offset on."""
+        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        wanted = [FetchTopic(topic=topic, partitions=[part])]
+        request = FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, topics=wanted)
+        found = (await self.ask(request, 11)).responses[0].partitions[0]
+        return ErrorCode(found.error_code), bytes(found.records or b"")

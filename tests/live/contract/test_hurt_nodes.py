@@ -1,0 +1,197 @@
+"""Faults of disks and power, in every world, against our broker itself: each changes what a client sees, and its
+evidence is gone when it is switched off under the nemesis's feet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from broker.protocol.records import check_crc
+from chaos.errors import HarnessError
+from chaos.runtimes.contract import FailWrites, NodeState, Quota, Runtime, SlowDisk
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster
+
+RECORDS = 40
+
+
+async def down(runtime: Runtime, within_s: float = 20) -> None:
+    """Until broker 1 has ended by itself."""
+    with trio.fail_after(within_s):
+        while runtime.state(1) is not NodeState.DOWN:
+            await trio.sleep(0.02)
+
+
+def test_a_power_loss_takes_what_was_not_synced_and_nothing_else(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("cached")
+        await client.create("synced", flush_messages="1")
+        for topic in ("cached", "synced"):
+            await client.must_produce(topic, RECORDS)
+        await runtime.kill(1)
+        await runtime.start_node(1)
+        assert (await client.end("cached"), await client.end("synced")) == (RECORDS, RECORDS), "SIGKILL loses nothing"
+        await client.must_produce("cached")
+        lost: Any = await runtime.power_loss([1])
+        told = lost["nodes"]["1"]
+        assert told["bytes_pending"] > 0
+        assert told["bytes_lost"] > 0
+        assert told["names_lost"] <= told["names_pending"]
+        assert runtime.state(1) is NodeState.DOWN
+        await runtime.start_node(1)
+        assert await client.end("synced") == RECORDS
+        assert await client.end("cached") <= RECORDS
+        assert runtime.exits() == ()
+
+    on_broker(body)
+
+
+@pytest.mark.parametrize("fault", [FailWrites("EIO"), FailWrites("ENOSPC"), Quota(0)], ids=str)
+def test_a_broker_whose_writes_fail_ends_and_acknowledges_nothing(on_broker: OnCluster, fault: Any) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t")
+        await client.must_produce("t")
+        await runtime.fault_disk("f", 1, fault)
+        assert await client.refused("t")
+        await down(runtime)
+        (gone,) = runtime.exits()
+        assert ("Input/output error" if "EIO" in str(fault) else "No space left") in gone.last_words
+        assert (await runtime.heal_disk("f", 1))["hits"]
+        await runtime.start_node(1)
+        assert await client.end("t") == 1
+
+    on_broker(body)
+
+
+def test_a_failed_fsync_ends_the_broker_before_it_acknowledges(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", flush_messages="1")
+        await client.must_produce("t", 3)
+        await runtime.fault_disk("f", 1, FailWrites(op="fsync", path_glob="data/t-0/*"))
+        assert await client.refused("t")
+        await down(runtime)
+        assert (await runtime.heal())["started"] == [1]
+        assert await client.end("t") >= 3
+
+    on_broker(body)
+
+
+def test_the_nth_write_fails_and_none_before_it(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t")
+        await client.must_produce("t")
+        await runtime.fault_disk("f", 1, FailWrites(nth=4, path_glob="*/t-0/*.log"))
+        await client.must_produce("t", 3)
+        assert await client.refused("t")
+        assert (await runtime.heal_disk("f", 1))["hits"] == 1
+
+    on_broker(body)
+
+
+def test_a_slow_disk_makes_its_clients_wait(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client, env = OneClient(runtime), runtime.env("clock")
+        await client.create("t", flush_messages="1")
+
+        async def took_s() -> float:
+            began = env.mono()
+            await client.must_produce("t")
+            return env.mono() - began
+
+        await took_s()
+        quick_s = await took_s()
+        await runtime.fault_disk("f", 1, SlowDisk(300))
+        assert await took_s() >= 0.3
+        hits = (await runtime.heal_disk("f", 1))["hits"]
+        assert isinstance(hits, int)
+        assert hits >= 1
+        assert min(quick_s, await took_s()) < 0.25
+
+    on_broker(body)
+
+
+def test_a_fault_has_a_name_of_its_own_and_outlives_restarts(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t")
+        await runtime.fault_disk("f", 1, FailWrites(path_glob="*/t-0/*.log"))
+        with pytest.raises(HarnessError, match="'f'"):
+            await runtime.fault_disk("f", 1, SlowDisk(1))
+        await runtime.kill(1)
+        await runtime.start_node(1)
+        await client.end("t")
+        assert await client.refused("t")
+        assert (await runtime.heal_disk("f", 1))["hits"] == 1
+        assert (await runtime.heal_disk("f", 1))["hits"] == 0
+
+    on_broker(body)
+
+
+@pytest.mark.parametrize("op", ["write", "fsync", "send"])
+def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster, op: Any) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", flush_messages="1")
+        refused = []
+
+        async def load() -> None:
+            while not refused:
+                refused.extend([True] * await client.refused("t"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(load)
+            told = await runtime.crash_at(1, op, 5, within_s=20)
+        assert told["gone"] is True
+        assert told["at"]
+        assert runtime.state(1) is NodeState.DOWN
+        assert runtime.exits() == (), "nobody's own end"
+        assert (await runtime.start_node(1))["incarnation"] == 2
+
+    on_broker(body)
+
+
+def test_a_crash_that_does_not_come_is_told_and_does_not_come_later(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t")
+        told = await runtime.crash_at(1, "write", 3, within_s=0.3)
+        assert (told["gone"], told["at"]) == (False, None)
+        await client.must_produce("t", 5)
+        assert runtime.state(1) is NodeState.RUNNING
+
+    on_broker(body)
+
+
+def test_rotten_bits_are_what_a_client_gets_and_what_the_digests_say(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", segment_bytes="1000", flush_messages="1")
+        assert (await runtime.rot(1, path_glob="data/t-0/*.log"))["path"] is None
+        await client.must_produce("t", 10, size=400)
+        await runtime.kill(1)
+        await runtime.start_node(1)
+        await client.end("t")
+        with trio.fail_after(30):
+            while (rotten := await runtime.rot(1, path_glob="data/t-0/*.log", bits=8))["path"] is None:
+                await trio.sleep(0.05)
+        assert rotten["before"] != rotten["after"]
+        whole = 0
+        for offset in range(10):
+            error, data = await client.fetch("t", offset)
+            whole += not error and bool(data) and bool(is_whole(data))
+        assert whole < 10
+
+    on_broker(body)
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether a batch's checksum is that of its bytes. The batch's length is at byte 8."""
+    length = 12 + int.from_bytes(data[8:12], "big")
+    return length <= len(data) and check_crc(memoryview(data), 0, length)
