@@ -13,21 +13,22 @@ from rich.console import Console
 
 from chaos.about_target import Stranger
 from chaos.directory import RunDirectory
+from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
 from chaos.judging import judge
 from chaos.papers import DirectoryPapers
 from chaos.plan import Plan, write_plan
 from chaos.progress import Progress
-from chaos.runs import ZONE, Run
+from chaos.runs import ZONE, MakeDriver, Run
 from chaos.runtimes.contract import Runtime
+from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.toolchain.cache import Say
+from chaos.toolchain.engine import find_engine
+from chaos.toolchain.images import ensure_images
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka
-
-BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
-"""Faults for which brokers are started on files that can be hurt; others have the real ones, at no cost."""
 
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
@@ -37,6 +38,8 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     """
     say = Console(stderr=True, highlight=False)
     java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
+    if plan.workload.client != "squall":
+        require(plan.workload.client)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed)
     runtime = make_runtime(directory.path)
@@ -45,7 +48,8 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     progress = Progress(directory.run_id, say)
     papers = DirectoryPapers(directory)
     papers.plan(write_plan(plan))
-    run = Run(plan, papers, runtime, progress, command, stranger=stranger)
+    drivers = driver_maker(plan, directory.path)
+    run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
     try:
         trio.run(_shown, run, progress)
     except KeyboardInterrupt:
@@ -74,14 +78,24 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     Refused for what is missing here, before anything is made.
     """
     settings = dict(plan.cluster.settings)
+    if plan.runtime == "docker":
+        engine = find_engine()
+        cluster = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
+        return partial(cluster, zones=(ZONE,), settings=settings, say=say), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
         return partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, say=say), stranger
-    hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
-    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say)
-    return partial(ours, hurt=hurt, seed=plan.seed), None
+    return partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say), None
+
+
+def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
+    """What makes the plan's client library, whose own words go to a file in `folder`; None for our own client."""
+    client = plan.workload.client
+    if client == "squall":
+        return None
+    return lambda bootstrap, settings: LibraryDriver(client, bootstrap, settings, folder / "clients.log")
 
 
 async def _shown(run: Run, progress: Progress) -> None:

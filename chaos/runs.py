@@ -8,7 +8,7 @@ own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown` wi
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -32,6 +32,7 @@ from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
 from workloads.counters import NAMES, Counters
+from workloads.driving import Driver
 from workloads.final_reads import FinalRead, final_reads
 from workloads.recorder import Recorder
 
@@ -80,6 +81,10 @@ def appends_settings(plan: Plan) -> AppendsSettings:
     )
 
 
+MakeDriver = Callable[[str, AppendsSettings], Driver]
+"""Bootstrap servers and workload into a library that drives it."""
+
+
 class Eyes(Protocol):
     """Whoever sees into the cluster while it runs: in a simulation, the invariants."""
 
@@ -106,10 +111,12 @@ class Run:
         *,
         eyes: Eyes | None = None,
         stranger: Stranger | None = None,
+        drivers: MakeDriver | None = None,
     ) -> None:
         self.plan, self.papers, self.runtime, self.progress = plan, papers, runtime, progress
         self._eyes = eyes
         self._stranger = stranger
+        self._drivers = drivers
         self._played: list[Played] = []
         self._env = self.env("harness")
         self.info: dict[str, Any] = {
@@ -238,9 +245,12 @@ class Run:
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
+            settings = appends_settings(self.plan)
+            driver = self._drivers(self.runtime.bootstrap(ZONE), settings) if self._drivers else None
+            told = self._eyes.acknowledged if self._eyes else None
             nursery.start_soon(
-                partial(run_appends, envs=self.env, acknowledged=self._eyes.acknowledged if self._eyes else None),
-                *(self.env("workload"), servers, appends_settings(self.plan), recorder, stop, counters),
+                partial(run_appends, envs=self.env, acknowledged=told, driver=driver),
+                *(self.env("workload"), servers, settings, recorder, stop, counters),
             )
             async with self._phase("warm-up"):
                 await trio.sleep(self.plan.warmup_s)

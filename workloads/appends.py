@@ -25,6 +25,7 @@ from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, SettingsError
 from workloads.counters import Counters
+from workloads.driving import Driver, ReaderTask, Sending, read_by
 from workloads.reading import RecordedReader
 from workloads.recorder import Recorder
 
@@ -150,12 +151,14 @@ async def run_appends(
     *,
     envs: Callable[[str], Env] | None = None,
     acknowledged: Acknowledged | None = None,
+    driver: Driver | None = None,
 ) -> None:
     """Create the topics, drive the load until `stop`, then wait until every record has its outcome.
 
     `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
-    another draws. `acknowledged` is told of each record whose send was ok. Raises WorkloadFailed where the topics
-    cannot be made, OSError where the history cannot be written.
+    another draws. `acknowledged` is told of each record whose send was ok. `driver`: a library that produces and
+    reads instead of our own client. Raises WorkloadFailed where the topics cannot be made, OSError where the history
+    cannot be written.
     """
     own: Callable[[str], Env] = envs if envs is not None else lambda name: env
     began = env.mono()
@@ -163,13 +166,18 @@ async def run_appends(
     sent_all = trio.Event()
     async with trio.open_nursery() as nursery:
         for number in range(settings.readers):
+            if driver is not None:
+                task = ReaderTask(number, settings.assignment(number), number % 2, settings.zone)
+                nursery.start_soon(read_by, driver, recorder, counters, task, sent_all)
+                continue
             reading = own(f"reader-{number}")
             nursery.start_soon(partial(_read, reading, bootstrap, settings, recorder, counters, number, sent_all))
         async with trio.open_nursery() as producing:
             for number in range(settings.producers):
                 sending = own(f"producer-{number}")
                 agenda = _agenda(settings, sending, number, began)
-                sender = _Sender(sending, bootstrap, settings, recorder, counters, number, agenda, acknowledged)
+                told = (recorder, counters, acknowledged)
+                sender = _Sender(sending, bootstrap, settings, number, agenda, *told, driver)
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()
@@ -249,11 +257,12 @@ class _Sender:
         env: Env,
         bootstrap: Sequence[Address],
         settings: AppendsSettings,
-        recorder: Recorder,
-        counters: Counters,
         number: int,
         agenda: Agenda,
+        recorder: Recorder,
+        counters: Counters,
         acknowledged: Acknowledged | None,
+        driver: Driver | None,
     ) -> None:
         self._env = env
         self._bootstrap = bootstrap
@@ -263,6 +272,7 @@ class _Sender:
         self._number = number
         self._agenda = agenda
         self._acknowledged = acknowledged
+        self._driver = driver
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
@@ -284,8 +294,11 @@ class _Sender:
         settings = self._settings
         about = {**asdict(settings.producer()), "request_timeout_ms": settings.request_timeout_ms}
         about["producer"] = self._number
-        process = self._recorder.process("producer", VERSION, about, zone=settings.zone)
         async with trio.open_nursery() as nursery:
+            if self._driver is not None:
+                await self._live_by(self._driver, nursery, about, stop, task_status)
+                return
+            process = self._recorder.process("producer", VERSION, about, zone=settings.zone)
             client = Client(self._env, self._bootstrap, settings.client())
             client.track(settings.names())
             await nursery.start(client.run)
@@ -299,7 +312,26 @@ class _Sender:
             producer.close()
             client.close()
 
-    async def _pace(self, producer: Producer, process: int, stop: trio.Event) -> None:
+    async def _live_by(
+        self,
+        driver: Driver,
+        nursery: trio.Nursery,
+        about: Mapping[str, object],
+        stop: trio.Event,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        """One process that is a library's."""
+        settings = {**about, **driver.about()}
+        zone = self._settings.zone
+        process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
+        producer = await driver.producer(nursery, self._recorder.flush)
+        await self._pace(producer, process, stop)
+        task_status.started()
+        producer.retire("nothing more to send")
+        await producer.finish()
+        producer.close()
+
+    async def _pace(self, producer: Sending, process: int, stop: trio.Event) -> None:
         """Hand over what is due, until `stop` or until the producer takes no more records."""
         sequence = 0
         agenda = self._agenda
@@ -312,7 +344,7 @@ class _Sender:
             with self._env.timeout(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S)):
                 await stop.wait()
 
-    def _send(self, producer: Producer, process: int, sequence: int, topic: str, index: int, size: int) -> None:
+    def _send(self, producer: Sending, process: int, sequence: int, topic: str, index: int, size: int) -> None:
         part = self._recorder.partitions[topic, index]
         key = f"{process}-{sequence % KEYS}"
         encoded = key.encode()

@@ -17,6 +17,7 @@ _HELP = {
     "partitions": "Partitions of each topic.",
     "replication_factor": "Replicas of each partition.",
     "min_isr": "min.insync.replicas of the topics.",
+    "client": "Which library produces and reads.",
     "acks": "all, 1 or 0.",
     "idempotence": "Idempotent producers; off by itself where acks is not all.",
     "max_in_flight": "Produce requests in flight on each connection.",
@@ -102,6 +103,7 @@ Examples:
   squall run --seed 7 --time 60 --faults kill,partition
   squall run --acks 1 --min-isr 1 --faults kill,partition --expect safe
   squall run --plan runs/latest/plan.toml       the same again
+  squall run --runtime docker                   the same in containers
   squall run --set log.segment.bytes=65536 --topic-set flush.messages=1
 
 \b
@@ -118,16 +120,17 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     show_default=True,
     help="Where run directories go.",
 )
+@click.option("--runtime", type=click.Choice(["process", "docker"]), help="Where. [default: the plan's, else process]")
 @click.option("--target", type=click.Choice(["squall", "kafka"]), help="Whose brokers. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
 @workload_flags
-def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -> int:
+def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, **flags: Any) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
     Three brokers behind Toxiproxy, load, faults, healing, final reads, Spark's verdict, a report.
     """
     try:
-        plan = plan_of(plan_file, flags)
+        plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     from chaos.commands.concluding import conclude
@@ -137,13 +140,16 @@ def command(plan_file: Path | None, root: Path, keep_data: bool, **flags: Any) -
     return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data)
 
 
-def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str = "process") -> Plan:
-    """The plan that a file (or the defaults) and the given flags make, in this runtime. PlanError, FaultError."""
+def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:
+    """The plan that a file (or the defaults) and the given flags make. PlanError, FaultError.
+
+    runtime: where, else where the file says; but what was simulated is played by processes.
+    """
     if plan_file is not None:
         values = read_plan(plan_file).model_dump(mode="json")
     else:
         values = {"seed": _drawn_seed()}
-    values["runtime"] = runtime
+    values["runtime"] = runtime or ("docker" if values.get("runtime") == "docker" else "process")
     given = {name: value for name, value in flags.items() if value is not None}
     for name in ("seed", "time_s", "warmup_s", "expect", "target"):
         if name in given:

@@ -1,0 +1,45 @@
+"""What the harness and a driver say to each other: msgpack behind its length, one array a message.
+
+Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end.
+Driver to harness: ["up", version]; ["o", [[op, status, offset, timestamp_ms, error], ...]] outcomes;
+["a", [[topic, partition, position], ...]] assigned; ["r", began_ns, [[topic, partition, position], ...], [[topic,
+partition, position, [[offset, value], ...], [[offset, why], ...]], ...]] a poll; ["k", topic, partition, position, why]
+a seek; ["e", why] an error that it goes on after; ["x", why] one that it ends for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+_LENGTH = Struct(">I")
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
+
+
+def frame(message: list[Any]) -> bytes:
+    """As bytes."""
+    body = _encoder.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Unframed:
+    """Bytes as they come into messages."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """The messages that are whole now."""
+        self._data += data
+        at = 0
+        while len(self._data) - at >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._data, at)
+            end = at + _LENGTH.size + length
+            if len(self._data) < end:
+                break
+            yield _decoder.decode(bytes(self._data[at + _LENGTH.size : end]))
+            at = end
+        del self._data[:at]

@@ -1,0 +1,319 @@
+"""The harness's end of a driver: its process, the frames, and what the workload sees of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from chaos.drivers.frames import Unframed, frame
+from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.process.child import TETHER, tail
+from workloads.appends import AppendsSettings
+from workloads.client.cluster import Place
+from workloads.client.outcomes import Outcome, Status
+from workloads.driving import Assigned, Part, Read, Sought, Troubled
+
+UP_S = 60.0
+END_S = 5.0
+FINISH_SLACK_S = 20.0
+READ_BYTES = 1 << 16
+CLIENT_ENDED = "CLIENT_ENDED"
+"""A driver's process ended, or was ended, before it told of a record."""
+PACKAGES = Path(__file__).resolve().parents[2]
+
+
+def require(client: str) -> None:
+    """Refused where the library is not installed."""
+    if find_spec(CLIENTS[client]) is None:
+        raise Refused(
+            f"--client {client} needs the package {DISTRIBUTIONS[client]}, which is not in this environment: "
+            "`./squall test --help` sets up everything that the tests use, that package included"
+        )
+
+
+class Process:
+    """A driver's process, tethered to this one."""
+
+    def __init__(self, order: Order, log: Path) -> None:
+        assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
+        self.what = f"{order.library} {order.role}"
+        self.log = log
+        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
+        with log.open("ab") as errors:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+                start_new_session=True,
+            )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._in = trio.lowlevel.FdStream(os.dup(self._popen.stdin.fileno()))
+        self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
+        self._popen.stdin.close()
+        self._popen.stdout.close()
+        self._frames = Unframed()
+        self._messages: list[list[Any]] = []
+
+    async def next(self) -> list[Any] | None:
+        """Its next message; None once it has ended. HarnessError where it ends for an error."""
+        while not self._messages:
+            try:
+                data = await self._out.receive_some(READ_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                return None
+            self._messages += self._frames.feed(bytes(data))
+        message = self._messages.pop(0)
+        if message[0] == "x":
+            raise HarnessError(f"the {self.what} ended: {message[1]} (see {self.log})")
+        return message
+
+    async def up(self) -> None:
+        """Until it is ready. HarnessError where it is not soon."""
+        with trio.move_on_after(UP_S):
+            message = await self.next()
+            if message is not None and message[0] == "up":
+                return
+        raise HarnessError(f"the {self.what} did not begin; it last said:\n{tail(self.log)}")
+
+    async def tell(self, data: bytes) -> None:
+        """Frames to it; nothing where it has ended."""
+        try:
+            await self._in.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    async def end(self) -> None:
+        """Kill it where it does not end by itself. Idempotent."""
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(END_S):
+                while self._popen.poll() is None:
+                    await trio.sleep(0.02)
+            if self._popen.poll() is None:
+                self._popen.kill()
+                self._popen.wait()
+            await self._in.aclose()
+            await self._out.aclose()
+
+    def kill(self) -> None:
+        """At once."""
+        self._popen.kill()
+
+
+class LibraryProducer:
+    """A library's producer (`workloads.driving.Sending`)."""
+
+    def __init__(self, process: Process, settings: AppendsSettings, flush: Callable[[], None]) -> None:
+        self._process = process
+        self._buffer_bytes = settings.buffer_bytes
+        self._give_up_s = settings.delivery_timeout_ms / 1000 + FINISH_SLACK_S
+        self._flush = flush
+        self._waiting: dict[int, tuple[int, Callable[[Outcome], None]]] = {}
+        self._bytes = 0
+        self._next = 0
+        self._lines: list[bytes] = []
+        self._something = trio.Event()
+        self._over = trio.Event()
+        self._closing = False
+        self.retired = ""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until its process has ended."""
+        try:
+            await self._process.up()
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                while (message := await self._process.next()) is not None:
+                    assert message[0] == "o", message
+                    for op, status, offset, timestamp_ms, error in message[1]:
+                        self._answered(op, Outcome(Status(status), offset, timestamp_ms, error))
+                    self._flush()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._end_of_all()
+            await self._process.end()
+
+    async def _write(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something = trio.Event()
+            lines, self._lines = self._lines, []
+            # An invocation is on file before anything of its record can reach a broker.
+            self._flush()
+            await self._process.tell(b"".join(lines))
+
+    def takes(self, size: int) -> bool:
+        """As `Sending.takes`."""
+        return not self.retired and self._bytes + size <= self._buffer_bytes
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: list[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        on_outcome: Callable[[Outcome], None],
+        /,
+    ) -> None:
+        """As `Sending.send`."""
+        assert not headers, "this workload has none"
+        op = self._next
+        self._next += 1
+        self._waiting[op] = (len(value), on_outcome)
+        self._bytes += len(value)
+        self._say(["s", op, topic, partition, key, value, timestamp_ms])
+
+    def retire(self, why: str) -> None:
+        """As `Sending.retire`."""
+        self.retired = self.retired or why
+        if not self._closing:
+            self._closing = True
+            self._say(["f"])
+
+    async def finish(self) -> None:
+        """As `Sending.finish`. A library that does not come to an end is ended, and what it had is in doubt."""
+        with trio.move_on_after(self._give_up_s):
+            await self._over.wait()
+            return
+        self._process.kill()
+        await self._over.wait()
+
+    def close(self) -> None:
+        """As `Sending.close`: it has ended with its last record."""
+
+    def _say(self, message: list[Any]) -> None:
+        self._lines.append(frame(message))
+        self._something.set()
+
+    def _answered(self, op: int, outcome: Outcome) -> None:
+        size, tell = self._waiting.pop(op)
+        self._bytes -= size
+        if outcome.status is not Status.OK:
+            # As with our own: who has something in doubt, or has lost a record, gets a successor.
+            self.retired = self.retired or outcome.error
+        tell(outcome)
+
+    def _end_of_all(self) -> None:
+        self.retired = self.retired or CLIENT_ENDED
+        for op in list(self._waiting):
+            self._answered(op, Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+        self._flush()
+        self._over.set()
+
+
+class LibraryReader:
+    """A library's consumer (`workloads.driving.Reading`)."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._asked = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start it, and end it once it was asked to."""
+        try:
+            await self._process.up()
+            task_status.started()
+            await self._asked.wait()
+            await self._process.tell(frame(["f"]))
+        finally:
+            await self._process.end()
+
+    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+        """As `Reading.next`."""
+        if self._asked.is_set():
+            return None
+        message = await self._process.next()
+        if message is None:
+            if self._asked.is_set():
+                return None
+            raise HarnessError(f"the {self._process.what} ended by itself; it last said:\n{tail(self._process.log)}")
+        return heard(message)
+
+    def finish(self) -> None:
+        """As `Reading.finish`. What is under way is not waited for."""
+        self._asked.set()
+        self._process.kill()
+
+
+def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
+    """A reader's message as the workload takes it."""
+    match message:
+        case ["a", positions]:
+            return Assigned({(topic, index): position for topic, index, position in positions})
+        case ["r", began_ns, at, parts]:
+            return Read(
+                began_ns,
+                {(topic, index): position for topic, index, position in at},
+                [Part((topic, index), position, pairs, bad) for topic, index, position, pairs, bad in parts],
+            )
+        case ["k", topic, index, position, why]:
+            return Sought((topic, index), position, why)
+        case ["e", why]:
+            return Troubled(why)
+    raise HarnessError(f"a driver said what none says: {message!r}")
+
+
+class LibraryDriver:
+    """One library (`workloads.driving.Driver`). `log` takes what the libraries print."""
+
+    def __init__(self, client: str, bootstrap: str, settings: AppendsSettings, log: Path) -> None:
+        require(client)
+        self.client = client
+        try:
+            self.version = version(DISTRIBUTIONS[client])
+        except PackageNotFoundError:
+            self.version = "unknown"
+        self._settings, self._log = settings, log
+        w = settings
+        self._order = partial(
+            Order,
+            library=client,
+            bootstrap=bootstrap,
+            acks=w.acks,
+            idempotence=w.idempotence,
+            max_in_flight=w.max_in_flight,
+            linger_ms=w.linger_ms,
+            batch_size=w.batch_size,
+            codec=w.codec,
+            request_timeout_ms=w.request_timeout_ms,
+            delivery_timeout_ms=w.delivery_timeout_ms,
+            max_record_bytes=w.max_size,
+            poll_pause_ms=w.poll_pause_ms,
+        )
+
+    def about(self) -> Mapping[str, object]:
+        """As `Driver.about`. aiokafka has one batch of a partition in flight, whatever it is asked for."""
+        return {"max_in_flight": 1} if self.client == "aiokafka" else {}
+
+    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
+        """As `Driver.producer`."""
+        made = LibraryProducer(Process(self._order(role="producer"), self._log), self._settings, flush)
+        await nursery.start(made.run)
+        return made
+
+    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> LibraryReader:
+        """As `Driver.reader`."""
+        order = self._order(role="reader", places=list(places), isolation=isolation)
+        made = LibraryReader(Process(order, self._log))
+        await nursery.start(made.run)
+        return made

@@ -1,0 +1,110 @@
+"""What a driver's process asks of a library; one module a library does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+OK, FAIL, INFO = 0, 1, 2
+"""As `workloads.client.outcomes.Status`."""
+
+Answer = Callable[[int, int, int, int, str], None]
+"""Operation, status, offset (-1: not told), timestamp (-1: not told), error. Any thread may call it."""
+
+Place = tuple[str, int]
+
+
+class Order(NamedTuple):
+    """What one driver's process is to be."""
+
+    library: str
+    role: str
+    """producer or reader."""
+    bootstrap: str
+    acks: int = -1
+    idempotence: bool = True
+    max_in_flight: int = 5
+    linger_ms: int = 5
+    batch_size: int = 16384
+    codec: str = "none"
+    request_timeout_ms: int = 3000
+    delivery_timeout_ms: int = 20000
+    max_record_bytes: int = 1 << 20
+    places: Sequence[Place] = ()
+    isolation: int = 0
+    poll_pause_ms: int = 20
+
+
+class Producing(Protocol):
+    """A library's producer. Each record is answered once: FAIL only where nothing of it can have left the process."""
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """Hand a record over, waiting for room where there is none."""
+
+    def pump(self) -> None:
+        """Let answers through that have come."""
+
+    def finish(self, within_s: float) -> None:
+        """Until every record has been answered, or the time is over."""
+
+
+class Record(NamedTuple):
+    """One that was read."""
+
+    place: Place
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Impossible(Exception):
+    """Positions that the cluster does not have: past its end, or before its start."""
+
+    def __init__(self, places: Sequence[Place], why: str) -> None:
+        super().__init__(why)
+        self.places = tuple(places)
+
+
+class Consuming(Protocol):
+    """A library's consumer with assigned partitions."""
+
+    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """First offset and end of these; what cannot be found out just now is left out."""
+
+    def assign(self, positions: dict[Place, int]) -> None:
+        """Read these from these offsets."""
+
+    def seek(self, place: Place, position: int) -> None:
+        """Go on at another offset."""
+
+    def poll(self, within_s: float) -> Sequence[Record]:
+        """What is there. Impossible, or any other Exception of the library's for errors that it goes on after."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Library(Protocol):
+    """A module that drives a library."""
+
+    version: str
+
+    def producer(self, order: Order, answer: Answer) -> Producing:
+        """One, connected as far as the library connects before the first record."""
+
+    def consumer(self, order: Order) -> Consuming:
+        """One, without partitions."""
+
+
+CLIENTS = {"confluent": "confluent_kafka", "aiokafka": "aiokafka", "kafka-python": "kafka"}
+"""Client -> the package that it is imported as."""
+DISTRIBUTIONS = {"confluent": "confluent-kafka", "aiokafka": "aiokafka", "kafka-python": "kafka-python"}
+"""Client -> what pip calls it."""
+
+
+def load(client: str) -> Any:
+    """The module that drives this library (`Library`)."""
+    from importlib import import_module
+
+    return import_module(f"chaos.drivers.with_{client.replace('-', '_')}")

@@ -1,0 +1,175 @@
+"""aiokafka, its event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
+
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+
+T = TypeVar("T")
+
+version = str(aiokafka.__version__)
+
+START_S = 30.0
+ASK_S = 5.0
+
+
+class _Loop:
+    """An event loop that runs until the process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def run(self, awaitable: Awaitable[T], within_s: float) -> T:
+        """Its result, from another thread. TimeoutError."""
+
+        async def bounded() -> T:
+            return await asyncio.wait_for(awaitable, within_s)
+
+        return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
+
+
+class _Producer:
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._answer = answer
+        self._io = _Loop()
+        self._unanswered = 0
+        self._io.run(self._start(order), START_S)
+
+    async def _start(self, order: Order) -> None:
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=order.bootstrap,
+            acks="all" if order.acks == -1 else order.acks,
+            enable_idempotence=order.idempotence,
+            linger_ms=order.linger_ms,
+            max_batch_size=order.batch_size,
+            compression_type=None if order.codec == "none" else order.codec,
+            # It has one time-out for both: a batch is given up when it is this old.
+            request_timeout_ms=order.delivery_timeout_ms,
+            max_request_size=max(order.max_record_bytes + 1024, 1_048_576),
+        )
+        await self._producer.start()
+        self._queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self._sender = asyncio.ensure_future(self._send_all())
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """As `Producing.send`. One coroutine hands everything over, else waiting records would overtake each other."""
+        self._unanswered += 1
+        record = (op, topic, partition, key, value, timestamp_ms)
+        self._io.loop.call_soon_threadsafe(self._queue.put_nowait, record)
+
+    async def _send_all(self) -> None:
+        while True:
+            op, topic, partition, key, value, timestamp_ms = await self._queue.get()
+            try:
+                sent = await self._producer.send(topic, value, key, partition, timestamp_ms)
+            except (KafkaTimeoutError, MessageSizeTooLargeError) as refused:
+                self._told(op, FAIL, -1, -1, type(refused).__name__)
+            except KafkaError as failure:
+                self._told(op, INFO, -1, -1, type(failure).__name__)
+            else:
+                sent.add_done_callback(partial(self._done, op))
+
+    def _done(self, op: int, sent: asyncio.Future[Any]) -> None:
+        error = sent.exception()
+        if error is not None:
+            self._told(op, INFO, -1, -1, type(error).__name__)
+            return
+        # Without acknowledgements there is no metadata of a record.
+        metadata = sent.result()
+        offset, timestamp_ms = (-1, -1) if metadata is None else (metadata.offset, metadata.timestamp)
+        self._told(op, OK, -1 if offset is None else max(-1, offset), -1 if timestamp_ms is None else timestamp_ms, "")
+
+    def _told(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
+        self._unanswered -= 1
+        self._answer(op, status, offset, timestamp_ms, error)
+
+    def pump(self) -> None:
+        """As `Producing.pump`: the loop does."""
+
+    def finish(self, within_s: float) -> None:
+        """As `Producing.finish`."""
+
+        async def answered() -> None:
+            while self._unanswered:
+                await asyncio.sleep(0.02)
+
+        try:
+            self._io.run(answered(), within_s)
+        except TimeoutError:
+            pass  # what has no answer by then is in doubt, whoever asked
+
+
+class _Consumer:
+    def __init__(self, order: Order) -> None:
+        self._io = _Loop()
+        self._io.run(self._start(order), START_S)
+
+    async def _start(self, order: Order) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=order.bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            request_timeout_ms=max(order.request_timeout_ms, 1000),
+        )
+        await self._consumer.start()
+
+    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """As `Consuming.bounds`."""
+        wanted = [TopicPartition(*place) for place in places]
+        try:
+            low = self._io.run(self._consumer.beginning_offsets(wanted), ASK_S)
+            high = self._io.run(self._consumer.end_offsets(wanted), ASK_S)
+        except (KafkaError, TimeoutError):
+            return {}
+        return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
+
+    def assign(self, positions: dict[Place, int]) -> None:
+        """As `Consuming.assign`."""
+
+        async def all_of_them() -> None:
+            self._consumer.assign([TopicPartition(*place) for place in positions])
+            for place, position in positions.items():
+                self._consumer.seek(TopicPartition(*place), position)
+
+        self._io.run(all_of_them(), ASK_S)
+
+    def seek(self, place: Place, position: int) -> None:
+        """As `Consuming.seek`."""
+
+        async def one() -> None:
+            self._consumer.seek(TopicPartition(*place), position)
+
+        self._io.run(one(), ASK_S)
+
+    def poll(self, within_s: float) -> Sequence[Record]:
+        """As `Consuming.poll`."""
+        try:
+            fetched = self._io.run(
+                self._consumer.getmany(timeout_ms=int(within_s * 1000), max_records=500), within_s + 60
+            )
+        except OffsetOutOfRangeError as gone:
+            places = [(each.topic, each.partition) for each in self._consumer.assignment()]
+            raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
+        return [
+            Record((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            for each, records in fetched.items()
+            for record in records
+        ]
+
+    def close(self) -> None:
+        """As `Consuming.close`."""
+        self._io.run(self._consumer.stop(), ASK_S)
+
+
+producer, consumer = _Producer, _Consumer

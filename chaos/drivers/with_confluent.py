@@ -1,0 +1,134 @@
+"""confluent-kafka (librdkafka)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+
+version = f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
+
+NEVER_LEFT = frozenset(
+    {
+        *(KafkaError._PURGE_QUEUE, KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PARTITION, KafkaError._QUEUE_FULL),
+        *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_TOPIC),
+    }
+)
+"""Errors of records that librdkafka never handed to a connection. Of any other an earlier attempt may have arrived:
+the Python binding does not tell a message's persistence (rd_kafka_message_status).
+"""
+GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
+BOUNDS_S = 5.0
+BATCH = 500
+RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000, "broker.address.family": "v4"}
+
+
+class _Producer:
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._answer = answer
+        self._producer = Producer(
+            {
+                "bootstrap.servers": order.bootstrap,
+                "acks": order.acks,
+                "enable.idempotence": order.idempotence,
+                "max.in.flight.requests.per.connection": order.max_in_flight,
+                "linger.ms": order.linger_ms,
+                "batch.size": order.batch_size,
+                "compression.type": order.codec,
+                "request.timeout.ms": order.request_timeout_ms,
+                "socket.timeout.ms": max(order.request_timeout_ms, 1000),
+                "message.timeout.ms": order.delivery_timeout_ms,
+                "message.max.bytes": max(order.max_record_bytes + 1024, 1_000_000),
+                **RECONNECT,
+            }
+        )
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """As `Producing.send`."""
+        done = partial(self._done, op)
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, done, timestamp=timestamp_ms)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+            except KafkaException as refused:
+                self._answer(op, FAIL, -1, -1, str(refused.args[0].name()))
+                return
+
+    def _done(self, op: int, error: Any, message: Any) -> None:
+        if error is None:
+            _, timestamp_ms = message.timestamp()
+            self._answer(op, OK, max(-1, message.offset()), timestamp_ms, "")
+        else:
+            self._answer(op, FAIL if error.code() in NEVER_LEFT else INFO, -1, -1, error.name())
+
+    def pump(self) -> None:
+        """As `Producing.pump`."""
+        self._producer.poll(0)
+
+    def finish(self, within_s: float) -> None:
+        """As `Producing.finish`."""
+        self._producer.flush(within_s)
+
+
+class _Consumer:
+    def __init__(self, order: Order) -> None:
+        self._errors: deque[tuple[Place, Any]] = deque()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": order.bootstrap,
+                "group.id": "squall",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": ("read_uncommitted", "read_committed")[order.isolation],
+                "fetch.wait.max.ms": 500,
+                **RECONNECT,
+            }
+        )
+
+    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """As `Consuming.bounds`."""
+        found = {}
+        for place in places:
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), BOUNDS_S)
+            except KafkaException:
+                continue
+            found[place] = (low, high)
+        return found
+
+    def assign(self, positions: dict[Place, int]) -> None:
+        """As `Consuming.assign`."""
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
+
+    def seek(self, place: Place, position: int) -> None:
+        """As `Consuming.seek`."""
+        self._consumer.seek(TopicPartition(*place, position))
+
+    def poll(self, within_s: float) -> Sequence[Record]:
+        """As `Consuming.poll`. Errors are raised one at a time, after the records that came with them."""
+        if self._errors:
+            place, error = self._errors.popleft()
+            raise Impossible([place], error.str()) if error.code() in GONE else KafkaException(error)
+        found = []
+        for message in self._consumer.consume(BATCH, within_s):
+            place, error = (message.topic(), message.partition()), message.error()
+            if error is None:
+                found.append(Record(place, message.offset(), message.key(), message.value(), message.headers() or ()))
+            else:
+                self._errors.append((place, error))
+        return found
+
+    def close(self) -> None:
+        """As `Consuming.close`."""
+        self._consumer.close()
+
+
+producer, consumer = _Producer, _Consumer

@@ -1,0 +1,117 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import kafka
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
+
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+
+version = str(kafka.__version__)
+
+ROOM_MS = 5000
+"""How long a record waits for metadata and for room in the buffer, before it is refused."""
+
+
+class _Producer:
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._answer = answer
+        self._producer = KafkaProducer(
+            bootstrap_servers=order.bootstrap.split(","),
+            acks="all" if order.acks == -1 else order.acks,
+            enable_idempotence=order.idempotence,
+            max_in_flight_requests_per_connection=order.max_in_flight,
+            linger_ms=order.linger_ms,
+            batch_size=order.batch_size,
+            compression_type=None if order.codec == "none" else order.codec,
+            request_timeout_ms=order.request_timeout_ms,
+            delivery_timeout_ms=max(order.delivery_timeout_ms, order.request_timeout_ms + order.linger_ms),
+            max_block_ms=ROOM_MS,
+            max_request_size=max(order.max_record_bytes + 1024, 1_048_576),
+            reconnect_backoff_max_ms=1000,
+            allow_auto_create_topics=False,
+        )
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """As `Producing.send`."""
+        try:
+            future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
+        except (KafkaTimeoutError, MessageSizeTooLargeError) as refused:
+            self._answer(op, FAIL, -1, -1, type(refused).__name__)
+            return
+        future.add_callback(partial(self._sent, op)).add_errback(partial(self._failed, op))
+
+    def _sent(self, op: int, metadata: Any) -> None:
+        self._answer(op, OK, max(-1, metadata.offset), max(-1, metadata.timestamp), "")
+
+    def _failed(self, op: int, error: BaseException) -> None:
+        # Whether an attempt of it has ever left is not told.
+        self._answer(op, INFO, -1, -1, type(error).__name__)
+
+    def pump(self) -> None:
+        """As `Producing.pump`: a thread of the library's own does."""
+
+    def finish(self, within_s: float) -> None:
+        """As `Producing.finish`."""
+        try:
+            self._producer.flush(within_s)
+        except KafkaError:
+            pass  # what has no answer by then is in doubt, whoever asked
+
+
+class _Consumer:
+    def __init__(self, order: Order) -> None:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=order.bootstrap.split(","),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=("read_uncommitted", "read_committed")[order.isolation],
+            max_poll_records=500,
+            reconnect_backoff_max_ms=1000,
+            request_timeout_ms=max(order.request_timeout_ms, 1000),
+        )
+
+    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """As `Consuming.bounds`."""
+        wanted = [TopicPartition(*place) for place in places]
+        try:
+            low, high = self._consumer.beginning_offsets(wanted), self._consumer.end_offsets(wanted)
+        except KafkaError:
+            return {}
+        return {(each.topic, each.partition): (low[each], high[each]) for each in wanted}
+
+    def assign(self, positions: dict[Place, int]) -> None:
+        """As `Consuming.assign`."""
+        self._consumer.assign([TopicPartition(*place) for place in positions])
+        for place, position in positions.items():
+            self.seek(place, position)
+
+    def seek(self, place: Place, position: int) -> None:
+        """As `Consuming.seek`."""
+        self._consumer.seek(TopicPartition(*place), position)
+
+    def poll(self, within_s: float) -> Sequence[Record]:
+        """As `Consuming.poll`."""
+        try:
+            fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
+        except OffsetOutOfRangeError as gone:
+            places = [(each.topic, each.partition) for each in self._consumer.assignment()]
+            raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
+        return [
+            Record((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            for each, records in fetched.items()
+            for record in records
+        ]
+
+    def close(self) -> None:
+        """As `Consuming.close`."""
+        self._consumer.close()
+
+
+producer, consumer = _Producer, _Consumer

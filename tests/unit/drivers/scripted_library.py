@@ -1,0 +1,75 @@
+"""A library that is none: it answers as it is told to by what the records hold. For trying a driver's process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+from workloads import payload
+
+version = "0-scripted"
+
+
+class producer:
+    """Answers b"ok", b"fail" and b"doubt" at once; says nothing to b"silent"; dies of b"die"."""
+
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._answer = answer
+        self._offset = 0
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """As `Producing.send`."""
+        if value == b"ok":
+            self._answer(op, OK, self._offset, timestamp_ms, "")
+            self._offset += 1
+        elif value == b"fail":
+            self._answer(op, FAIL, -1, -1, "REFUSED")
+        elif value == b"doubt":
+            self._answer(op, INFO, -1, -1, "TIMED_OUT")
+        elif value == b"die":
+            os._exit(1)
+        elif value == b"raise":
+            raise RuntimeError("a library's bug")
+
+    def pump(self) -> None:
+        """As `Producing.pump`."""
+
+    def finish(self, within_s: float) -> None:
+        """As `Producing.finish`."""
+
+
+class consumer:
+    """Two records, one of them damaged; then a position that is impossible; then nothing."""
+
+    def __init__(self, order: Order) -> None:
+        self._place: Place = order.places[0]
+        self._polls = 0
+        self._place = (str(self._place[0]), int(self._place[1]))
+
+    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """As `Consuming.bounds`: once it is polled, the log ends earlier than what was read."""
+        return dict.fromkeys(places, (0, 1))
+
+    def assign(self, positions: dict[Place, int]) -> None:
+        """As `Consuming.assign`."""
+
+    def seek(self, place: Place, position: int) -> None:
+        """As `Consuming.seek`."""
+
+    def poll(self, within_s: float) -> Sequence[Record]:
+        """As `Consuming.poll`."""
+        self._polls += 1
+        sys.stdout.write("what a library prints is not for the harness\n")
+        if self._polls == 1:
+            value, _ = payload.make(7, b"k")
+            return [Record(self._place, 0, b"k", value, ()), Record(self._place, 1, b"other", value, ())]
+        if self._polls == 2:
+            raise Impossible([self._place], "gone")
+        if self._polls == 3:
+            raise RuntimeError("no broker")
+        return []
+
+    def close(self) -> None:
+        """As `Consuming.close`."""

@@ -1,0 +1,175 @@
+"""Client libraries that are not ours, as producers and readers of a workload: what they must be able to do.
+
+Whoever starts them is the harness's (`chaos.drivers`: each in a process of its own); what they did is recorded here, in
+the same history as our own client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import trio
+
+from workloads.client.cluster import Place
+from workloads.client.outcomes import Outcome, Status
+from workloads.counters import Counters
+from workloads.recorder import Bad, Got, ReadOutcome, Recorder
+
+
+class Sending(Protocol):
+    """What a workload asks of a producer: `workloads.client.producer.Producer` has it, and so has a library's."""
+
+    @property
+    def retired(self) -> str:
+        """Why it takes no more records; empty while it takes some."""
+
+    def takes(self, size: int) -> bool:
+        """Whether a record of this size finds room now."""
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: list[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        on_outcome: Callable[[Outcome], None],
+        /,
+    ) -> None:
+        """Hand a record over. `on_outcome` is called once."""
+
+    def retire(self, why: str) -> None:
+        """Take no more records."""
+
+    async def finish(self) -> None:
+        """Until every record has its outcome."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Part(NamedTuple):
+    """What a poll brought of one partition."""
+
+    place: Place
+    position: int
+    """After it."""
+    records: Sequence[tuple[int, int]]
+    """(offset, value), -1 where the payload did not verify."""
+    bad: Sequence[tuple[int, str]]
+    """(offset, why)."""
+
+
+class Assigned(NamedTuple):
+    """A reader was given its partitions, at these positions."""
+
+    at: Mapping[Place, int]
+
+
+class Read(NamedTuple):
+    """A poll that brought something. Times are the run's monotonic clock."""
+
+    began_ns: int
+    at: Mapping[Place, int]
+    parts: Sequence[Part]
+
+
+class Sought(NamedTuple):
+    """A position that had become impossible was given up for another one."""
+
+    place: Place
+    position: int
+    why: str
+
+
+class Troubled(NamedTuple):
+    """A poll that brought an error."""
+
+    why: str
+
+
+class Reading(Protocol):
+    """A reader that polls by itself."""
+
+    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+        """What it did next. None once it has ended because it was asked to; WorkloadFailed where it was not."""
+
+    def finish(self) -> None:
+        """Have it end."""
+
+
+class Driver(Protocol):
+    """One library."""
+
+    client: str
+    """Its name, for the history."""
+    version: str
+
+    def about(self) -> Mapping[str, object]:
+        """Settings of its producers, by our names, as the library really has them: what was promised follows from
+        them.
+        """
+
+    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> Sending:
+        """A fresh one, ready. `flush` is called before anything leaves, and after outcomes have come."""
+
+    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
+        """A fresh one, that begins at the log's start."""
+
+
+class ReaderTask(NamedTuple):
+    """What one of the workload's readers is to do."""
+
+    number: int
+    places: Sequence[Place]
+    isolation: int
+    zone: str
+
+
+async def read_by(
+    driver: Driver,
+    recorder: Recorder,
+    counters: Counters,
+    task: ReaderTask,
+    sent_all: trio.Event,
+) -> None:
+    """One of the workload's readers is this library's: record what it did, until all has been sent."""
+    about = {"isolation": task.isolation, "reader": task.number}
+    process = recorder.process("reader", driver.version, about, client=driver.client, zone=task.zone)
+
+    async def end(reader: Reading) -> None:
+        await sent_all.wait()
+        reader.finish()
+
+    async with trio.open_nursery() as nursery:
+        reader = await driver.reader(nursery, task.places, task.isolation)
+        nursery.start_soon(end, reader)
+        while (said := await reader.next()) is not None:
+            record(said, recorder, counters, process)
+            recorder.flush()
+
+
+def record(said: Assigned | Read | Sought | Troubled, recorder: Recorder, counters: Counters, process: int) -> None:
+    """One thing that a reader did, as the history has it."""
+    part = recorder.partitions
+    match said:
+        case Assigned(at):
+            op = recorder.invoke(process, "assign", {"at": {part[place]: position for place, position in at.items()}})
+            recorder.complete(op, Status.OK)
+        case Sought(place, position, why):
+            recorder.event("seek_after_error", p=process, part=part[place], why=why)
+            op = recorder.invoke(process, "seek", {"at": {part[place]: position}})
+            recorder.complete(op, Status.OK)
+        case Troubled(why):
+            counters.read_errors += 1
+            recorder.event("poll_errors", p=process, errors=[[-1, why]])
+        case Read(began_ns, at, parts):
+            # What a library knows of the log's bounds is of another moment than the poll: it is not recorded.
+            got = [Got(part[each.place], each.position, -1, -1, -1, each.records) for each in parts]
+            bad = [Bad(part[each.place], offset, why) for each in parts for offset, why in each.bad]
+            counters.read += sum(len(each.records) for each in parts)
+            counters.bad += len(bad)
+            where = {part[place]: position for place, position in at.items()}
+            recorder.read(process, "poll", began_ns, where, ReadOutcome(got=got, bad=bad))
