@@ -30,6 +30,9 @@ from chaos.toolchain.images import ensure_images
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka
 
+BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
+"""Faults for which brokers are started on files that can be hurt; others have the real ones, at no cost."""
+
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
@@ -87,7 +90,9 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
         return partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, say=say), stranger
-    return partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say), None
+    hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
+    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say)
+    return partial(ours, hurt=hurt, seed=plan.seed), None
 
 
 def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
