@@ -131,6 +131,8 @@ class LogManager:
     def _load(self, place: TopicPartition, clean: bool, recovery_point: int, start: int, wall_ms: int) -> Log:
         topic, partition = place
         directory = self._path(f"{topic}-{partition}")
+        if not clean:
+            self._fs.fsync_dir(directory)  # of checkpoints, too, the run before may have left names unsynced
         log = load(
             self._fs,
             directory,

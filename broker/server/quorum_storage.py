@@ -55,9 +55,14 @@ class QuorumStorage:
     # ---------------------------------------------------------------------------------------------------------- state
 
     def load_state(self) -> QuorumState:
-        """What was persisted last; the initial state where nothing was. Raises DamagedQuorumState, OSError."""
+        """What was persisted last, durable; the initial state where nothing was. Raises DamagedQuorumState, OSError.
+
+        The run before may have ended between renaming the file and syncing its name: what is read then would be told
+        to others, and still be forgotten by a loss of power.
+        """
         if not self._env.fs.exists(self._state_path):
             return QuorumState()
+        self._env.fs.fsync_dir(self._log.directory)
         text = read_text(self._env.fs, self._state_path)
         if text is None:
             raise DamagedQuorumState(f"{self._state_path} is no text")

@@ -210,7 +210,11 @@ def storage(fs: MemoryFs) -> QuorumStorage:
     fs.mkdirs(DIRECTORY)
     fs.fsync_dir("data")
     fs.fsync_dir(".")
-    return QuorumStorage(FakeEnv(Nobody(), fs=fs), load_log(fs), QuorumSettings(1, (1, 2, 3)), "c")
+    return storage_again(fs)
+
+
+def storage_again(fs: MemoryFs, log: Log | None = None) -> QuorumStorage:
+    return QuorumStorage(FakeEnv(Nobody(), fs=fs), log or load_log(fs), QuorumSettings(1, (1, 2, 3)), "c")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -231,6 +235,27 @@ async def test_crash_while_persisting_leaves_the_old_state_or_the_new(seed: int)
             assert storage(fs.after_crash(random.Random(seed))).load_state() == new
             break
     assert step > 4, "the crash was to come between all of its steps"
+
+
+def test_state_that_was_read_outlives_a_loss_of_power_though_the_run_before_ended_while_persisting() -> None:
+    step = 0
+    while True:
+        step += 1
+        fs = MemoryFs()
+        kept = storage(fs)
+        kept.persist(QuorumState(4, 2))
+        fs.crash_at = fs.calls + step
+        try:
+            kept.persist(QuorumState(5, 3))
+        except Crashed:
+            killed = fs.after_crash()
+            log = load_log(fs.after_crash())  # of which only the place is asked: a load of its own would sync names
+            told = storage_again(killed, log).load_state()
+            for seed in range(10):
+                assert storage_again(killed.after_crash(random.Random(seed)), log).load_state() == told, step
+        else:
+            break
+    assert step > 4, "the end was to come between all of its steps"
 
 
 def test_damaged_state_file_stops_the_node() -> None:
