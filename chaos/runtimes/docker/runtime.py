@@ -8,7 +8,7 @@ import os
 import random
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -199,9 +199,16 @@ class DockerRuntime(Beyond):
             await self._hurtable().remove("reset", link)
         return {"reset": None, "t_ns": time.monotonic_ns()}
 
-    async def probe(self, link: Link, *, timeout_s: float = 1.0) -> Probe:
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
-        return await asking.probe(*self._placed().address(link), timeout_s=timeout_s)
+        return await asking.probe(*self._placed().address(link), timeout_s=timeout_s, pad_bytes=pad_bytes)
+
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """As `Runtime.ending`."""
+        address = self._placed().address(link)
+        return await asking.ending(*address, timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""

@@ -101,27 +101,3 @@ def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)
-
-
-def _our_broker(folder: Path, test: Test, **options: object) -> None:
-    async def run() -> None:
-        runtime = ProcessRuntime(
-            folder / "run", nodes=1, settings=FAST_FAILOVER, proxied=False, hurt=True, seed=7, **options  # type: ignore[arg-type]
-        )
-        await runtime.start()
-        try:
-            await test(runtime)
-        finally:
-            await runtime.stop()
-
-    trio.run(run)
-
-
-def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
-    _in_simulation(folder, test, nodes=1, settings=FAST_FAILOVER, **options)
-
-
-@pytest.fixture(params=[_our_broker, _our_simulated_broker], ids=["process", "sim"])
-def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
-    """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
-    return partial(request.param, tmp_path)
