@@ -51,6 +51,9 @@ class RunConfiguration:
     """0: no transactions."""
     hw_truncation: bool = False
     """Followers truncate to the high watermark, as before KIP-101."""
+    marks_of_several_moments: bool = False
+    """Fetch answers tell high watermark and last stable offset as each was when it was looked at, before the records
+    were: Apache Kafka does, our own broker does not."""
     isr_by_messages: bool = False
     elections_without_controller: bool = False
 
@@ -184,6 +187,7 @@ def _added(name: str, holds: Callable[[RunConfiguration], bool], cell: Cell) -> 
 _UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
 _REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
 _BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
+_SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
 _NO_CONTROLLER = "two brokers may think that they lead"
 _DELAYED_END = "a delayed EndTxn ends the next transaction of the same epoch (transactions V1)"
 
@@ -235,6 +239,14 @@ ADDED: tuple[Row, ...] = (
             COMMITTED,
             "KIP-101",
             dict.fromkeys(("inconsistent-offset", "replica-divergence"), _BEFORE_101),
+        ),
+    ),
+    _added(
+        "Apache Kafka's fetch answers",
+        lambda c: c.marks_of_several_moments,
+        Cell(
+            {"lso-violation": _SEVERAL_MOMENTS},
+            "Apache Kafka 4.3, kafka.cluster.Partition.readRecords: both marks are taken, unlocked, before it reads",
         ),
     ),
     _added(

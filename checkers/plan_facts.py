@@ -13,6 +13,8 @@ from checkers.metrics import Limits
 from checkers.tables import Process
 
 FILE = "plan.toml"
+OURS = "squall"
+"""The `target` whose brokers are ours."""
 
 
 class BadPlan(ValueError):
@@ -72,6 +74,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         max_in_flight=int(workload.get("max_in_flight", 5)),
         unclean=unclean.strip().lower() == "true",
         flush_messages=None if flush is None else int(flush),
+        marks_of_several_moments=plan.get("target", OURS) != OURS,
     )
 
 

@@ -19,6 +19,7 @@ from checkers.guarantees import (
     check_matrix,
     guarantee_for,
 )
+from checkers.plan_facts import facts_of
 
 SAFE = RunConfiguration(acks=-1, min_isr=2, replication_factor=3)
 LOSS = {"lost-write", "unseen"}
@@ -156,3 +157,14 @@ def test_nobody_in_particular_may_see_what_anybody_may() -> None:
 def test_jepsen_has_the_same_names_where_it_has_them() -> None:
     same = [name for name in FOUND if CATALOG[name].jepsen == name]
     assert {"lost-write", "unseen", "duplicate", "poll-skip", "nonmonotonic-poll", "int-poll-skip"} <= set(same)
+
+
+def test_marks_that_kafka_tells_one_after_the_other_are_permitted_of_kafka_only() -> None:
+    assert "lso-violation" not in permitted(SAFE, "P", "N")
+    assert permitted(replace(SAFE, marks_of_several_moments=True), "P", "N") == {"lso-violation"}
+
+
+def test_whose_brokers_they_were_is_read_from_the_plan() -> None:
+    plan = {"workload": {"min_isr": 2, "replication_factor": 3}}
+    assert not facts_of(plan).configuration.marks_of_several_moments
+    assert facts_of({**plan, "target": "kafka"}).configuration.marks_of_several_moments
