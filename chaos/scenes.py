@@ -70,7 +70,7 @@ def stale_sessions(rng: Random) -> Scene:
     for node in rng.sample((1, 2, 3), 2):
         faults.add(at_s, rng.uniform(2, 3), "kill", f"node:{node}")
         at_s += rng.uniform(7, 8)
-    workload = {"topics": 2, "partitions": 4, "replication_factor": NODES, "min_isr": 1, "readers": 3, "rate": 3}
+    workload = {"topics": 1, "partitions": NODES, "replication_factor": NODES, "min_isr": 1, "readers": 3, "rate": 3}
     slots = {"max.incremental.fetch.session.cache.slots": "1"}
     return Scene(tuple(faults.made), workload, slots, SESSIONS_S)
 
@@ -96,7 +96,7 @@ def rotten_segments(rng: Random) -> Scene:
         "partitions": 2,
         "rate": 40,
         "min_bytes": 2000,
-        "max_bytes": 9000,
+        "max_bytes": 3500,
         "readers": 1,
         "topic_settings": {"retention.ms": "5000", "segment.bytes": "4096", "flush.messages": "1"},
     }

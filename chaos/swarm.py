@@ -31,6 +31,8 @@ LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 SCENE_SHARE, RESIGN_SHARE = 0.08, 0.3
 CONTROLLERS = 3
 """As many as a cluster has of at least so many brokers; a smaller one has a single controller."""
+SMALL_BYTES = 4000
+"""A batch of one record of less fits into a segment of 4 KiB."""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None) -> Plan:
@@ -154,7 +156,7 @@ def _workload(seed: int, nodes: int) -> dict[str, Any]:
         "poll_pause_ms": rng.choice((20, 100, 300)),
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
-        "topic_settings": _topic_settings(seed),
+        "topic_settings": _topic_settings(seed, high),
     }
 
 
@@ -168,14 +170,15 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(seed: int) -> dict[str, str]:
+def _topic_settings(seed: int, max_bytes: int) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = rng_for(seed, "swarm", "topic", name)
         if rng.random() < 0.15:
             found[name] = draw(rng)
     if "retention.ms" in found:
-        found["segment.bytes"] = "4096"  # what is retired is whole segments
+        # What is retired is whole segments; a record that is larger than one is refused.
+        found["segment.bytes"] = "4096" if max_bytes < SMALL_BYTES else "16384"
     return found
 
 
