@@ -81,16 +81,16 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     Refused for what is missing here, before anything is made.
     """
     settings = dict(plan.cluster.settings)
+    hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
     if plan.runtime == "docker":
         engine = find_engine()
-        cluster = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        return partial(cluster, zones=(ZONE,), settings=settings, say=say), None
+        in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
+        return partial(in_containers, zones=(ZONE,), settings=settings, hurt=hurt, seed=plan.seed, say=say), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
         return partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, say=say), stranger
-    hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say)
     return partial(ours, hurt=hurt, seed=plan.seed), None
 

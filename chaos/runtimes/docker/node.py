@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from chaos.asking import probe
 from chaos.errors import HarnessError
 from chaos.layout import Address, properties_text
+from chaos.node_faults import NodeFaults
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
 from chaos.runtimes.docker.watch import Watch
@@ -17,6 +19,7 @@ from chaos.trace_tail import TraceTail
 BROKER = ("python", "-P", "-m", "broker")
 INSIDE = "/node"
 """Where the node's folder is in its container."""
+FAULTS = "faults"
 SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
 LEAVING = ("node_stopping", "node_stopped")
@@ -26,14 +29,31 @@ class Node:
     """A broker's place on this machine's disk and its container, which is kept over all incarnations.
 
     Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
-    offset of its clock, its data.
+    offset of its clock, its data, the orders to its disk.
+
+    owner: the user id that the broker has, where it is not the harness's. hurt: its files can lose power and fail, as
+    `broker.faulted` has it.
     """
 
-    def __init__(self, node: int, folder: Path, settings: Mapping[str, str], address: Address, watch: Watch) -> None:
+    def __init__(
+        self,
+        node: int,
+        folder: Path,
+        settings: Mapping[str, str],
+        address: Address,
+        watch: Watch,
+        *,
+        owner: int | None = None,
+        hurt: bool = False,
+    ) -> None:
         self.id = node
         self.folder = folder
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
+        self.faults = NodeFaults(folder / FAULTS) if hurt else None
+        self.crash_number = 0
+        """The crash that was ordered last: it is no exit of the broker's own."""
+        self._owner = owner
         self._settings = dict(settings)
         self._address = address
         self._watch = watch
@@ -82,10 +102,14 @@ class Node:
 
     async def launch(self) -> Evidence:
         """Start the next incarnation; `wait_ready` waits for it. Evidence: pid, container, incarnation, asked_ns."""
-        self._must_be(NodeState.DOWN)
+        self.must_be(NodeState.DOWN)
+        self.data.mkdir(parents=True, exist_ok=True)
+        if self.faults is not None and self._tail is None:
+            self.faults.clear()  # what an earlier run on this folder ordered
         incarnation = self.incarnation + 1
         (self.folder / "incarnation").write_text(f"{incarnation}\n")
         (self.folder / "broker.properties").write_text(properties_text(self._all_settings(incarnation)))
+        self._hand_over()
         self._tail = TraceTail(self.trace)
         asked_ns = time.monotonic_ns()
         self._pid = await self.container.start()
@@ -113,13 +137,21 @@ class Node:
 
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""
-        self._must_be(NodeState.RUNNING, NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
+        await self.strike()
+        return await self.gone(asked_ns)
+
+    async def strike(self) -> None:
+        """Send the signal that ends it."""
+        self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         if self.state is NodeState.PAUSED:
             # Some engines refuse to signal what is frozen, others would let it run on for a moment to die.
             await self._kill_frozen()
         else:
             await self.container.signal("SIGKILL")
+
+    async def gone(self, asked_ns: int) -> Evidence:
+        """Until it has ended of that signal."""
         death = await self.container.died(SIGNAL_TIMEOUT_S)
         if death is None:
             raise HarnessError(f"broker {self.id} ({self.container.name}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
@@ -137,7 +169,7 @@ class Node:
 
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
-        self._must_be(NodeState.RUNNING)
+        self.must_be(NodeState.RUNNING)
         tail = TraceTail(self.trace)
         asked_ns = time.monotonic_ns()
         await self.container.signal("SIGTERM")
@@ -161,7 +193,7 @@ class Node:
 
     async def pause(self) -> Evidence:
         """As `Runtime.pause`. The engine freezes all of a container's processes: its word on it is `engine`."""
-        self._must_be(NodeState.RUNNING)
+        self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
         await self.container.pause()
         state = await self.container.state()
@@ -175,7 +207,7 @@ class Node:
 
     async def resume(self) -> Evidence:
         """As `Runtime.resume`."""
-        self._must_be(NodeState.PAUSED)
+        self.must_be(NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
         await self.container.unpause()
         state = await self.container.state()
@@ -198,7 +230,9 @@ class Node:
         words = last_words(self.log)
         if death.out_of_memory:
             words = f"{words}\n{told(death)}".strip()
-        self.exits.append(NodeExit(self.id, self.incarnation, death.code, death.t_ns, words))
+        if not (self.faults is not None and self.crash_number and self.faults.crashed(self.crash_number)):
+            self.exits.append(NodeExit(self.id, self.incarnation, death.code, death.t_ns, words))
+        self.crash_number = 0
         self._down()
 
     def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
@@ -210,18 +244,26 @@ class Node:
             "squall.clock.offset.path": f"{INSIDE}/{self.clock.name}",
         }
 
+    def _hand_over(self) -> None:
+        """Give the broker what was written in its folder since it ran last, as a power loss of the harness's does."""
+        if self._owner is not None:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, self._owner, self._owner, follow_symlinks=False)
+
     def _down(self) -> None:
         self.state = NodeState.DOWN
         self._pid = 0
 
-    def _must_be(self, *states: NodeState) -> None:
+    def must_be(self, *states: NodeState) -> None:
+        """HarnessError where it is in none of these states."""
         self._watch.check()
         self.poll()
         if self.state not in states:
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")
 
 
-def command(program: Sequence[str]) -> list[str]:
+def command(program: Sequence[str], *, hurt: bool) -> list[str]:
     """What a broker's container runs: the program, printing to the end of its log."""
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
-    return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties"]
+    faults = ["--faults", f"{INSIDE}/{FAULTS}"] if hurt else []
+    return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties", *faults]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -19,7 +20,9 @@ from broker.config import BrokerConfig, ConfigError
 from broker.env import Env
 from broker.real_env import RealEnv
 from chaos import asking
+from chaos.clock_words import ClockWitness
 from chaos.errors import HarnessError, Refused
+from chaos.hurting import Hurting
 from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers, links
 from chaos.reaching import silent_links, until_all_see_all
 from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
@@ -27,7 +30,6 @@ from chaos.runtimes.docker import labels
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
 from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, routed
-from chaos.runtimes.docker.beyond import Beyond
 from chaos.runtimes.docker.container import Container, in_thread
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
@@ -46,7 +48,7 @@ NOBODY = 10_001
 """The user id of brokers where the harness is root: no broker is."""
 
 
-class DockerRuntime(Beyond):
+class DockerRuntime(Hurting, ClockWitness):
     """`chaos.runtimes.contract.Runtime` over containers of this machine's engine.
 
     Files are below `folder`, as in the process runtime: nodes/N/{broker.properties, broker.log, trace.jsonl, data/},
@@ -54,7 +56,8 @@ class DockerRuntime(Beyond):
 
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
     ids, else the first three (one, of fewer). cpus, memory_bytes: limits of each broker. program: what is started with
-    --config FILE for a broker. mounts: more of this machine's files in the brokers' containers.
+    --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. hurt: it is started
+    with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
     """
 
     name = "docker"
@@ -73,13 +76,17 @@ class DockerRuntime(Beyond):
         memory_bytes: int = BROKER_MEMORY,
         program: tuple[str, ...] = BROKER,
         mounts: Sequence[Mount] = (),
+        hurt: bool = False,
+        seed: int = 0,
         say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
         check_settings(settings or {})
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
-        self.acts = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.LINK})
+        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.LINK}
+        self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
+        self.seed = seed
         self.run = f"{folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
         self._folder = folder.absolute()
         self._engine, self._images = engine, images
@@ -89,7 +96,9 @@ class DockerRuntime(Beyond):
         self._program, self._mounts = program, tuple(mounts)
         self._say = say
         self._labels = labels.labels_of(self.run, str(self._folder))
-        self._user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else f"{NOBODY}:{NOBODY}"
+        self._is_hurt = hurt
+        self._owner = NOBODY if os.getuid() == 0 else None
+        self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
         self._network = ""
         self._layout: Layout | None = None
         self._watch: Watch | None = None
@@ -216,6 +225,7 @@ class DockerRuntime(Beyond):
         resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
         for node in resumed:
             await self.resume(node)
+        await self._heal_disks()
         down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
         for each in self._nodes.values():
             each.clock.unlink(missing_ok=True)
@@ -274,9 +284,13 @@ class DockerRuntime(Beyond):
         for each in self.nodes:
             settings = {**self._settings, **layout.settings(each), "squall.cluster.id": cluster_id}
             folder, address = self._folder / "nodes" / str(each), layout.direct[INTERNAL, each]
-            self._nodes[each] = Node(each, folder, settings, address, watch)
+            options: dict[str, Any] = {"owner": self._owner, "hurt": self._is_hurt}
+            self._nodes[each] = Node(each, folder, settings, address, watch, **options)
+            folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / "toxiproxy.log"
-        self._make_theirs(log)
+        log.touch()
+        if self._owner is not None:
+            os.chown(log, self._owner, self._owner)
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}
         host = proxy_host(network)
         self._proxies = Proxies(Container(self._engine, watch, self._proxy_spec(host, log)), host, routes)
@@ -294,7 +308,7 @@ class DockerRuntime(Beyond):
         return ContainerSpec(
             name=f"squall-{self.run}-broker-{found.id}",
             image=self._images.broker,
-            command=broker.command(self._program),
+            command=broker.command(self._program, hurt=self._is_hurt),
             labels={**self._labels, labels.NODE: str(found.id)},
             network=self._network,
             address=host,
@@ -317,15 +331,6 @@ class DockerRuntime(Beyond):
             memory_bytes=PROXY_MEMORY,
             cpus=float(os.cpu_count() or 1),
         )
-
-    def _make_theirs(self, log: Path) -> None:
-        """Folders and files that the containers' user writes into; from an earlier cluster they may be another's."""
-        log.touch()
-        for found in self._nodes.values():
-            found.data.mkdir(parents=True, exist_ok=True)
-        if os.getuid() == 0:
-            for path in (log, *(self._folder / "nodes").rglob("*"), self._folder / "nodes"):
-                os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
     async def _bring_up(self, nodes: Sequence[Node]) -> None:
         """Start nodes together and wait until each is ready. The first trouble is raised."""

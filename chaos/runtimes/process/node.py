@@ -166,10 +166,10 @@ class Node:
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""
         asked_ns = time.monotonic_ns()
-        self.strike()
+        await self.strike()
         return await self.gone(asked_ns)
 
-    def strike(self) -> None:
+    async def strike(self) -> None:
         """Send the signal that ends it."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         self._running().signal(signal.SIGKILL)

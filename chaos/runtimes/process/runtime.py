@@ -22,6 +22,7 @@ from broker.real_env import RealEnv
 from chaos import asking
 from chaos.asking import visible_brokers
 from chaos.errors import HarnessError, Refused
+from chaos.hurting import Hurting
 from chaos.layout import (
     INTERNAL,
     Layout,
@@ -31,7 +32,6 @@ from chaos.layout import (
     links,
 )
 from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
-from chaos.runtimes.process.hurting import Hurting
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies, Routes

@@ -93,11 +93,27 @@ def _our_broker(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
+def _our_contained_broker(folder: Path, test: Test, **options: object) -> None:
+    engine, images = engine_and_images()
+
+    async def run() -> None:
+        runtime = DockerRuntime(
+            folder / "run", engine, images, nodes=1, settings=SETTINGS, hurt=True, seed=7, **options
+        )  # type: ignore[arg-type]
+        await runtime.start()
+        try:
+            await test(runtime)
+        finally:
+            await runtime.stop()
+
+    trio.run(run)
+
+
 def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     _in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
-@pytest.fixture(params=[_our_broker, _our_simulated_broker], ids=["process", "sim"])
+@pytest.fixture(params=[_our_broker, _our_simulated_broker, _our_contained_broker], ids=["process", "sim", "docker"])
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)

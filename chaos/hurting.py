@@ -1,11 +1,13 @@
-"""What is done to disks and power of the process runtime: through `broker.faulted` in the brokers' own processes."""
+"""What is done to disks and power of real brokers: through `broker.faulted` in the brokers' own processes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from random import Random
+from typing import Protocol
 
 import trio
 
@@ -13,19 +15,51 @@ from chaos.errors import HarnessError, Refused
 from chaos.node_faults import NodeFaults
 from chaos.rotting import rot
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
-from chaos.runtimes.process.child import until
-from chaos.runtimes.process.node import Node
 
 TAKEN_OVER_S = 2.0
+POLL_S = 0.005
+
+
+class HurtNode(Protocol):
+    """What is needed of a runtime's node."""
+
+    id: int
+    faults: NodeFaults | None
+    crash_number: int
+    """The crash that was ordered last: it is no exit of the broker's own."""
+
+    @property
+    def state(self) -> NodeState:
+        """As it was found last."""
+
+    @property
+    def incarnation(self) -> int:
+        """How often it was started."""
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+
+    def poll(self) -> None:
+        """Notice an end on its own."""
+
+    def must_be(self, *states: NodeState) -> None:
+        """HarnessError where it is in none of these states."""
+
+    async def strike(self) -> None:
+        """Send the signal that ends it."""
+
+    async def gone(self, asked_ns: int) -> Evidence:
+        """Until it has ended of that signal."""
 
 
 class Hurting:
     """Part of `chaos.runtimes.contract.Runtime`. Refused where the brokers were not started with `--faults`."""
 
     seed: int
-    _nodes: Mapping[int, Node]
+    _nodes: Mapping[int, HurtNode]
 
-    def _node(self, node: int) -> Node:
+    def _node(self, node: int) -> HurtNode:
         raise NotImplementedError
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
@@ -36,8 +70,9 @@ class Hurting:
         found = [self._node(node) for node in nodes]
         hurt = {node.id: _hurt(node, "power loss") for node in found}
         asked_ns = time.monotonic_ns()
-        for node in found:
-            node.strike()
+        async with trio.open_nursery() as nursery:
+            for node in found:
+                nursery.start_soon(node.strike)
         for node in found:
             await node.gone(asked_ns)
         ended_ns = time.monotonic_ns()
@@ -62,7 +97,7 @@ class Hurting:
             return found.state is NodeState.DOWN
 
         try:
-            await until(is_down, within_s)
+            await _until(is_down, within_s)
         finally:
             faults.disarm()
         if not is_down():
@@ -102,7 +137,7 @@ class Hurting:
                 node.faults.clear()
                 await self._taken_over(node, node.faults)
 
-    async def _taken_over(self, node: Node, faults: NodeFaults) -> bool:
+    async def _taken_over(self, node: HurtNode, faults: NodeFaults) -> bool:
         """Until a running broker has what was ordered last. One that is paused or down will have it before it acts.
 
         HarnessError where it runs and does not take it over: then nothing is known of what it does.
@@ -112,12 +147,20 @@ class Hurting:
             node.poll()
             return node.state is not NodeState.RUNNING or faults.taken_over(node.incarnation)
 
-        if not await until(done, TAKEN_OVER_S):
+        if not await _until(done, TAKEN_OVER_S):
             raise HarnessError(f"broker {node.id} did not take over {faults.folder}/control in {TAKEN_OVER_S:g} s")
         return faults.taken_over(node.incarnation)
 
 
-def _hurt(node: Node, what: str) -> NodeFaults:
+def _hurt(node: HurtNode, what: str) -> NodeFaults:
     if node.faults is None:
         raise Refused(f"broker {node.id} was started without --faults: there is no {what} on it")
     return node.faults
+
+
+async def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    with trio.move_on_after(timeout_s):
+        while not condition():
+            await trio.sleep(POLL_S)
+        return True
+    return condition()
