@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.action import MANNERS, SHAPES, SIDES, SIMULATED, Action, Choice, FaultError, Number
+from chaos.action import FRAMED, MANNERS, SHAPES, SIDES, SIMULATED, Action, Choice, FaultError, Number
 from chaos.link_actions import LINK_ACTIONS
 from chaos.link_actions import check_relations as check_link_relations
 
@@ -125,7 +125,7 @@ ACTIONS: dict[str, Action] = {
                 "side": Choice(SIDES, "both"),
             },
             "how many frames were hit",
-            SIMULATED,
+            FRAMED,
         ),
         Action(
             "disk",

@@ -15,7 +15,9 @@ from chaos.about_target import Stranger
 from chaos.directory import RunDirectory
 from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
+from chaos.framed_links import framed_links
 from chaos.judging import judge
+from chaos.layout import links
 from chaos.papers import DirectoryPapers
 from chaos.plan import Plan, write_plan
 from chaos.progress import Progress
@@ -82,6 +84,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     """
     settings = dict(plan.cluster.settings)
     hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
+    framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, (ZONE,)))
     if plan.runtime == "docker":
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
@@ -90,8 +93,9 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
-        return partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, say=say), stranger
-    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, say=say)
+        theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, framed=framed)
+        return partial(theirs, say=say), stranger
+    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, framed=framed, say=say)
     return partial(ours, hurt=hurt, seed=plan.seed), None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,10 +42,13 @@ class KafkaRuntime(ProcessRuntime):
         nodes: tuple[int, ...] = (1, 2, 3),
         zones: tuple[str, ...] = ("CLIENT",),
         settings: Mapping[str, str] | None = None,
+        framed: Sequence[Link] = (),
         say: Say = lambda line: None,
     ) -> None:
         given = dict(settings or {})
-        super().__init__(folder, nodes=nodes, zones=zones, settings={**_replicated(nodes), **SMALL, **given}, say=say)
+        super().__init__(
+            folder, nodes=nodes, zones=zones, settings={**_replicated(nodes), **SMALL, **given}, framed=framed, say=say
+        )
         self.acts = frozenset(self.acts - {Act.CLOCK})
         self.kafka = kafka
 

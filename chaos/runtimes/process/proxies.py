@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import trio
 
 from chaos.errors import HarnessError
+from chaos.framed_links import FramedLinks, routes_text
 from chaos.layout import Address, proxy_name, shown
 from chaos.proxied_links import ProxiedLinks
-from chaos.runtimes.contract import Link, LinkFault
+from chaos.runtimes.contract import Frames, Link, LinkFault
 from chaos.runtimes.process.child import POLL_S, Child, start
-from chaos.runtimes.process.ports import LOOPBACK
-from chaos.runtimes.process.registry import Registration
+from chaos.runtimes.process.node import PACKAGES
+from chaos.runtimes.process.ports import LOOPBACK, free_ports
+from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 10.0
@@ -31,10 +36,13 @@ class Proxies:
     healed together.
     """
 
-    def __init__(self, child: Child, api: ToxiproxyApi, links: Sequence[ProxiedLinks]) -> None:
+    def __init__(
+        self, child: Child, api: ToxiproxyApi, links: Sequence[ProxiedLinks], relay: tuple[Child, FramedLinks] | None
+    ) -> None:
         self._child = child
         self._api = api
         self._links = links
+        self._relay = relay
 
     @classmethod
     async def start(
@@ -45,8 +53,15 @@ class Proxies:
         families: Sequence[Routes],
         log: Path,
         registration: Registration,
+        framed: Collection[Link] = (),
     ) -> Proxies:
-        """Start it with a proxy for each link of each family. Raises HarnessError."""
+        """Start it with a proxy for each link of each family. Raises HarnessError.
+
+        framed: links whose proxies lead to a relay that knows frames, and only from there to the broker.
+        """
+        relay = None
+        if framed:
+            families, relay = await _start_relay(families, framed, log.with_name("frame-relay.log"), registration)
         command = [str(program), "-host", LOOPBACK, "-port", str(api_port)]
         child = start("toxiproxy", command, log=log, registration=registration, env={"LOG_LEVEL": "warn"})
         api = ToxiproxyApi(LOOPBACK, api_port)
@@ -63,23 +78,33 @@ class Proxies:
             ]
             await trio.to_thread.run_sync(api.populate, wanted)
         except BaseException:
-            # Nobody has it yet who could stop it.
+            # Nobody has them yet who could stop them.
             child.signal(signal.SIGKILL)
+            if relay is not None:
+                relay[0].signal(signal.SIGKILL)
             raise
-        return cls(child, api, [ProxiedLinks(api, named) for named in names])
+        return cls(child, api, [ProxiedLinks(api, named) for named in names], relay)
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`."""
+        """As `ProxiedLinks.add`; protocol faults as `FramedLinks.add`."""
+        if isinstance(fault, Frames) and self._relay is not None:
+            await self._relay[1].add(name, link, fault)
+            return
         for links in self._of(link):
             await trio.to_thread.run_sync(links.add, name, link, fault)
 
-    async def remove(self, name: str, link: Link) -> None:
-        """As `ProxiedLinks.remove`."""
+    async def remove(self, name: str, link: Link) -> int | None:
+        """As `ProxiedLinks.remove`; of protocol faults how many frames they hit."""
+        if self._relay is not None and self._relay[1].has(name, link):
+            return await self._relay[1].remove(name, link)
         for links in self._of(link):
             await trio.to_thread.run_sync(links.remove, name, link)
+        return None
 
     async def reset(self) -> None:
         """As `ProxiedLinks.reset`."""
+        if self._relay is not None:
+            await self._relay[1].reset()
         for links in self._links:
             await trio.to_thread.run_sync(links.reset)
 
@@ -92,12 +117,13 @@ class Proxies:
         return [links for links in self._links if links.has(link)] or [self._links[0]]
 
     async def stop(self) -> None:
-        """End the process. Idempotent."""
+        """End the processes. Idempotent."""
         self._api.close()
-        self._child.signal(signal.SIGTERM)
-        if await self._child.ended(END_S) is None:
-            self._child.signal(signal.SIGKILL)
-            await self._child.ended(END_S)
+        for child in (self._child, *([self._relay[0]] if self._relay is not None else [])):
+            child.signal(signal.SIGTERM)
+            if await child.ended(END_S) is None:
+                child.signal(signal.SIGKILL)
+                await child.ended(END_S)
 
 
 async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
@@ -109,3 +135,33 @@ async def _wait_ready(api: ToxiproxyApi, child: Child) -> None:
             except ToxiproxyError:
                 await trio.sleep(POLL_S)
     raise HarnessError(f"Toxiproxy does not answer; it last said:\n{child.last_words()}")
+
+
+async def _start_relay(
+    families: Sequence[Routes], framed: Collection[Link], log: Path, registration: Registration
+) -> tuple[list[Routes], tuple[Child, FramedLinks]]:
+    """The families with the relay put behind the proxies of these links, and the relay."""
+    ways = [(at, link) for at, routes in enumerate(families) for link in routes if link in framed]
+    with locked():
+        ports = free_ports(len(ways) + 1, claimed_ports(), random.Random())
+        registration.claim_ports(ports)
+    led: list[dict[Link, tuple[Address, Address]]] = [dict(routes) for routes in families]
+    through = []
+    for (at, link), port in zip(ways, ports, strict=False):
+        listen, to = led[at][link]
+        led[at][link] = (listen, (LOOPBACK, port))
+        through.append((link, (LOOPBACK, port), to))
+    control = (LOOPBACK, ports[-1])
+    routes = log.with_suffix(".json")
+    routes.write_text(routes_text(control, through))
+    command = [sys.executable, "-P", "-m", "chaos.frame_relay", str(routes)]
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))}
+    child = start("frame relay", command, log=log, registration=registration, env=path)
+    links = FramedLinks(control, framed)
+    with trio.move_on_after(READY_S):
+        while child.code is None:
+            if await links.ready():
+                return [*led], (child, links)
+            await trio.sleep(POLL_S)
+    child.signal(signal.SIGKILL)
+    raise HarnessError(f"the frame relay does not answer; it last said:\n{child.last_words()}")

@@ -55,7 +55,8 @@ class ProcessRuntime(Hurting):
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
     ids, else the first three (one, of fewer). proxied: False lets brokers and clients reach each other straight,
     without Toxiproxy: for development, no link can be hurt then. client_port: of the first zone's first listener, the
-    others follow; else all are chosen. program: what is started with --config FILE for a broker. hurt: it is started
+    others follow; else all are chosen. framed: links with a frame-aware relay, for protocol faults (`framed_links` of a
+    plan). program: what is started with --config FILE for a broker. hurt: it is started
     with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
     """
 
@@ -75,6 +76,7 @@ class ProcessRuntime(Hurting):
         hurt: bool = False,
         seed: int = 0,
         say: Say = lambda line: None,
+        framed: Sequence[Link] = (),
     ) -> None:
         check_zones(zones)
         check_settings(settings or {})
@@ -86,6 +88,9 @@ class ProcessRuntime(Hurting):
         self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
         self.seed = seed
         self._folder = folder.absolute()
+        self._framed = tuple(framed) if proxied else ()
+        if self._framed:
+            self.acts |= {Act.FRAMES}
         self._settings = dict(settings or {})
         self._controllers = tuple(controllers) if controllers is not None else choose_controllers(self.nodes)
         self._proxied = proxied
@@ -186,8 +191,9 @@ class ProcessRuntime(Hurting):
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """As `Runtime.heal_link`."""
         asked_ns = time.monotonic_ns()
-        await self._hurtable().remove(name, link)
-        return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        hits = await self._hurtable().remove(name, link)
+        told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return told if hits is None else {**told, "hits": hits}
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
         """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
@@ -282,7 +288,12 @@ class ProcessRuntime(Hurting):
     async def _start_proxies(self, server: Path, layout: Layout, registration: Registration) -> None:
         log = self._folder / "toxiproxy.log"
         self._proxies = await Proxies.start(
-            server, api_port=self._api_port, families=self._routes(layout), log=log, registration=registration
+            server,
+            api_port=self._api_port,
+            families=self._routes(layout),
+            log=log,
+            registration=registration,
+            framed=self._framed,
         )
 
     def _routes(self, layout: Layout) -> list[Routes]:

@@ -14,9 +14,8 @@ import trio
 from crc32c import crc32c
 
 from broker.env import Buffer, File, LinkClosed, NodeDead
-from chaos.runtimes.contract import FrameAct, Stream
-from chaos.runtimes.sim import frames
-from chaos.runtimes.sim.frames import Framer
+from chaos.conversation import Conversation, OnLink
+from chaos.runtimes.contract import Stream
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.env import SimEnv
@@ -249,6 +248,7 @@ class Flow:
             self.wire.kernel.at(self.wire.base_s(), self.sink.broken)
             self.connection.over()
         else:
+            self.connection.ended(self.stream)
             self.put(None, self.wire.slow_close_s(self.stream))
             if self.sink.closed:
                 self.connection.over()
@@ -296,117 +296,38 @@ class Flow:
         sink.arrived(data)
 
 
-class Connection:
+class Connection(Conversation):
     """Both directions of one connection over a wire, and the frames in them."""
 
     def __init__(self, wire: Wire, serial: int, a: SimLink, b: SimLink) -> None:
+        super().__init__()
         self.wire, self.serial = wire, serial
         self.a, self.b = a, b
         self.there = Flow(self, wire, Stream.THERE, a, b)
         self.back = Flow(self, wire, Stream.BACK, b, a)
-        self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)
-        self._responses = Framer(frames.RESPONSE_HEAD, self._saw_response)
-        self._waiting: deque[tuple[int, int]] = deque()
-        """(correlation id, API) of requests without an answer yet."""
-        self._twice: dict[int, bool] = {}
-        """Correlation ids asked twice -> whether the first answer has passed."""
-        self._own: dict[int, bytes] = {}
-        """Answers of the link's own, by correlation id, that wait for the answers before them."""
 
-    def asked(self, data: bytes) -> None:
-        """Bytes of the side that opened it."""
-        wire = self.wire
-        if not wire.frame_faults and not self._requests.holds:
-            self._requests.follow(data)
-            self.there.put(data)
-            return
-        passing, whole = self._requests.cut(data)
-        if passing:
-            self.there.put(passing)
-        for frame in whole:
-            self._ask(frame)
+    def framed(self) -> bool:
+        """As `Conversation.framed`."""
+        return bool(self.wire.frame_faults)
 
-    def _ask(self, frame: bytes) -> None:
-        _, api, _, correlation_id = frames.request_head(frame)
-        fault = self.wire.hit(Stream.THERE, api)
-        act = fault.act if fault is not None else None
-        if act is FrameAct.DROP:
-            self._note(Stream.THERE, api, correlation_id, len(frame), "dropped")
-            return
-        self._waiting.append((correlation_id, api))
-        self._note(Stream.THERE, api, correlation_id, len(frame), act.value if act else "")
-        if act is FrameAct.ERROR and fault is not None and (answer := frames.error_answer(frame, fault.error)):
-            self._own[correlation_id] = answer
-            self._answer_own()
-            return
-        self.there.put(frame, fault.delay_ms / 1000 if fault is not None and act is FrameAct.DELAY else 0.0)
-        if act is FrameAct.DUPLICATE:
-            self._twice[correlation_id] = False
-            self.there.put(frame)
+    def hit(self, stream: Stream, api: int) -> OnLink | None:
+        """As `Conversation.hit`."""
+        return self.wire.hit(stream, api)
 
-    def answered(self, data: bytes) -> None:
-        """Bytes of the other side."""
-        if not (self.wire.frame_faults or self._twice or self._own or self._responses.holds):
-            self._responses.follow(data)
-            self.back.put(data)
-            return
-        passing, whole = self._responses.cut(data)
-        if passing:
-            self.back.put(passing)
-        for frame in whole:
-            self._answer(frame)
+    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+        """As `Conversation.put`."""
+        (self.there if stream is Stream.THERE else self.back).put(data, later_s)
 
-    def _answer(self, frame: bytes) -> None:
-        _, correlation_id = frames.response_head(frame)
-        if self._twice.get(correlation_id):
-            del self._twice[correlation_id]
-            return
-        if correlation_id in self._twice:
-            self._twice[correlation_id] = True
-        api = self._answers_to(correlation_id)
-        fault = self.wire.hit(Stream.BACK, api)
-        act = fault.act if fault is not None else None
-        self._note(Stream.BACK, api, correlation_id, len(frame), act.value if act else "")
-        if act is not FrameAct.DROP:
-            self.back.put(frame, fault.delay_ms / 1000 if fault is not None and act is FrameAct.DELAY else 0.0)
-        self._answer_own()
-
-    def _answer_own(self) -> None:
-        """The link's own answers leave in the requests' order."""
-        while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
-            self._waiting.popleft()
-            self.back.put(answer)
-
-    def _saw_request(self, head: bytearray) -> None:
-        size, api, _, correlation_id = frames.request_head(head)
-        self._waiting.append((correlation_id, api))
-        self._note(Stream.THERE, api, correlation_id, size, "")
-
-    def _saw_response(self, head: bytearray) -> None:
-        size, correlation_id = frames.response_head(head)
-        self._note(Stream.BACK, self._answers_to(correlation_id), correlation_id, size, "")
-
-    def _answers_to(self, correlation_id: int) -> int:
-        """The API of the request that this answers. Requests before it are never answered (acks=0)."""
-        while self._waiting:
-            asked, api = self._waiting.popleft()
-            if asked == correlation_id:
-                return api
-        return -1
-
-    def _note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
+    def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:
+        """As `Conversation.note`."""
         if self.wire.world.messages is not None:
-            self.wire.note(stream, api, correlation_id, size, note)
+            self.wire.note(stream, api, correlation_id, size, what)
 
     def reset(self) -> None:
         """Both ends hear of a reset at once."""
         for end in (self.a, self.b):
             end.broken()
         self.over()
-
-    def ended(self, stream: Stream) -> bool:
-        """That end of the stream's source is closed."""
-        return (self.there if stream is Stream.THERE else self.back).source.closed
 
     def over(self) -> None:
         """Nothing more is going to happen on it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from chaos.conversation import OnLink, strike
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import (
     Bandwidth,
@@ -50,7 +51,7 @@ class Wire:
         self.source, self.target = source, target
         self.rng = world.rng("link", source, target)
         self.connections: dict[int, Connection] = {}
-        self.frame_faults: list[_On] = []
+        self.frame_faults: list[OnLink] = []
         self.faulty = False
         """There is any fault on it at all."""
         self._on: dict[str, _On] = {}
@@ -120,7 +121,7 @@ class Wire:
             self._cuts[stream] = frozenset(
                 f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, Stream.BOTH)
             )
-        self.frame_faults = [on for on in self._on.values() if isinstance(on.fault, Frames)]
+        self.frame_faults = [cast(OnLink, on) for on in self._on.values() if isinstance(on.fault, Frames)]
 
     def _of(self, kind: type, stream: Stream) -> list[_On]:
         if not self._on:
@@ -201,17 +202,9 @@ class Wire:
         """How much later the end of a stream is passed on."""
         return sum(o.fault.delay_ms for o in self._of(SlowClose, stream)) / 1000  # type: ignore[union-attr, misc]
 
-    def hit(self, stream: Stream, api: int) -> Frames | None:
+    def hit(self, stream: Stream, api: int) -> OnLink | None:
         """The fault that strikes this frame."""
-        for on in self.frame_faults:
-            fault = on.fault
-            assert isinstance(fault, Frames)
-            if fault.api == api and fault.stream is stream:
-                on.seen += 1
-                if on.seen >= fault.nth and (fault.count == 0 or on.seen < fault.nth + fault.count):
-                    on.hits += 1
-                    return fault
-        return None
+        return strike(self.frame_faults, stream, api)
 
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
         """For diagrams: a frame was sent. When it arrives is put in by whoever knows."""

@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Any
 
 from broker.protocol.apis import request_class, response_class
+from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_request_header, encode_response_header
 
 SIZE = 4
@@ -14,6 +15,8 @@ REQUEST_HEAD = 12
 """Size, API key, version, correlation id."""
 RESPONSE_HEAD = 8
 """Size, correlation id."""
+LARGEST = 256 << 20
+"""Bytes. What says that it is larger is no frame of Kafka's."""
 
 _size = Struct(">i").unpack_from
 _request = Struct(">ihhi").unpack_from
@@ -37,9 +40,12 @@ def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class Framer:
-    """Follows frames through a stream. `seen` is called with each frame's head as soon as it is whole."""
+    """Follows frames through a stream. `seen` is called with each frame's head as soon as it is whole.
 
-    __slots__ = ("_head", "_head_size", "_held", "_left", "_seen")
+    Behind an impossible size nothing is known of where frames begin: all that follows passes as it is.
+    """
+
+    __slots__ = ("_head", "_head_size", "_held", "_left", "_lost", "_seen")
 
     def __init__(self, head_size: int, seen: Callable[[bytearray], None]) -> None:
         self._head_size = head_size
@@ -47,6 +53,7 @@ class Framer:
         self._head = bytearray()
         self._left = 0
         self._held = bytearray()
+        self._lost = False
 
     @property
     def holds(self) -> bool:
@@ -55,6 +62,8 @@ class Framer:
 
     def follow(self, data: bytes) -> None:
         """Bytes that pass as they are."""
+        if self._lost:
+            return
         at, end = 0, len(data)
         if end >= self._head_size and not self._left and not self._head and _size(data)[0] + SIZE == end:
             self._seen(bytearray(data[: self._head_size]))  # one whole frame, as most often
@@ -69,29 +78,55 @@ class Framer:
             self._head += data[at : at + wanted]
             at = min(end, at + wanted)
             if len(self._head) == self._head_size:
-                self._left = max(0, _size(self._head)[0] + SIZE - self._head_size)
+                if self._is_none(self._head):
+                    self._lost = True
+                    self._head.clear()
+                    return
+                self._left = _size(self._head)[0] + SIZE - self._head_size
                 head, self._head = self._head, bytearray()
                 self._seen(head)
 
     def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """(what belongs to a frame that has partly passed already, the whole frames behind it).
+        """(what passes as it is: the rest of a frame that has partly passed already; the whole frames behind it).
 
-        What is no whole frame yet stays here.
+        What is no whole frame yet stays here, until `rest` is asked for it.
         """
+        if self._lost:
+            return data, []
         passing = b""
         if self._left or self._head:
             before = len(data)
             passing, data = self._rest_of_frame(data)
             assert len(passing) + len(data) == before
+            if self.lost:
+                return passing + data, []
         self._held += data
         frames = []
-        while len(self._held) >= self._head_size:
-            whole = max(self._head_size, _size(self._held)[0] + SIZE)
+        while len(self._held) >= SIZE:
+            if self._is_none(self._held):
+                self._lost = True
+                frames.append(self.rest())
+                break
+            whole = _size(self._held)[0] + SIZE
             if len(self._held) < whole:
                 break
             frames.append(bytes(self._held[:whole]))
             del self._held[:whole]
         return passing, frames
+
+    def rest(self) -> bytes:
+        """What is still here; it is here no longer."""
+        held = bytes(self._held)
+        self._held.clear()
+        return held
+
+    @property
+    def lost(self) -> bool:
+        """There are no frames to be found in it any more."""
+        return self._lost
+
+    def _is_none(self, head: bytearray) -> bool:
+        return not self._head_size - SIZE <= _size(head)[0] <= LARGEST
 
     def _rest_of_frame(self, data: bytes) -> tuple[bytes, bytes]:
         at = 0
@@ -103,10 +138,15 @@ class Framer:
 
 
 def error_answer(request: bytes, error: int) -> bytes | None:
-    """The response frame that answers a request frame with `error` in every error field; None where it has none."""
+    """The response frame that answers a request frame with `error` in every error field; None where it has none, or
+    where the request is not one that can be read.
+    """
     view = memoryview(request)[SIZE:]
-    header = decode_request_header(view)
-    decoded, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
+    try:
+        header = decode_request_header(view)
+        decoded, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
+    except (MalformedFrame, KeyError, ValueError):
+        return None
     response = response_class(header.api_key)()
     if not _mirror(decoded, response, error):
         return None

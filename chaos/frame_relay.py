@@ -1,0 +1,240 @@
+"""A relay that knows Kafka's frames: protocol faults on links of worlds whose proxies only know bytes.
+
+A process of its own, `python -m chaos.frame_relay ROUTES`: behind a busy harness it would be a fault of its own. ROUTES
+is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to": [host, port]}]}.
+A link may have several routes; they are hurt together. Orders come over the control port, a JSON object a line, an
+answer each (`Orders`). Whatever is wrong with the frames of a connection, its bytes pass.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from chaos.conversation import Conversation, OnLink, strike
+from chaos.runtimes.contract import FrameAct, Frames, Stream
+
+CHUNK = 256 * 1024
+MOST = 4 * 1024 * 1024
+"""Bytes on their way in one direction; then nothing more is read."""
+DIAL_S = 10.0
+GIVE_UP = struct.pack("ii", 1, 0)
+"""SO_LINGER that makes a close a reset."""
+
+
+@dataclass
+class On:
+    """A fault on a link, and what it has done. As `OnLink`."""
+
+    fault: Frames
+    seen: int = 0
+    hits: int = 0
+
+
+@dataclass
+class Faults:
+    """Those on one link, by name."""
+
+    named: dict[str, On] = field(default_factory=dict)
+
+    def all(self) -> list[OnLink]:
+        """In the order in which they began."""
+        return list(self.named.values())
+
+
+class Orders:
+    """What the harness may ask: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (answers
+    hits), {"do": "reset"}. An answer has `error` where it was not done.
+    """
+
+    def __init__(self, links: dict[str, Faults]) -> None:
+        self._links = links
+
+    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """One answer."""
+        match order.get("do"):
+            case "add":
+                return self._add(order)
+            case "remove":
+                on = self._of(order).named.pop(order["name"], None)
+                return {"hits": on.hits if on else 0}
+            case "reset":
+                for faults in self._links.values():
+                    faults.named.clear()
+                return {}
+        return {"error": f"no such order: {order.get('do')!r}"}
+
+    def _add(self, order: dict[str, Any]) -> dict[str, Any]:
+        faults, name = self._of(order), order["name"]
+        if name in faults.named:
+            return {"error": f"link {order['link']} already has a fault named {name}"}
+        told = order["fault"]
+        fault = Frames(**{**told, "act": FrameAct(told["act"]), "stream": Stream(told["stream"])})
+        faults.named[name] = On(fault)
+        return {}
+
+    def _of(self, order: dict[str, Any]) -> Faults:
+        return self._links[order["link"]]
+
+
+class Outlet:
+    """What is on its way to one end, in order, each not before its time. None is the end."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._queue: deque[tuple[float, bytes | None]] = deque()
+        self._held = 0
+        self._changed = trio.Event()
+
+    def put(self, data: bytes | None, later_s: float = 0.0) -> None:
+        """On its way, behind what is."""
+        self._queue.append((trio.current_time() + later_s, data))
+        self._held += len(data or b"")
+        self._tell()
+
+    async def room(self) -> None:
+        """Wait until little enough is on its way."""
+        while self._held > MOST:
+            await self._changed.wait()
+
+    async def run(self) -> None:
+        """Until the end has been passed on."""
+        while True:
+            while not self._queue:
+                await self._changed.wait()
+            at, data = self._queue[0]
+            await trio.sleep_until(at)
+            if data is None:
+                await self._stream.send_eof()
+                return
+            await self._stream.send_all(data)
+            self._queue.popleft()
+            self._held -= len(data)
+            self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+
+class Relayed(Conversation):
+    """One connection through the relay."""
+
+    def __init__(self, faults: Faults, source: trio.SocketStream, target: trio.SocketStream) -> None:
+        super().__init__()
+        self._faults = faults
+        self._source, self._target = source, target
+        self._outlets = {Stream.THERE: Outlet(target), Stream.BACK: Outlet(source)}
+
+    def framed(self) -> bool:
+        """As `Conversation.framed`."""
+        return bool(self._faults.named)
+
+    def hit(self, stream: Stream, api: int) -> OnLink | None:
+        """As `Conversation.hit`."""
+        return strike(self._faults.all(), stream, api)
+
+    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+        """As `Conversation.put`."""
+        self._outlets[stream].put(data, later_s)
+
+    async def run(self) -> None:
+        """Until both ends have ended, or one was reset: then the other one is."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pump, self._source, Stream.THERE)
+                nursery.start_soon(self._pump, self._target, Stream.BACK)
+                for outlet in self._outlets.values():
+                    nursery.start_soon(outlet.run)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            for end in (self._source, self._target):
+                give_up(end)
+
+    async def _pump(self, end: trio.SocketStream, stream: Stream) -> None:
+        outlet = self._outlets[stream]
+        take = self.asked if stream is Stream.THERE else self.answered
+        while data := await end.receive_some(CHUNK):
+            take(bytes(data))
+            await outlet.room()
+        self.ended(stream)
+        outlet.put(None)
+
+
+def give_up(end: trio.SocketStream) -> None:
+    """Closed next, it is reset and not ended."""
+    try:
+        end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GIVE_UP)
+    except OSError:
+        pass  # it is closed already
+
+
+async def relay(faults: Faults, to: tuple[str, int], source: trio.SocketStream) -> None:
+    """One connection, from its being accepted to its end. Whom nobody answers is reset."""
+    async with source:
+        try:
+            with trio.fail_after(DIAL_S):
+                target = await trio.open_tcp_stream(*to)
+        except (OSError, trio.TooSlowError):
+            give_up(source)
+            return
+        async with target:
+            for end in (source, target):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await Relayed(faults, source, target).run()
+
+
+async def control(orders: Orders, stream: trio.SocketStream) -> None:
+    """Orders of one connection."""
+    held = b""
+    async with stream:
+        async for data in stream:
+            *lines, held = (held + data).split(b"\n")
+            for line in lines:
+                try:
+                    answer = orders.answer(json.loads(line))
+                except (ValueError, KeyError, TypeError) as wrong:
+                    answer = {"error": f"an order that cannot be read: {type(wrong).__name__}: {wrong}"}
+                await stream.send_all(json.dumps(answer).encode() + b"\n")
+
+
+async def main(routes: dict[str, Any]) -> None:
+    """Listen on every route and for orders. Never ends by itself."""
+    links: dict[str, Faults] = {}
+
+    async def serve_route(route: dict[str, Any]) -> None:
+        faults, to = links.setdefault(route["link"], Faults()), (route["to"][0], int(route["to"][1]))
+
+        async def serve(source: trio.SocketStream) -> None:
+            try:
+                await relay(faults, to, source)
+            except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+                pass
+
+        listeners = await trio.open_tcp_listeners(route["listen"][1], host=route["listen"][0])
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+
+    async def serve_orders(stream: trio.SocketStream) -> None:
+        try:
+            await control(orders, stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    orders = Orders(links)
+    async with trio.open_nursery() as nursery:
+        for route in routes["routes"]:
+            await serve_route(route)
+        host, port = routes["control"]
+        listeners = await trio.open_tcp_listeners(port, host=host)
+        nursery.start_soon(trio.serve_listeners, serve_orders, listeners)
+
+
+if __name__ == "__main__":
+    trio.run(main, json.loads(Path(sys.argv[1]).read_text()))

@@ -1,0 +1,98 @@
+"""The harness's end of `chaos.frame_relay`: which links need one, and orders to it.
+
+Worlds start the process and put it between their proxies and the brokers; this speaks to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.faults import Fault, check_target
+from chaos.runtimes.contract import Frames, Link
+from chaos.shapes import links_of
+
+ANSWER_S = 5.0
+
+Address = tuple[str, int]
+Through = Sequence[tuple[Link, Address, Address]]
+"""A link's way through the relay: where that listens, and where it leads to."""
+
+
+def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
+    """Links that protocol faults of a plan may be put on: requests go to their targets, whoever these will be."""
+    found: set[Link] = set()
+    for fault in faults:
+        if fault.action == "protocol":
+            kind, argument = check_target("target", fault.target)
+            targets = [int(argument)] if kind == "node" else list(nodes)
+            found |= {link for link in links_of(fault.params, targets, links) if link.target in targets}
+    return tuple(link for link in links if link in found)
+
+
+def routes_text(control: Address, through: Through) -> str:
+    """What the relay is started with."""
+    routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
+    return json.dumps({"control": list(control), "routes": routes})
+
+
+class FramedLinks:
+    """A relay and the faults on its links by name. HarnessError where it does not do as it is told."""
+
+    def __init__(self, control: Address, links: Iterable[Link]) -> None:
+        self._control = control
+        self._links = frozenset(links)
+        self._named: set[tuple[str, Link]] = set()
+
+    async def ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            await self._ask({"do": "reset"})
+        except HarnessError:
+            return False
+        return True
+
+    def has(self, name: str, link: Link) -> bool:
+        """Whether a fault of this name is on a link here."""
+        return (name, link) in self._named
+
+    async def add(self, name: str, link: Link, fault: Frames) -> None:
+        """Put a fault on a link."""
+        if link not in self._links:
+            raise HarnessError(f"link {link} has no frame-aware relay: the plan named no protocol fault on it")
+        self._named.add((name, link))  # first: what fails half-way can be taken off
+        await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
+
+    async def remove(self, name: str, link: Link) -> int:
+        """Take it off. How many frames it hit."""
+        answer = await self._ask({"do": "remove", "link": str(link), "name": name})
+        self._named.discard((name, link))
+        return int(answer["hits"])
+
+    async def reset(self) -> None:
+        """Take every fault off every link."""
+        await self._ask({"do": "reset"})
+        self._named.clear()
+
+    async def _ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            with trio.fail_after(ANSWER_S):
+                async with await trio.open_tcp_stream(*self._control) as stream:
+                    await stream.send_all(json.dumps(order).encode() + b"\n")
+                    said = b""
+                    while not said.endswith(b"\n"):
+                        more = await stream.receive_some()
+                        if not more:
+                            raise HarnessError("the frame relay ended the connection")
+                        said += more
+        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as trouble:
+            raise HarnessError(f"the frame relay does not answer {order['do']}: {trouble!r}") from None
+        answer: dict[str, Any] = json.loads(said)
+        if "error" in answer:
+            raise HarnessError(str(answer["error"]))
+        return answer

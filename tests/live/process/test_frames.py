@@ -1,0 +1,153 @@
+"""Protocol faults through the frame-aware relay: what each does to a request, what is counted, what passes unharmed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
+from chaos import asking
+from chaos.errors import HarnessError
+from chaos.layout import addresses
+from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
+from chaos.runtimes.process.runtime import ProcessRuntime
+from tests.live.process.conftest import STUB
+
+FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
+METADATA, VERSION = 3, 12
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
+    made = ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+class Asking:
+    """One connection, and requests over it."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+
+    async def send(self, correlation_id: int) -> None:
+        body = MetadataRequest(topics=[]).encode(VERSION)
+        await self.stream.send_all(encode_request(METADATA, VERSION, correlation_id, "test", body))
+
+    async def answer(self) -> tuple[int, MetadataResponse]:
+        size = int.from_bytes(await self._exactly(4), "big")
+        view = memoryview(await self._exactly(size))
+        correlation_id, at = decode_response_header(view, METADATA, VERSION)
+        return correlation_id, MetadataResponse.decode(view, at, VERSION)[0]
+
+    async def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = await self.stream.receive_some(count - len(data))
+            assert more, "the connection ended"
+            data += more
+        return data
+
+    async def nothing_for(self, seconds: float) -> bool:
+        with trio.move_on_after(seconds):
+            await self.stream.receive_some()
+            return False
+        return True
+
+
+async def connected(runtime: ProcessRuntime, body: Callable[[Asking], Awaitable[None]], node: int = 1) -> None:
+    async with await trio.open_tcp_stream(*addresses(runtime.bootstrap("CLIENT"))[node - 1]) as stream:
+        with trio.fail_after(10):
+            await body(Asking(stream))
+
+
+async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: ProcessRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP, nth=2))
+        for number in (1, 2, 3):
+            await asking.send(number)
+        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 3]
+
+    await connected(runtime, body)
+    assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
+
+
+async def test_a_delayed_answer_comes_late_and_in_order(runtime: ProcessRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DELAY, delay_ms=300, stream=Stream.BACK))
+        began = trio.current_time()
+        await asking.send(1)
+        await asking.send(2)
+        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
+        assert trio.current_time() - began >= 0.3
+
+    await connected(runtime, body)
+
+
+async def test_a_doubled_request_has_one_answer(runtime: ProcessRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DUPLICATE))
+        await asking.send(1)
+        await asking.send(2)
+        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
+        assert await asking.nothing_for(0.2)
+
+    await connected(runtime, body)
+    assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
+
+
+async def test_a_request_answered_by_the_link_never_reaches_the_broker(runtime: ProcessRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.ERROR, error=41, count=1))
+        await asking.send(1)
+        await asking.send(2)
+        assert [len((await asking.answer())[1].brokers), len((await asking.answer())[1].brokers)] == [0, 2]
+
+    await connected(runtime, body)
+    assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
+
+
+async def test_what_is_no_frame_passes_unharmed(runtime: ProcessRuntime) -> None:
+    await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP, count=0))
+    probe = await runtime.ending(FRAMED, spoil=True)
+    assert probe.ok, "the broker saw the impossible frame, and ended the connection"
+    assert (await runtime.probe(FRAMED)).ok, "other APIs pass"
+
+
+async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_the_other(
+    runtime: ProcessRuntime,
+) -> None:
+    async def body(asking: Asking) -> None:
+        await asking.send(1)
+        assert await asking.nothing_for(0.3)
+
+    await runtime.fault_link("frames", FRAMED, Frames(METADATA, FrameAct.DROP, count=0))
+    await runtime.fault_link("slow", FRAMED, Latency(40))
+    assert (await runtime.probe(FRAMED)).round_trip_ms >= 80
+    await connected(runtime, body)
+    await runtime.heal_link("slow", FRAMED)
+    await connected(runtime, body)
+    await runtime.fault_link("cut", FRAMED, Cut(Manner.REFUSE))
+    assert not (await runtime.probe(FRAMED)).ok
+    healed = await runtime.heal()
+    assert healed["failed"] == []
+    assert await asking.visible_brokers(*addresses(runtime.bootstrap("CLIENT"))[0]) == {1, 2}
+
+
+async def test_a_link_that_no_plan_named_has_no_relay_and_says_so(runtime: ProcessRuntime) -> None:
+    with pytest.raises(HarnessError, match="link CLIENT->2 has no frame-aware relay"):
+        await runtime.fault_link("f", UNFRAMED, Frames(METADATA, FrameAct.DROP))
+
+
+async def test_a_broker_that_is_gone_is_felt_through_the_relay(runtime: ProcessRuntime) -> None:
+    await runtime.kill(1)
+    assert not (await runtime.probe(FRAMED, timeout_s=2)).ok
+    await runtime.start_node(1)
+    assert (await runtime.probe(FRAMED)).ok

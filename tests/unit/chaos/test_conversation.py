@@ -1,0 +1,103 @@
+"""Frames in the two directions of a connection: followed, cut out, struck; and what is none passes whole."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.conversation import Conversation, OnLink, strike
+from chaos.frame_relay import On
+from chaos.runtimes.contract import FrameAct, Frames, Stream
+
+PRODUCE, FETCH = 0, 1
+
+
+def request(api: int, correlation_id: int, body: bytes = b"") -> bytes:
+    return pack(">ihhi", 8 + len(body), api, 0, correlation_id) + body
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    return pack(">ii", 4 + len(body), correlation_id) + body
+
+
+class Heard(Conversation):
+    """Keeps what is sent on."""
+
+    def __init__(self, *faults: Frames) -> None:
+        super().__init__()
+        self.on: list[OnLink] = [On(fault) for fault in faults]
+        self.sent = {Stream.THERE: b"", Stream.BACK: b""}
+        self.late: list[float] = []
+
+    def framed(self) -> bool:
+        return bool(self.on)
+
+    def hit(self, stream: Stream, api: int) -> OnLink | None:
+        return strike(self.on, stream, api)
+
+    def put(self, stream: Stream, data: bytes, later_s: float) -> None:
+        self.sent[stream] += data
+        self.late.append(later_s)
+
+
+def test_the_nth_of_an_api_is_struck_and_counted_however_bytes_come() -> None:
+    heard = Heard(Frames(FETCH, FrameAct.DROP, nth=2, count=2))
+    sent = [request(FETCH, 1), request(PRODUCE, 2), *(request(FETCH, n, b"abc") for n in (3, 4, 5))]
+    for byte in b"".join(sent):
+        heard.asked(bytes([byte]))
+    assert heard.sent[Stream.THERE] == sent[0] + sent[1] + sent[4]
+    assert heard.on[0].hits == 2
+
+
+def test_a_doubled_request_has_one_answer() -> None:
+    heard = Heard(Frames(FETCH, FrameAct.DUPLICATE))
+    heard.asked(request(FETCH, 7))
+    assert heard.sent[Stream.THERE] == request(FETCH, 7) * 2
+    heard.on.clear()
+    heard.answered(response(7, b"a") + response(7, b"b") + response(8))
+    assert heard.sent[Stream.BACK] == response(7, b"a") + response(8)
+
+
+def test_an_error_is_not_counted_where_the_request_cannot_be_read() -> None:
+    heard = Heard(Frames(FETCH, FrameAct.ERROR, error=6, count=0))
+    heard.asked(request(FETCH, 7, b"nonsense"))
+    assert heard.sent[Stream.THERE] == request(FETCH, 7, b"nonsense")
+    assert heard.on[0].hits == 0
+
+
+def test_answers_are_of_the_api_that_was_asked() -> None:
+    heard = Heard(Frames(FETCH, FrameAct.DELAY, delay_ms=250, stream=Stream.BACK))
+    heard.asked(request(PRODUCE, 1) + request(FETCH, 2))
+    heard.late.clear()
+    heard.answered(response(1) + response(2))
+    assert heard.late == [0.0, 0.25]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 1 << 30])
+@pytest.mark.parametrize("followed", [True, False])
+def test_behind_an_impossible_size_everything_passes(size: int, followed: bool) -> None:
+    fault = Frames(FETCH, FrameAct.DROP, count=0)
+    heard = Heard(fault)
+    strange = pack(">i", size) + request(FETCH, 1) * 3
+    if followed:
+        heard.on.clear()
+    heard.asked(strange[:5])
+    heard.on = [On(fault)]
+    heard.asked(strange[5:])
+    heard.ended(Stream.THERE)
+    assert heard.sent[Stream.THERE] == strange
+    assert heard.on[0].hits == 0
+
+
+@given(st.lists(st.binary(min_size=1, max_size=60)), st.booleans())
+def test_bytes_of_any_kind_arrive_all_and_in_order_where_no_fault_strikes(chunks: list[bytes], framed: bool) -> None:
+    heard = Heard(*([Frames(9999, FrameAct.DROP, count=0)] if framed else []))
+    for chunk in chunks:
+        heard.asked(chunk)
+        heard.answered(chunk)
+    heard.ended(Stream.THERE)
+    heard.ended(Stream.BACK)
+    assert heard.sent == {Stream.THERE: b"".join(chunks), Stream.BACK: b"".join(chunks)}
