@@ -1,0 +1,62 @@
+"""A docker runtime whose brokers are the stubs of `tests/live/process`, and counting what the engine has of a run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.runtimes.docker import labels
+from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.toolchain.engine import Engine, Mount
+from chaos.toolchain.images import Images
+from tests.live.engine import engine_and_images
+from tests.live.process.conftest import STUB
+
+INSIDE = ("python", "-P", "/stub_broker.py")
+MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
+
+MakeRuntime = Callable[..., DockerRuntime]
+
+
+@pytest.fixture
+def found() -> tuple[Engine, Images]:
+    """The engine and the images; skipped where there are none."""
+    return engine_and_images()
+
+
+@pytest.fixture
+def engine(found: tuple[Engine, Images]) -> Engine:
+    """The engine."""
+    return found[0]
+
+
+@pytest.fixture
+async def make_runtime(found: tuple[Engine, Images], tmp_path: Path) -> AsyncIterator[MakeRuntime]:
+    """Makes runtimes below tmp_path and stops them at the end."""
+    made: list[DockerRuntime] = []
+
+    def make(**options: object) -> DockerRuntime:
+        given = {"program": INSIDE, "mounts": (MOUNT,), **options}
+        made.append(DockerRuntime(tmp_path / f"run{len(made)}", *found, **given))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        await runtime.stop()
+
+
+@pytest.fixture
+async def runtime(make_runtime: MakeRuntime) -> DockerRuntime:
+    """Three stubs behind Toxiproxy, started."""
+    runtime = make_runtime()
+    await runtime.start()
+    return runtime
+
+
+def of_run(engine: Engine, run: str) -> list[str]:
+    """Names of everything that the engine has of a run."""
+    label = f"{labels.RUN}={run}"
+    names = [each["Names"][0].removeprefix(f"/squall-{run}-") for each in engine.containers(label)]
+    return sorted([*names, *("network" for _ in engine.networks(label))])

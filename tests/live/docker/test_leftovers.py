@@ -1,0 +1,93 @@
+"""Ctrl-C leaves nothing; `kill -9` leaves what `squall clean` finds by its labels and removes, and nothing else."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from chaos.cli import run as squall
+from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.process.child import until
+from chaos.toolchain.engine import Engine
+from tests.live.docker.conftest import INSIDE, MOUNT, of_run
+
+HARNESS = """
+import sys, trio
+from pathlib import Path
+from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.toolchain.engine import Mount, find_engine
+from chaos.toolchain.images import ensure_images
+
+async def main():
+    engine = find_engine()
+    images = ensure_images(engine, print)
+    mount = Mount(sys.argv[2], "/stub_broker.py", read_only=True)
+    runtime = DockerRuntime(Path(sys.argv[1]), engine, images, program=tuple(sys.argv[3:]), mounts=(mount,))
+    try:
+        await runtime.start()
+        await runtime.pause(2)
+        print("run", runtime.run, flush=True)
+        await trio.sleep_forever()
+    finally:
+        await runtime.stop()
+
+trio.run(main)
+"""
+ALL = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
+
+
+@pytest.fixture
+def harness(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A harness of its own that runs three stubs, one of them paused, and says its run's id."""
+    command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), MOUNT.source, *INSIDE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as popen:
+        yield popen
+        popen.kill()
+    squall(["clean"])
+
+
+async def run_of(harness: subprocess.Popen[str]) -> str:
+    """The run's id, once it is up."""
+    assert harness.stdout is not None
+    while line := await trio.to_thread.run_sync(harness.stdout.readline):
+        if line.startswith("run "):
+            return line.removeprefix("run ").strip()
+    raise AssertionError("the harness ended before its cluster was up")
+
+
+async def test_what_a_killed_harness_leaves_is_found_by_its_labels_and_removed(
+    harness: subprocess.Popen[str], engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await run_of(harness)
+    assert of_run(engine, run) == ALL
+    assert squall(["clean"]) == 0
+    assert f"{run}: under way with 4 containers, left alone" in capsys.readouterr().out
+    assert of_run(engine, run) == ALL
+    harness.send_signal(signal.SIGKILL)
+    assert await until(lambda: harness.poll() is not None, 10)
+    assert squall(["clean", "--dry-run"]) == 0
+    assert f"{run}: would end container squall-{run}-broker-2" in capsys.readouterr().out
+    assert of_run(engine, run) == ALL
+    assert squall(["clean"]) == 0
+    told = capsys.readouterr().out
+    assert f"{run}: ended container squall-{run}-toxiproxy" in told
+    assert f"{run}: ended network squall-{run}" in told
+    assert of_run(engine, run) == []
+
+
+async def test_ctrl_c_leaves_nothing(harness: subprocess.Popen[str], engine: Engine) -> None:
+    run = await run_of(harness)
+    harness.send_signal(signal.SIGINT)
+    assert await until(lambda: harness.poll() is not None, 60)
+    assert of_run(engine, run) == []
+
+
+async def test_clean_leaves_a_cluster_of_this_process_alone(runtime: DockerRuntime, engine: Engine) -> None:
+    assert squall(["clean"]) == 0
+    assert of_run(engine, runtime.run) == ALL
