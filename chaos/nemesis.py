@@ -14,10 +14,10 @@ from typing import Any
 import trio
 
 from broker.env import Env
-from chaos import acts_on_disks, acts_on_leaders, acts_on_links, acts_on_nodes, acts_on_worse_links
+from chaos import acts_on_disks, acts_on_leaders, acts_on_links, acts_on_nodes, acts_on_worse_links, triggers
 from chaos.errors import HarnessError
 from chaos.faults import Fault
-from chaos.runtimes.contract import Runtime
+from chaos.runtimes.contract import Counting, Runtime
 from chaos.stage import HEALED_WITHIN_S, Cluster, Play, Played, Stage
 from chaos.targets import Unresolved, resolve
 
@@ -71,7 +71,8 @@ class Nemesis:
         p.asked = stage.now_ns()
         try:
             with trio.fail_after(HEALED_WITHIN_S):
-                p.resolved = resolve(p.fault.target, await stage.cluster.view(), stage.rng(p, "target"))
+                p.view = await stage.cluster.view()
+            p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             p.error = f"{type(trouble).__name__}: {in_short(str(trouble))}"
@@ -79,3 +80,25 @@ class Nemesis:
         finally:
             p.ended = p.ended or stage.now_ns()
             stage.note(p)
+
+    async def _until_true(self, p: Played) -> None:
+        """Wait for what the fault waits for. HarnessError where it does not come true in time."""
+        stage, fault = self._stage, p.fault
+        condition = triggers.parse(f"fault {fault.id}", fault.when)
+        calls = stage.runtime.calls if isinstance(stage.runtime, Counting) else None
+        p.trigger = {"when": fault.when, "within_s": fault.within_s, "seen": None, "true_ns": None}
+        with trio.move_on_after(fault.within_s):
+            while True:
+                if isinstance(condition, triggers.After):
+                    other = next(each for each in self.played if each.fault.id == condition.fault)
+                    p.trigger["seen"] = other.ended if condition.ended else other.began
+                    true = p.trigger["seen"] is not None
+                else:
+                    view = None if condition.subject in triggers.OF_CALLS else await stage.cluster.view()
+                    p.trigger["seen"] = triggers.seen_of(condition, view, calls)
+                    true = condition.holds(p.trigger["seen"])
+                if true:
+                    p.trigger["true_ns"] = stage.now_ns()
+                    return
+                await trio.sleep(triggers.POLL_S)
+        raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")

@@ -29,12 +29,16 @@ class Played:
 
     fault: Fault
     resolved: tuple[int, ...] = ()
+    view: ClusterView | None = None
+    """What `resolved` was read from."""
     asked: int | None = None
     began: int | None = None
     ended: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     landed: bool = False
     error: str | None = None
+    trigger: dict[str, Any] | None = None
+    """What it waited for, and what was seen when that was true."""
 
     def line(self) -> dict[str, Any]:
         """For nemesis.jsonl."""
@@ -52,6 +56,7 @@ class Played:
             "evidence": self.evidence if self.landed else None,
             "seen": None if self.landed else self.evidence,
             "error": self.error,
+            **({"trigger": self.trigger} if self.trigger is not None else {}),
         }
 
 

@@ -44,15 +44,25 @@ def class_of(action: str, said: str = "") -> FaultClass:
         raise UnknownFault(f"fault {action!r} is of no known class ({said or 'none given'})") from None
 
 
+OUT_OF_SYNC = frozenset({FaultClass.P, FaultClass.N, FaultClass.W1})
+"""Classes of faults that may take the nodes they hit out of the ISR."""
+NEVER_OUT = frozenset({"leadership", "client"})
+"""Actions of those classes that take nobody out."""
+_TARGET_ALONE = frozenset({"isolate", "one-way"})
+"""Shapes of partitions that leave all others together, with a quorum among them or without any change of an ISR."""
+
+
 def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
     """The classes of all faults that began, landed or not: one without evidence may have done its work all the same.
 
-    Power losses of different nodes at once, or of a second node before the first one was back, are WM.
+    WM where some partition may have had nobody in sync who kept power: power losses of different nodes at once, or of
+    a second node before the first one was back; or of one while all others were out of the ISR, or hit by other
+    faults: it may be elected again with what it had synced (KIP-966: the last replica standing).
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}
     losses = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.W1]
-    if _several_at_once(losses):
+    if _several_at_once(losses) or any(_of_all_in_sync(loss, began) for loss in losses):
         found.add(FaultClass.WM)
     return tuple(each for each in FaultClass if each in found)
 
@@ -66,6 +76,27 @@ def _several_at_once(losses: Sequence[Fault]) -> bool:
             if second.resolved != first.resolved and (_caught_up(first) < 0 or second.began < _caught_up(first)):
                 return True
     return False
+
+
+def _of_all_in_sync(loss: Fault, faults: Iterable[Fault]) -> bool:
+    """Whether some partition's ISR, as it was before the loss, was hit as a whole before the nodes had caught up."""
+    hit = set(loss.resolved)
+    until = _caught_up(loss)
+    for other in faults:
+        may = class_of(other.action, other.fault_class) in OUT_OF_SYNC and other.action not in NEVER_OUT
+        if may and (until < 0 or other.began < until) and (other.ended < 0 or other.ended > loss.began):
+            hit |= _may_be_out(other)
+    told = (loss.evidence or {}).get("isr") or {}
+    return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in told.values())
+
+
+def _may_be_out(fault: Fault) -> set[int]:
+    """Who may leave an ISR by it. Of slow links either end: a slow leader's followers are those that lag."""
+    nodes = set(fault.resolved)
+    if class_of(fault.action, fault.fault_class) is FaultClass.N and fault.params.get("shape") not in _TARGET_ALONE:
+        for link in (fault.evidence or {}).get("links") or ():
+            nodes |= {int(end) for end in str(link).split("->") if end.isdigit()}
+    return nodes
 
 
 def _caught_up(fault: Fault) -> int:

@@ -66,6 +66,44 @@ def test_power_losses_of_several_before_they_caught_up_are_worse(lines: list[byt
     assert classes_of(faults(*lines)) == (FaultClass.W1, FaultClass.WM)
 
 
+def loss(*isr: int) -> bytes:
+    """Node 1 loses power at 30, when that was in sync, and has caught up at 50."""
+    return fault_line(0, "power_loss", 30, 40, resolved=[1], evidence={"caught_up_ns": 50 * MS, "isr": {"t-0": isr}})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [loss(1)],
+        [loss(1, 2), fault_line(1, "kill", 45, 60, resolved=[2])],
+        [loss(1, 2), fault_line(1, "pause", 20, 31, resolved=[2])],
+        [loss(1, 2), fault_line(1, "kill", 20, None, resolved=[2])],
+        [loss(1, 2, 3), fault_line(1, "latency", 20, 35, resolved=[2], evidence={"links": ["2->3", "3->2"]})],
+        [loss(1, 2, 3), fault_line(1, "kill", 20, 35), fault_line(2, "disk", 20, 35, resolved=[3])],
+    ],
+    ids=["alone in sync", "died before", "paused before", "never back", "slow links between the others", "one by one"],
+)
+def test_a_power_loss_of_the_last_replica_in_sync_is_as_bad_as_of_all(lines: list[bytes]) -> None:
+    assert FaultClass.WM in classes_of(faults(*lines))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [loss(1, 2)],
+        [loss(2, 3), fault_line(1, "kill", 20, 35), fault_line(2, "kill", 20, 35, resolved=[3])],
+        [loss(1, 2), fault_line(1, "kill", 10, 20)],
+        [loss(1, 2), fault_line(1, "kill", 55, 60)],
+        [loss(1, 2), fault_line(1, "clock", 20, 60)],
+        [loss(1, 2), fault_line(1, "leadership", 20, 60)],
+        [loss(1, 2, 3), fault_line(1, "partition", 20, 35, params={"shape": "isolate"}, evidence={"links": ["2->3"]})],
+    ],
+    ids=["another in sync", "was out itself", "over before", "after", "clock", "leadership", "isolated alone"],
+)
+def test_a_power_loss_while_another_one_is_in_sync_is_of_one_node(lines: list[bytes]) -> None:
+    assert FaultClass.WM not in classes_of(faults(*lines))
+
+
 def test_the_same_node_twice_is_one_node_at_a_time() -> None:
     found = faults(
         fault_line(0, "power_loss", 10, 30, resolved=[1]),
