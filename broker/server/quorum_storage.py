@@ -57,16 +57,18 @@ class QuorumStorage:
     def load_state(self) -> QuorumState:
         """What was persisted last, durable; the initial state where nothing was. Raises DamagedQuorumState, OSError.
 
-        The run before may have ended between renaming the file and syncing its name: what is read then would be told
-        to others, and still be forgotten by a loss of power.
+        The run before may have ended between renaming the file and syncing its name, or of a sync that failed: what is
+        read then would be told to others, and still be forgotten by a loss of power. So it is written anew, because
+        after a sync that failed another one of the same file or directory proves nothing.
         """
         if not self._env.fs.exists(self._state_path):
             return QuorumState()
-        self._env.fs.fsync_dir(self._log.directory)
         text = read_text(self._env.fs, self._state_path)
         if text is None:
             raise DamagedQuorumState(f"{self._state_path} is no text")
-        return QuorumState.from_json(text)
+        state = QuorumState.from_json(text)
+        self.persist(state)
+        return state
 
     def persist(self, state: QuorumState) -> None:
         """Durable on return. Blocks."""
