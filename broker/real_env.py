@@ -17,18 +17,19 @@ import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
 from broker.env import Buffer, File, Fs, LinkClosed
+from broker.real_clock import RealClock
 
 T = TypeVar("T")
 
 BACKLOG = 1024
 MAX_PIECES = 1024
 """IOV_MAX of Linux: sendmsg takes no more pieces in one call."""
-CLOCK_LOOK_INTERVAL_S = 0.05
 ACCEPT_BACK_OFF_S = 0.1
 OUT_OF_HANDLES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 COPY_CHUNK = 256 * 1024
@@ -326,70 +327,6 @@ async def _connect(family: socket.AddressFamily, address: Any) -> RealLink:
         raise
 
 
-class RealClock:
-    """Wall and monotonic time, bent by what a file says: "OFFSET_MS" or "OFFSET_MS RATE" (1.0 = true).
-
-    The file is looked at no more often than each 50 ms, by its modification time. One that is missing means true
-    time; one that does not parse is ignored until it does. Monotonic time stays continuous when the rate changes.
-    """
-
-    def __init__(self, path: str | None = None) -> None:
-        self._path = path
-        self._next_look = 0.0
-        self._stamp: tuple[int, int] | None = None
-        self._offset_ms = 0.0
-        self.rate = 1.0
-        self._anchor_real = self._anchor_node = time.monotonic()
-
-    def mono(self) -> float:
-        """Monotonic seconds at this node's rate."""
-        now = time.monotonic()
-        if self._path is None:
-            return now
-        self._look(now)
-        return self._anchor_node + (now - self._anchor_real) * self.rate
-
-    def wall_ms(self) -> int:
-        """Wall-clock ms since the Unix epoch, with the offset and what the rate has added so far."""
-        if self._path is None:
-            return int(time.time() * 1000)
-        drifted_s = self.mono() - time.monotonic()
-        return int(time.time() * 1000 + self._offset_ms + drifted_s * 1000)
-
-    def _look(self, now: float) -> None:
-        if now < self._next_look:
-            return
-        self._next_look = now + CLOCK_LOOK_INTERVAL_S
-        assert self._path is not None
-        try:
-            stat = os.stat(self._path)
-        except OSError:
-            if self._stamp is not None:
-                self._stamp = None
-                self._set(now, 0.0, 1.0)
-            return
-        if (stamp := (stat.st_mtime_ns, stat.st_ino)) != self._stamp:
-            self._read(now, stamp)
-
-    def _read(self, now: float, stamp: tuple[int, int]) -> None:
-        assert self._path is not None
-        try:
-            with open(self._path, encoding="ascii") as file:
-                words = file.read().split()
-            offset_ms, rate = float(words[0]), float(words[1]) if len(words) > 1 else 1.0
-        except (OSError, ValueError, IndexError):
-            return  # Half written: looked at again, because the stamp is not taken.
-        if rate > 0:
-            self._stamp = stamp
-            self._set(now, offset_ms, rate)
-
-    def _set(self, now: float, offset_ms: float, rate: float) -> None:
-        self._anchor_node += (now - self._anchor_real) * self.rate
-        self._anchor_real = now
-        self._offset_ms = offset_ms
-        self.rate = rate
-
-
 class Trace:
     """The node's trace: JSON lines, each handed to the kernel in one write, so that a kill tears none of them."""
 
@@ -441,8 +378,8 @@ class RealEnv:
         self.incarnation = incarnation
         self.rng = random.Random(seed)
         self.fs: Fs = RealFs()
-        self._clock = RealClock(clock_offset_path)
         self._trace = None if trace_path is None else Trace(trace_path)
+        self._clock = RealClock(clock_offset_path, say=partial(self.trace, "clock"))
         # Bound once: these two are asked several times for each request.
         self.wall_ms: Callable[[], int] = self._clock.wall_ms
         self.mono: Callable[[], float] = time.monotonic if clock_offset_path is None else self._clock.mono

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import CrashOp, NodeState
+from chaos.runtimes.contract import ClockWord, CrashOp, NodeState
 from chaos.stage import POLL_S, Play, Played, Stage
 
 CAUGHT_UP_WITHIN_S = 60.0
+CLOCK_TOLERANCE_MS = 9.0
+"""Between a node's two looks at its clocks for one line of its trace it may have to wait for a CPU."""
 
 
 async def kill(stage: Stage, p: Played) -> None:
@@ -62,15 +64,17 @@ async def pause(stage: Stage, p: Played) -> None:
 async def power_loss(stage: Stage, p: Played) -> None:
     """Power goes, for all the targets at one moment; what was not synced may be gone. Power comes back at the end.
 
-    What follows decides whether the run had the loss of one node at a time or of several: so the fault's record is
-    kept open until the nodes have again what the others have (`caught_up_ns`; -1: not within the time there was).
+    What was before and what follows decides whether some partition had nobody in sync who kept power: so evidence has
+    each one's ISR before (`isr`), and the fault's record is kept open until the nodes have again what the others have
+    (`caught_up_ns`; -1: not within the time there was).
     """
     stage.begin_on_running_nodes(p)
     lost = await stage.runtime.power_loss(p.resolved)
     await stage.rest(p)
     up = await stage.all_up(p.resolved)
     p.ended = stage.now_ns()
-    p.evidence = {"lost": lost, "up": up, "caught_up_ns": -1}
+    isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
+    p.evidence = {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
     told: Any = lost.get("nodes", {})
     p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and all(
         u.get("ready_ns") for u in up
@@ -108,20 +112,59 @@ async def crash_at(stage: Stage, p: Played) -> None:
 
 
 async def clock(stage: Stage, p: Played) -> None:
-    """The wall clock jumps by an offset and runs at a rate; true again at the end."""
+    """The wall clock jumps by an offset and runs at a rate, or jumps to and fro; true again at the end.
+
+    Proven by the nodes' own words only: each must say that it is off by what it was told, and by what its rate has
+    added since it said so first.
+    """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
+    strobe_s = float(p.fault.params["strobe_ms"]) / 1000
+    runtime = stage.runtime
+    before = {node: len(runtime.clock_words(node)) for node in p.resolved}
     stage.begun(p)
     bent: list[Any] = []
     try:
-        bent = [await stage.runtime.set_clock(node, offset_ms, rate=rate) for node in p.resolved]
+        bent = [await runtime.set_clock(node, offset_ms, rate=rate) for node in p.resolved]
+        away = True
+        while strobe_s and stage.left_s(p) > strobe_s:
+            await trio.sleep(strobe_s)
+            away = not away
+            for node in p.resolved:
+                await runtime.set_clock(node, offset_ms if away else 0, rate=rate if away else 1.0)
         await stage.rest(p)
     finally:
+        words = {node: list(runtime.clock_words(node))[before[node] :] for node in p.resolved}
         with trio.CancelScope(shield=True):
             for node in p.resolved:
-                await stage.runtime.set_clock(node, 0)
+                await runtime.set_clock(node, 0)
         p.ended = stage.now_ns()
-    p.evidence = {"bent": bent}
-    p.landed = len(bent) == len(p.resolved)
+    said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
+    p.evidence = {"bent": bent, "said": said}
+    p.landed = all(each["off"] and (not strobe_s or each["jumps"] > 1) for each in said.values())
+    if not p.landed:
+        silent = [node for node, each in said.items() if not each["off"]]
+        p.error = f"node {', '.join(silent) or 'clocks'} did not show a bent clock in what it said itself"
+
+
+def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:
+    """What a node's words prove: how many it said, what it showed first and last while it was away, how often it came
+    away or back, and `off`: that most of what it showed is what it was told, and not the true time.
+    """
+    away: list[float] = []
+    matches, since = 0, 0
+    last: ClockWord | None = None
+    jumps = 0
+    for word in words:
+        if last is None or (word.set_ms, word.rate) != (last.set_ms, last.rate):
+            since, jumps = word.t_ns, jumps + 1
+        if (word.set_ms, word.rate) == (offset_ms, rate):
+            expected = offset_ms + (rate - 1.0) * (word.t_ns - since) / 1e6
+            matches += abs(word.offset_ms - expected) <= CLOCK_TOLERANCE_MS
+            away.append(word.offset_ms)
+        last = word
+    off = 2 * matches > len(away) and max(map(abs, away)) > CLOCK_TOLERANCE_MS
+    shown = [round(away[0], 1), round(away[-1], 1)] if away else None
+    return {"words": len(words), "jumps": jumps, "off": off, "shown_ms": shown}
 
 
 ACTS: Mapping[str, Play] = {

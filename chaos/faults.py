@@ -34,6 +34,8 @@ NODE_TARGETS = ("leader", "follower", "controller", "node", "random", "minority"
 
 __all__ = ["ACTIONS", "ERRORS", "MANNERS", "SHAPES", "SIDES", "Action", "Choice", "Fault", "FaultError", "Number"]
 
+LEAST_STROBE_MS = 200
+"""Broker processes look at what bends their clocks each 50 ms."""
 _DOWN_S = Number(0.2, 600, 3)
 
 ACTIONS: dict[str, Action] = {
@@ -81,11 +83,15 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             "clock",
-            "the wall clock jumps, and runs faster or slower",
+            "the wall clock jumps, runs faster or slower, or jumps to and fro",
             "C",
             Number(0.2, 600, 4),
-            {"offset_ms": Number(-86_400_000, 86_400_000, 1000), "rate": Number(0.5, 2, 1)},
-            "the world says that the clock is bent",
+            {
+                "offset_ms": Number(-86_400_000, 86_400_000, 1000),
+                "rate": Number(0.5, 2, 1),
+                "strobe_ms": Number(0, 60_000, 0),
+            },
+            "what the node's own trace shows of its wall clock: off by as much as it was bent",
         ),
         *LINK_ACTIONS,
         Action(
@@ -201,6 +207,8 @@ def make_fault(
 def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
     """What one parameter forbids another."""
     check_link_relations(here, action, params)
+    if action == "clock" and 0 < params["strobe_ms"] < LEAST_STROBE_MS:
+        raise FaultError(f"{here}: strobe_ms = {params['strobe_ms']:g}: 0, or {LEAST_STROBE_MS} at least")
     if action == "protocol" and params["stream"] == "back" and params["act"] in ("duplicate", "error"):
         raise FaultError(f"{here}: act = {params['act']!r} is of requests: stream = 'there'")
 

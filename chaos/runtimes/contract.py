@@ -240,6 +240,19 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockWord:
+    """What a node said of its wall clock. offset_ms: what it showed less the true time, when it said so."""
+
+    t_ns: int
+    """By the harness's monotonic clock."""
+    offset_ms: float
+    set_ms: float
+    """What it has been told to be off by, as it understood it."""
+    rate: float
+    """And to run at."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExit:
     """A node ended though nobody asked it to: its own bug, or the machine's. `code` is negative for a signal."""
 
@@ -319,7 +332,12 @@ class Runtime(Protocol):
         """Let a paused node go on. Evidence: pid, state, asked_ns, resumed_ns."""
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate`. 0 and 1.0 heal it."""
+        """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""
+
+    def clock_words(self, node: int) -> Sequence[ClockWord]:
+        """What a node said of its wall clock since this was first asked of it, in order: whenever it is bent anew, and
+        every half a second while it is.
+        """
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
         """Running or paused nodes lose power at one moment: they end, and what each had not synced may be lost or torn.

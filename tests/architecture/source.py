@@ -14,6 +14,7 @@ GENERATED = ("broker/protocol/schema/",)
 
 LAUNCHERS = (
     "broker/real_env.py",
+    "broker/real_clock.py",
     "broker/faulted/",
     "broker/__main__.py",
     "broker/protocol/codegen/",

@@ -21,6 +21,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.real_env import RealEnv
 from chaos import asking
 from chaos.asking import visible_brokers
+from chaos.clock_words import ClockWitness
 from chaos.errors import HarnessError, Refused
 from chaos.hurting import Hurting
 from chaos.layout import (
@@ -46,7 +47,7 @@ HEAL_S = 15.0
 ASK_S = 1.0
 
 
-class ProcessRuntime(Hurting):
+class ProcessRuntime(Hurting, ClockWitness):
     """`chaos.runtimes.contract.Runtime` over processes of this machine. Linux only.
 
     Files are below `folder`: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log. Started again

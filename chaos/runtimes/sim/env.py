@@ -47,11 +47,16 @@ class SimClock:
 
     def wall_ms(self) -> int:
         """Wall-clock ms: true time, the offset, and what the rate has added so far."""
-        drifted_s = self.mono() - self._world.mono
+        drifted_s = (self._world.mono - self._anchor_true) * (self.rate - 1.0)
         return WALL_MS + int(self._world.kernel.now * 1000 + self.offset_ms + drifted_s * 1000)
 
+    @property
+    def is_bent(self) -> bool:
+        """It does not show the true time, or will not soon."""
+        return bool(self.offset_ms) or self.rate != 1.0
+
     def set(self, offset_ms: float, rate: float) -> None:
-        """Bend it. Monotonic time stays continuous; what already waits keeps its moment."""
+        """Bend it. Monotonic time stays continuous; what already waits keeps its moment; wall time has no old drift."""
         self._anchor_node, self._anchor_true = self.mono(), self._world.mono
         self.offset_ms, self.rate = offset_ms, rate
 

@@ -16,10 +16,12 @@ import trio
 from broker.config import BrokerConfig
 from broker.env import NodeDead
 from broker.main import Node
+from broker.real_clock import SAY_INTERVAL_S
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimClock, SimEnv
+from chaos.runtimes.sim.kernel import Handle
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.links import SimLink
@@ -62,6 +64,7 @@ class SimNode:
         self.words: list[str] = []
         self._properties = dict(properties)
         self._crash: _CrashPoint | None = None
+        self._clock_timer: Handle | None = None
         self._orphans: list[SimLink] = []
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
@@ -184,6 +187,22 @@ class SimNode:
         assert self.env is not None
         self.state = NodeState.RUNNING
         self.env.resume()
+
+    # ------------------------------------------------------------------ the clock
+
+    def bend_clock(self, offset_ms: float, rate: float) -> None:
+        """Bend the node's clock, and have it say so in its trace: now, and every half a second while it is bent."""
+        self.clock.set(offset_ms, rate)
+        self._say_clock()
+
+    def _say_clock(self) -> None:
+        if self._clock_timer is not None:
+            self._clock_timer.cancel()
+            self._clock_timer = None
+        if self.env is not None and self.state is NodeState.RUNNING:
+            self.env.trace("clock", offset_ms=self.clock.offset_ms, rate=self.clock.rate)
+        if self.clock.is_bent:
+            self._clock_timer = self._world.kernel.at(SAY_INTERVAL_S, self._say_clock)
 
     # ------------------------------------------------------------------ crash points
 

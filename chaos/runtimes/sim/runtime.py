@@ -16,6 +16,7 @@ from broker.protocol.errors import MalformedFrame
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
     Act,
+    ClockWord,
     CrashOp,
     DiskFault,
     Evidence,
@@ -31,7 +32,7 @@ from chaos.runtimes.sim import asking
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimEnv
 from chaos.runtimes.sim.node import DATA, SimNode
-from chaos.runtimes.sim.world import World
+from chaos.runtimes.sim.world import World, true_wall_ms
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -63,6 +64,7 @@ class SimRuntime:
         self._controllers = tuple(controllers) if controllers is not None else given
         self._settings = dict(settings or {})
         self._envs: dict[str, SimEnv] = {}
+        self._clocks_heard: dict[int, int] = {}
         self._cluster_id = urlsafe_b64encode(world.rng("cluster-id").randbytes(16)).decode().rstrip("=")
         for node in self.nodes:
             properties = {**self._settings, **self._layout(node)}
@@ -216,10 +218,19 @@ class SimRuntime:
         """As `Runtime.set_clock`."""
         found = self._node(node)
         before_ms = found.clock.wall_ms()
-        found.clock.set(offset_ms, rate)
+        found.bend_clock(offset_ms, rate)
         await trio.lowlevel.checkpoint()
         told: Evidence = {"offset_ms": offset_ms, "rate": rate, "moved_ms": found.clock.wall_ms() - before_ms}
         return {**told, "asked_ns": self.world.now_ns()}
+
+    def clock_words(self, node: int) -> Sequence[ClockWord]:
+        """As `Runtime.clock_words`: in a simulation the true time is known."""
+        name, first = self._node(node).name, self._clocks_heard.setdefault(node, len(self.world.trace))
+        said = [line for line in self.world.trace[first:] if line["e"] == "clock" and line["n"] == name]
+        return tuple(
+            ClockWord(int(each["t"] * 1e9), each["w"] - true_wall_ms(each["t"]), each["offset_ms"], each["rate"])
+            for each in said
+        )
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
         """As `Runtime.power_loss`."""
@@ -327,7 +338,8 @@ class SimRuntime:
         for node in found:
             node.forget_crash()
             node.disk.clear_faults()
-            node.clock.set(0.0, 1.0)
+            if node.clock.is_bent:
+                node.bend_clock(0.0, 1.0)
         resumed = [node.id for node in found if node.state is NodeState.PAUSED]
         for each in resumed:
             await self.resume(each)

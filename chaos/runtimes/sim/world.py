@@ -22,6 +22,12 @@ MONO_S = 1000.0
 WALL_MS = 1_767_225_600_000
 """The wall clock then: 2026-01-01 in UTC."""
 
+
+def true_wall_ms(mono_s: float) -> float:
+    """The true wall clock at a moment of the true monotonic one."""
+    return WALL_MS + (mono_s - MONO_S) * 1000
+
+
 _DELIVERY = Struct(">dII")
 
 

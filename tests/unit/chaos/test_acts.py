@@ -13,7 +13,18 @@ from broker.real_env import RealEnv
 from chaos.faults import ACTIONS, make_fault
 from chaos.nemesis import ACTS, Nemesis
 from chaos.papers import MemoryPapers
-from chaos.runtimes.contract import FailWrites, FrameAct, Frames, Link, Loss, NodeState, Probe, SlowDisk, Stream
+from chaos.runtimes.contract import (
+    ClockWord,
+    FailWrites,
+    FrameAct,
+    Frames,
+    Link,
+    Loss,
+    NodeState,
+    Probe,
+    SlowDisk,
+    Stream,
+)
 from chaos.targets import ClusterView
 from workloads.client import admin
 
@@ -32,6 +43,7 @@ class World:
         self.faults: list[Any] = []
         self.healed = 0
         self.clocks: dict[int, float] = {}
+        self.words: dict[int, list[ClockWord]] = {}
         self.done: list[str] = []
 
     def env(self, name: str) -> VirtualEnv:
@@ -56,7 +68,11 @@ class World:
     async def power_loss(self, nodes: tuple[int, ...]) -> dict[str, Any]:
         for node in nodes:
             self.states[node] = NodeState.DOWN
-        return {"nodes": {str(node): {"bytes_lost": 7} for node in nodes}}
+        return {
+            "nodes": {
+                str(node): {"bytes_pending": 9 * self.hits, "bytes_lost": 7} if self.hits else {} for node in nodes
+            }
+        }
 
     async def crash_at(self, node: int, op: str, nth: int, *, within_s: float) -> dict[str, Any]:
         if not self.hits:
@@ -67,7 +83,12 @@ class World:
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> dict[str, Any]:
         self.clocks[node] = offset_ms
+        shown_ms = offset_ms if self.hits else 0.0
+        self.words.setdefault(node, []).append(ClockWord(int(trio.current_time() * 1e9), shown_ms, offset_ms, rate))
         return {"offset_ms": offset_ms}
+
+    def clock_words(self, node: int) -> list[ClockWord]:
+        return self.words.get(node, [])
 
     async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
         self.faults.append((str(link), fault))
@@ -141,6 +162,7 @@ PLAYABLE = [
     ("power_loss", {}),
     ("crash_at", {"op": "fsync", "nth": 3}),
     ("clock", {"offset_ms": -5000}),
+    ("clock", {"offset_ms": 100, "strobe_ms": 300}),
     ("packet_loss", {"probability": 0.1}),
     ("protocol", {"api": "Fetch", "act": "delay", "nth": 2}),
     ("reset", {"every_ms": 500}),
@@ -162,7 +184,10 @@ async def test_a_fault_that_strikes_has_its_evidence_and_leaves_every_node_runni
     assert set(world.states.values()) == {NodeState.RUNNING}
 
 
-@pytest.mark.parametrize("action", ["crash_at", "packet_loss", "protocol", "reset", "disk", "bit_rot"])
+NEEDS_PROOF = ("crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot")
+
+
+@pytest.mark.parametrize("action", NEEDS_PROOF)
 async def test_a_fault_that_never_strikes_has_no_evidence(action: str, autojump_clock: trio.testing.MockClock) -> None:
     last = (await played(World(hits=0), action))[-1]
     assert last["evidence"] is None

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from broker.env import Env
-from broker.real_env import CLOCK_LOOK_INTERVAL_S, RealClock, RealEnv
+from broker.real_clock import CLOCK_LOOK_INTERVAL_S, RealClock
+from broker.real_env import RealEnv
 
 
 class FakeTime:

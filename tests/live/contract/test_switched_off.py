@@ -1,0 +1,93 @@
+"""A fault that somebody switches off under the nemesis's feet has no evidence, in every world: the run is unknown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.faults import make_fault
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import Evidence, Runtime
+from chaos.targets import ClusterView
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster
+
+VIEW = ClusterView((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
+
+FAULTS: list[tuple[str, dict[str, Any]]] = [
+    ("power_loss", {}),
+    ("crash_at", {"op": "write", "nth": 3}),
+    ("disk", {"how": "slow", "op": "fsync", "delay_ms": 30}),
+    ("disk", {"how": "EIO", "op": "write"}),
+    ("clock", {"offset_ms": 60_000}),
+    ("clock", {"offset_ms": -5_000, "strobe_ms": 300}),
+]
+
+
+class Seen:
+    client: Any = None
+
+    async def view(self) -> ClusterView:
+        return VIEW
+
+
+class SwitchedOff:
+    """A runtime with somebody beside it who undoes what the nemesis does as soon as it is done."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    async def fault_disk(self, name: str, node: int, fault: Any) -> Evidence:
+        told = await self._runtime.fault_disk(name, node, fault)
+        await self._runtime.heal_disk(name, node)
+        return told
+
+    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
+        return await self._runtime.set_clock(node, 0.0)
+
+    async def crash_at(self, node: int, op: Any, nth: int, *, within_s: float) -> Evidence:
+        return await self._runtime.crash_at(node, op, nth, within_s=0.0)
+
+    async def power_loss(self, nodes: Any) -> Evidence:
+        return {"nodes": {}, "killed": [await self._runtime.kill(node) for node in nodes]}
+
+
+async def played(runtime: Any, real: Runtime, action: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The fault's last line, played while records are sent."""
+    client, papers = OneClient(real), MemoryPapers("a run")
+    await client.create("t", flush_messages="1")
+    fault = make_fault(0, 0.0, 1.6, action, "node:1", params)
+    nemesis = Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
+
+    async def load() -> None:
+        while True:
+            with trio.move_on_after(0.5):
+                await client.refused("t")
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(load)
+        await nemesis.play()
+        nursery.cancel_scope.cancel()
+    told: dict[str, Any] = json.loads(papers.faults[-1])
+    return told
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
+@pytest.mark.parametrize(("action", "params"), FAULTS, ids=lambda value: value if isinstance(value, str) else "")
+def test_only_what_is_left_on_has_evidence(
+    on_broker: OnCluster, action: str, params: dict[str, Any], off: bool
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        told = await played(SwitchedOff(runtime) if off else runtime, runtime, action, params)
+        assert bool(told["evidence"]) is not off, told
+        assert bool(told["error"]) is off
+
+    on_broker(body)
