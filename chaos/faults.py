@@ -177,6 +177,10 @@ class Fault:
     action: str
     target: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    when: str = ""
+    """What it waits for, from `at_s` on (`chaos.triggers`); empty: nothing."""
+    within_s: float = 0.0
+    """How long it waits for that."""
 
     @property
     def fault_class(self) -> str:

@@ -70,6 +70,8 @@ class Nemesis:
         await trio.sleep(p.fault.at_s)
         p.asked = stage.now_ns()
         try:
+            if p.fault.when:
+                await self._until_true(p)
             with trio.fail_after(HEALED_WITHIN_S):
                 p.view = await stage.cluster.view()
             p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from chaos import triggers
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.link_actions import required_nodes
 from chaos.plan_settings import check_broker_settings, check_topic_settings
@@ -125,6 +127,10 @@ class FaultPlan(_Part):
     action: str
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
+    when: str | None = None
+    """What it waits for, from `at_s` on (`chaos.triggers`)."""
+    within_s: float | None = Field(None, gt=0)
+    """How long it waits for that; no longer than there is load."""
 
 
 class Operation(NamedTuple):
@@ -221,8 +227,20 @@ class Plan(_Part):
                 raise FaultError(f"fault {number} ({f.action}): {few}")
             if self.target != "squall" and (f.action in OURS_ONLY or fault.params.get("how") == "resign"):
                 raise FaultError(f"fault {number} ({f.action}): only Squall's own broker can be made to: leave it out")
-            made.append(fault)
+            made.append(self._triggered(fault, f))
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
+
+    def _triggered(self, fault: Fault, f: FaultPlan) -> Fault:
+        here = f"fault {fault.id} ({f.action})"
+        if f.when is None:
+            if f.within_s is not None:
+                raise FaultError(f"{here}: within_s = {f.within_s:g}: there is no `when` to wait for")
+            return fault
+        w = self.workload
+        places = [f"{topic}-{number}" for topic in topic_names(w.topics) for number in range(w.partitions)]
+        world = triggers.World(len(self.faults), places, self.nodes, self.runtime)
+        triggers.check(here, f.when, fault.id, world)
+        return replace(fault, when=f.when, within_s=min(f.within_s or triggers.WITHIN_S, self.time_s - f.at_s))
 
     def fault_classes(self) -> frozenset[str]:
         """Classes (P, N, ...) of the planned faults."""
@@ -293,7 +311,7 @@ def write_plan(plan: Plan) -> str:
         if isinstance(value, dict):
             lines += _table(key, value)
     for fault in data["faults"]:
-        lines += ["", "[[faults]]", *(f"{k} = {_toml(v)}" for k, v in fault.items())]
+        lines += ["", "[[faults]]", *(f"{k} = {_toml(v)}" for k, v in fault.items() if v is not None)]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from broker.env import Env
 
@@ -263,6 +263,14 @@ class NodeExit:
     """When it was noticed, by the harness's monotonic clock."""
     last_words: str
     """The end of what it printed."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A world that counts its brokers' calls."""
+
+    def calls(self, node: int, op: CrashOp) -> int:
+        """How many of such calls a node has made since the cluster was made, over all its incarnations."""
 
 
 class Runtime(Protocol):

@@ -12,6 +12,7 @@ from typing import Any
 from chaos.plan import make_plan
 from chaos.shrinking.ddmin import ddmin
 from chaos.shrinking.search import Search, Values
+from chaos.triggers import kept
 
 Operation = list[Any]
 """[at_s, producer, topic, partition, bytes]"""
@@ -33,7 +34,7 @@ def fewer_faults(search: Search[Any]) -> None:
     """Only the faults that are needed."""
     values = search.values()
     faults = values["faults"]
-    ddmin(faults, lambda kept: search.still_fails({**values, "faults": list(kept)}))
+    ddmin(range(len(faults)), lambda which: search.still_fails({**values, "faults": kept(faults, which)}))
 
 
 def fewer_operations(search: Search[Any]) -> None:
@@ -75,10 +76,11 @@ def _plain_up(seconds: float) -> float:
 
 
 def _cut(values: Values, end_s: float) -> Values:
-    kept = {**values, "time_s": end_s, "faults": [f for f in values["faults"] if f["at_s"] < end_s]}
+    which = [number for number, f in enumerate(values["faults"]) if f["at_s"] < end_s]
+    cut = {**values, "time_s": end_s, "faults": kept(values["faults"], which)}
     if values.get("operations") is not None:
-        kept["operations"] = [op for op in operations_of(values) if op[AT] < end_s]
-    return kept
+        cut["operations"] = [op for op in operations_of(values) if op[AT] < end_s]
+    return cut
 
 
 def no_warm_up(search: Search[Any]) -> None:

@@ -64,6 +64,8 @@ class SimNode:
         self.words: list[str] = []
         self._properties = dict(properties)
         self._crash: _CrashPoint | None = None
+        self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
+        """What it has asked of the world, over all its incarnations."""
         self._clock_timer: Handle | None = None
         self._orphans: list[SimLink] = []
         self._scope = trio.CancelScope()
@@ -218,8 +220,12 @@ class SimNode:
         self._crash = None
 
     def _gate(self, op: str, what: str) -> None:
+        kind = CRASH_OPS.get(op)
+        if kind is None:
+            return
+        self.calls[kind] += 1
         point = self._crash
-        if point is None or CRASH_OPS.get(op) != point.op:
+        if point is None or kind != point.op:
             return
         point.left -= 1
         if point.left <= 0:

@@ -254,6 +254,10 @@ class SimRuntime:
         told: Evidence = {"op": op, "nth": nth, "gone": point.at is not None, "at": point.at}
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
+    def calls(self, node: int, op: CrashOp) -> int:
+        """As `Counting.calls`."""
+        return self._node(node).calls[op]
+
     # ------------------------------------------------------------------ acts on disks
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:

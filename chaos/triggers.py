@@ -1,0 +1,138 @@
+"""Faults that begin when something is true, at their `at_s` at the earliest. The grammar of `when`, in full:
+
+    isr:TOPIC-N OP NUMBER       how many replicas of a partition are in sync
+    leader:TOPIC-N OP NUMBER    the id of its leader, -1 for none
+    controller OP NUMBER        the id of the active controller, -1 for none
+    fsync:N OP NUMBER           how many fsyncs broker N has done since the run began; also write:N and send:N
+    after fault N began         of the plan's faults, counted from 0
+    after fault N ended
+
+OP is one of == != < <= > >=. Whether it is true is looked at every 50 ms. What does not come true in time is a fault
+that did not land.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.action import FaultError
+from chaos.runtimes.contract import CrashOp
+
+POLL_S = 0.05
+WITHIN_S = 20.0
+"""How long a fault waits for its condition, where the plan does not say."""
+OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+OF_PARTITIONS, OF_CALLS = ("isr", "leader"), ("fsync", "write", "send")
+_COMPARED = re.compile(r"([a-z]+)(?::(\S+))?\s*(==|!=|<=|>=|<|>)\s*(-?\d+)")
+_AFTER = re.compile(r"after fault (\d+) (began|ended)")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A number that is looked at."""
+
+    subject: str
+    of: str
+    """A partition or a broker id; empty for the controller."""
+    op: str
+    number: int
+
+    def holds(self, seen: int) -> bool:
+        """Whether it is true of what was seen."""
+        return OPERATORS[self.op](seen, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Another fault has begun, or ended."""
+
+    fault: int
+    ended: bool
+
+
+Condition = Compared | After
+
+
+def parse(here: str, when: str) -> Condition:
+    """A plan's `when`. FaultError says what is wrong with it."""
+    if after := _AFTER.fullmatch(when.strip()):
+        return After(int(after[1]), after[2] == "ended")
+    found = _COMPARED.fullmatch(when.strip())
+    if found is None:
+        raise FaultError(f"{here}: when = {when!r}: such as 'isr:appends-0-0 == 1' or 'after fault 0 ended'")
+    subject, of, op, number = found[1], found[2] or "", found[3], int(found[4])
+    if subject in OF_PARTITIONS and not re.fullmatch(r".+-\d+", of):
+        raise FaultError(f"{here}: when = {when!r}: {subject} needs a partition, as in {subject}:appends-0-0")
+    if subject in OF_CALLS and not of.isdigit():
+        raise FaultError(f"{here}: when = {when!r}: {subject} needs a broker, as in {subject}:2")
+    if subject not in (*OF_PARTITIONS, *OF_CALLS, "controller") or (subject == "controller" and of):
+        raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write or send")
+    return Compared(subject, of, op, number)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What there is in a plan."""
+
+    faults: int
+    places: Sequence[str]
+    """Partitions, as TOPIC-N."""
+    nodes: Sequence[int]
+    runtime: str
+
+
+def check(here: str, when: str, itself: int, world: World) -> None:
+    """Refuse what can never come true in such a plan. `itself`: the fault that waits. FaultError."""
+    condition = parse(here, when)
+    if isinstance(condition, After):
+        if condition.fault >= world.faults or condition.fault == itself:
+            raise FaultError(f"{here}: when = {when!r}: there is no other fault {condition.fault}")
+        return
+    if condition.subject in OF_PARTITIONS and condition.of not in world.places:
+        raise FaultError(f"{here}: when = {when!r}: there is no partition {condition.of}")
+    if condition.subject in OF_CALLS:
+        if int(condition.of) not in world.nodes:
+            raise FaultError(f"{here}: when = {when!r}: there is no node {condition.of}")
+        if world.runtime != "sim":
+            raise FaultError(f"{here}: when = {when!r}: calls are counted in runtime sim only")
+
+
+def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
+    """The number that is compared: from a `chaos.targets.ClusterView`, or of calls."""
+    match condition.subject:
+        case "isr":
+            return len(view.isr.get(condition.of, ()))
+        case "leader":
+            return int(view.leaders.get(condition.of, -1))
+        case "controller":
+            return int(view.controller)
+        case "fsync" | "write" | "send" as op:
+            assert calls is not None, "the plan's check lets it through where calls are counted"
+            return calls(int(condition.of), op)
+    raise AssertionError(f"nothing to see: {condition}")
+
+
+def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
+    """Some of a plan's faults, by number: what waits for another one waits for it under its new number, and for nobody
+    where that one is left out.
+    """
+    new = {old: at for at, old in enumerate(which)}
+    found = []
+    for old in which:
+        fault = dict(faults[old])
+        if after := _AFTER.fullmatch(fault.get("when") or ""):
+            now = new.get(int(after[1]))
+            fault["when"] = None if now is None else f"after fault {now} {after[2]}"
+        found.append(fault)
+    return found
