@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chaos import triggers
+from chaos.external_plan import check_external, drawn_kinds, for_others
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.link_actions import required_nodes
 from chaos.plan_settings import check_broker_settings, check_topic_settings
@@ -45,7 +46,7 @@ a broker that starts while faults keep the quorum from electing waits for it, wh
 """
 
 
-RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0}
+RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
 """How much longer than ours a broker needs to come back, where several share two cores: a JVM has to warm up."""
 
 
@@ -66,6 +67,8 @@ class ClusterPlan(_Part):
     """The brokers."""
 
     nodes: int = Field(3, ge=1, le=9)
+    ids: tuple[int, ...] = ()
+    """Of runtime external: the brokers' ids, as they were found; else they are 1 and so on."""
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Broker settings by Kafka's names."""
 
@@ -150,9 +153,13 @@ class Plan(_Part):
 
     schema_version: Literal[1] = 1
     seed: int = Field(0, ge=0, lt=1 << 63)
-    runtime: Literal["process", "docker", "sim"] = "process"
-    target: Literal["squall", "kafka"] = "squall"
-    """Whose brokers: ours, or Apache Kafka's."""
+    runtime: Literal["process", "docker", "sim", "external"] = "process"
+    target: Literal["squall", "kafka", "other"] = "squall"
+    """Whose brokers: ours, Apache Kafka's, or somebody else's."""
+    bootstrap: str = ""
+    """Of runtime external: where its brokers are asked for."""
+    compose: str = ""
+    """Of runtime external: the compose file whose containers its brokers are, where those may be hurt."""
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
@@ -179,8 +186,26 @@ class Plan(_Part):
         self._check_operations()
         return self
 
+    def _check_external(self) -> None:
+        """What only a cluster that somebody else runs has, and what it cannot have."""
+        if self.runtime != "external":
+            if self.bootstrap or self.compose or self.cluster.ids or self.target == "other":
+                raise ValueError('bootstrap, compose, cluster.ids and target = "other" are of runtime = "external"')
+            return
+        if not self.bootstrap:
+            raise ValueError('an external cluster is found by its bootstrap servers: bootstrap = "HOST:PORT"')
+        if self.target == "squall":
+            raise ValueError('an external cluster is nobody\'s to trust: target = "kafka" or "other"')
+        if len(self.cluster.ids) != self.cluster.nodes:
+            raise ValueError(
+                f"cluster.ids names {len(self.cluster.ids)} brokers; cluster.nodes is {self.cluster.nodes}"
+            )
+        if self.cluster.settings:
+            raise ValueError("cluster.settings: an external cluster has its own, which cannot be given")
+
     def _check_target(self) -> None:
         """Settings are our broker's to refuse where the brokers are ours; others say themselves what they know."""
+        self._check_external()
         if self.target == "squall":
             check_broker_settings(self.cluster.settings)
             check_topic_settings(self.workload.topic_settings)
@@ -210,7 +235,7 @@ class Plan(_Part):
     @property
     def nodes(self) -> tuple[int, ...]:
         """Broker ids."""
-        return tuple(range(1, self.cluster.nodes + 1))
+        return self.cluster.ids or tuple(range(1, self.cluster.nodes + 1))
 
     def timeline(self) -> tuple[Fault, ...]:
         """The faults, checked, in order of their begin. FaultError for one that cannot be."""
@@ -218,7 +243,9 @@ class Plan(_Part):
         for number, f in enumerate(self.faults):
             fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
             check_feasible(f.target, self.nodes, f"fault {number} ({f.action})")
-            if self.runtime not in ACTIONS[f.action].runtimes:
+            if self.runtime == "external":
+                check_external(fault, compose=self.compose, client=self.workload.client)
+            elif self.runtime not in ACTIONS[f.action].runtimes:
                 where = " or ".join(sorted(ACTIONS[f.action].runtimes))
                 raise FaultError(f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}: use {where}")
             needed = required_nodes(f.action, fault.params)
@@ -251,9 +278,11 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
     """A plan of these values; its seed draws `kinds` (None: the default ones, where there is room) into faults."""
     bare = make_plan(values)
     restart_s = RESTART_S[bare.target]
+    external = bare.runtime == "external"
     if kinds is None:
+        drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
         try:
-            faults = make_schedule(bare.seed, _possible(DEFAULT_KINDS, bare), bare.time_s, restart_s=restart_s)
+            faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s)
         except FaultError:
             faults = ()
     else:
@@ -262,6 +291,8 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": dict(f.params)}
         for f in faults
     ]
+    if bare.target != "squall":
+        listed = [for_others(each, external=external) for each in listed]
     return make_plan({**values, "faults": listed})
 
 

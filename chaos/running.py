@@ -19,19 +19,22 @@ from chaos.framed_links import framed_links
 from chaos.judging import judge
 from chaos.layout import links
 from chaos.papers import DirectoryPapers
-from chaos.plan import Plan, write_plan
+from chaos.plan import Plan, topic_names, write_plan
 from chaos.progress import Progress
 from chaos.runs import ZONE, MakeDriver, Run
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.process.external import ExternalRuntime
 from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.toolchain.cache import Say
+from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
 from chaos.toolchain.images import ensure_images
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka
 
+STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
 """Faults for which brokers are started on files that can be hurt; others have the real ones, at no cost."""
 
@@ -85,6 +88,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     settings = dict(plan.cluster.settings)
     hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
     framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, (ZONE,)))
+    if plan.runtime == "external":
+        return _external_maker(plan, say), Stranger(STRANGERS[plan.target])
     if plan.runtime == "docker":
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
@@ -97,6 +102,17 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         return partial(theirs, say=say), stranger
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, framed=framed, say=say)
     return partial(ours, hurt=hurt, seed=plan.seed), None
+
+
+def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
+    """Refused where a broker's container cannot be told."""
+    engine, containers = None, {}
+    if plan.compose:
+        engine = find_engine()
+        containers = brokers_of(Path(plan.compose), engine.containers(FILES), plan.nodes)
+    topics = topic_names(plan.workload.topics)
+    there = partial(ExternalRuntime, bootstrap=plan.bootstrap, nodes=plan.nodes, zones=(ZONE,), topics=topics)
+    return partial(there, engine=engine, containers=containers, say=say)
 
 
 def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:

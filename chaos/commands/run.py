@@ -37,6 +37,8 @@ _HELP = {
     "stuck_s": "No progress for so long after healing is a finding.",
 }
 INTERRUPTED = 130
+KEPT = ("docker", "external")
+"""Runtimes of a plan's file that are the run's, too."""
 _LEFT_OUT = ("name", "topic_settings")
 
 
@@ -120,8 +122,14 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     show_default=True,
     help="Where run directories go.",
 )
-@click.option("--runtime", type=click.Choice(["process", "docker"]), help="Where. [default: the plan's, else process]")
-@click.option("--target", type=click.Choice(["squall", "kafka"]), help="Whose brokers. [default: squall]")
+@click.option(
+    "--runtime",
+    type=click.Choice(["process", "docker", "external"]),
+    help="Where. external: a cluster that is there. [default: the plan's, else process]",
+)
+@click.option("--bootstrap", metavar="HOST:PORT", help="Of an external cluster.")
+@click.option("--compose", metavar="FILE", help="Whose containers are an external cluster's brokers, to be hurt.")
+@click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="Whose brokers. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
 @workload_flags
 def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, **flags: Any) -> int:
@@ -149,12 +157,14 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         values = read_plan(plan_file).model_dump(mode="json")
     else:
         values = {"seed": _drawn_seed()}
-    values["runtime"] = runtime or ("docker" if values.get("runtime") == "docker" else "process")
+    values["runtime"] = runtime or (values["runtime"] if values.get("runtime") in KEPT else "process")
     given = {name: value for name, value in flags.items() if value is not None}
     for name in ("seed", "time_s", "warmup_s", "expect", "target"):
         if name in given:
             values[name] = given[name]
     cluster = values.setdefault("cluster", make_plan({"workload": {}}).cluster.model_dump(mode="json"))
+    if values["runtime"] == "external":
+        _as_found(values, given)
     if "nodes" in given:
         cluster["nodes"] = given["nodes"]
     cluster["settings"] = {**cluster["settings"], **given["broker_settings"]}
@@ -178,6 +188,26 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         return make_plan(values)
     values.pop("faults", None)
     return with_schedule(values, kinds)
+
+
+def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
+    """Of an external cluster the plan says what it is: its brokers, and that its settings are its own."""
+    import trio
+
+    from chaos.runtimes.process.external import discover
+
+    values["bootstrap"] = given.get("bootstrap") or values.get("bootstrap", "")
+    values["compose"] = given.get("compose") or values.get("compose", "")
+    values["target"] = given.get("target") or values.get("target", "other")
+    if not values["bootstrap"]:
+        raise PlanError("--runtime external needs --bootstrap HOST:PORT")
+    if "nodes" in given or given["broker_settings"]:
+        raise PlanError("--nodes and --set: an external cluster has its own brokers and settings")
+    ids = sorted(trio.run(discover, values["bootstrap"]))
+    values["cluster"].update(nodes=len(ids), ids=ids, settings={})
+    # What decides what is promised is said of the run's own topics: the cluster's defaults are not known.
+    topic = values.setdefault("workload", {}).setdefault("topic_settings", {})
+    topic.setdefault("unclean.leader.election.enable", "false")
 
 
 def _drawn_seed() -> int:

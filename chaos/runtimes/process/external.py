@@ -1,0 +1,379 @@
+"""A cluster that somebody else runs: nothing of it is started or ended here, but what a plan does to its containers.
+
+Our own clients reach it through a Toxiproxy of ours, one proxy a broker: whatever address a broker advertises, their
+connections to it are made to its proxy. So clients' links can be hurt, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+
+from broker.env import Env
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.schema.metadata import MetadataRequest
+from broker.real_env import RealEnv, RealLink
+from chaos import asking
+from chaos.errors import HarnessError, Refused
+from chaos.layout import Address, addresses, shown
+from chaos.reaching import silent_links
+from chaos.runtimes.contract import (
+    Act,
+    ClockWord,
+    CrashOp,
+    DiskFault,
+    Evidence,
+    Link,
+    LinkFault,
+    NodeExit,
+    NodeState,
+    Probe,
+    ResetPeer,
+)
+from chaos.runtimes.process.ports import LOOPBACK, free_ports
+from chaos.runtimes.process.proxies import Proxies
+from chaos.runtimes.process.registry import Registration, claimed_ports, locked
+from chaos.toolchain.cache import Say
+from chaos.toolchain.engine import Engine
+from chaos.toolchain.toxiproxy import toxiproxy_server
+from workloads.client import admin
+from workloads.client.client import Client
+from workloads.client.connection import RequestFailed, UnsupportedApi
+
+ASK_S = 5.0
+READY_S = 120.0
+HEAL_S = 30.0
+SIGNAL_S = 10.0
+POLL_S = 0.1
+PAUSE_PROBE_S = 0.5
+DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
+STATES = {"running": NodeState.RUNNING, "paused": NodeState.PAUSED}
+
+
+class Discovered(dict[int, Address]):
+    """Broker id -> the address that it advertises on the listener that was asked. `topics`: every topic's name."""
+
+    topics: frozenset[str] = frozenset()
+
+
+async def discover(bootstrap: str) -> Discovered:
+    """Ask the first bootstrap server that answers. Refused where none does."""
+    why = "no address was given"
+    for host, port in addresses(bootstrap):
+        try:
+            with trio.fail_after(ASK_S):
+                seen = await asking.ask(host, port, MetadataRequest(topics=None), asking.METADATA_VERSION)
+        except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
+            why = f"{host}:{port}: {str(trouble) or 'no answer'}"
+            continue
+        found = Discovered({broker.node_id: (broker.host, broker.port) for broker in seen.brokers})
+        found.topics = frozenset(topic.name for topic in seen.topics)
+        return found
+    raise Refused(f"--bootstrap {bootstrap}: no broker answers: {why}")
+
+
+class ProxiedEnv(RealEnv):
+    """This machine, where connections to brokers are made to their proxies."""
+
+    def __init__(self, node: str, proxies: Mapping[Address, Address]) -> None:
+        super().__init__(node)
+        self._proxies = proxies
+
+    async def connect(self, host: str, port: int) -> RealLink:
+        """As `Env.connect`."""
+        return await super().connect(*self._proxies.get((host, port), (host, port)))
+
+
+class ExternalRuntime:
+    """`chaos.runtimes.contract.Runtime` over a cluster by its bootstrap servers.
+
+    nodes: its broker ids, as they were when the plan was made. containers: broker id to container, of brokers that may
+    be hurt. topics: those that the run makes: there must be none of these names, and at the end they are deleted.
+    """
+
+    name = "external"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bootstrap: str,
+        nodes: tuple[int, ...],
+        topics: Sequence[str],
+        zones: tuple[str, ...] = ("CLIENT",),
+        engine: Engine | None = None,
+        containers: Mapping[int, str] | None = None,
+        say: Say = lambda line: None,
+    ) -> None:
+        self.nodes, self.zones = nodes, zones
+        self.acts = frozenset({Act.LINK} | ({Act.KILL, Act.STOP, Act.PAUSE} if containers else set()))
+        self._folder, self._bootstrap, self._topics, self._say = folder.absolute(), bootstrap, frozenset(topics), say
+        self._engine, self._containers = engine, dict(containers or {})
+        self._states = dict.fromkeys(nodes, NodeState.RUNNING)
+        self._registration: Registration | None = None
+        self._proxies: Proxies | None = None
+        self._advertised: dict[int, Address] = {}
+        self._listening: dict[int, Address] = {}
+
+    async def start(self) -> None:
+        """As `Runtime.start`: the cluster is there; our proxies are made. Refused where it is not what was planned."""
+        server = await trio.to_thread.run_sync(toxiproxy_server, self._say)
+        found = await discover(self._bootstrap)
+        if set(found) != set(self.nodes):
+            planned, there = ", ".join(map(str, self.nodes)), ", ".join(map(str, sorted(found)))
+            raise Refused(f"{self._bootstrap}: the plan is for brokers {planned}; there are {there}")
+        if taken := sorted(self._topics & found.topics):
+            raise Refused(f"the cluster has topics that the run would make: {', '.join(taken)}; delete them first")
+        self._advertised = dict(found)
+        self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
+        with locked():
+            api_port, *ports = free_ports(len(self.nodes) + 1, claimed_ports(), random.Random())
+            self._registration.claim_ports([api_port, *ports])
+        self._listening = {node: (LOOPBACK, port) for node, port in zip(self.nodes, ports, strict=True)}
+        routes = {link: (self._listening[link.target], self._advertised[link.target]) for link in self.links()}
+        log = self._folder / "toxiproxy.log"
+        try:
+            self._proxies = await Proxies.start(
+                server, api_port=api_port, families=[routes], log=log, registration=self._registration
+            )
+        except BaseException:
+            self._registration.close()
+            raise
+
+    async def stop(self) -> None:
+        """As `Runtime.stop`: the cluster is left as it was found; only what the run made or hurt is undone."""
+        if self._registration is None:
+            return
+        with trio.CancelScope(shield=True):
+            try:
+                if self._proxies is not None:
+                    await self.heal()
+                    await self._delete_topics()
+            finally:
+                if self._proxies is not None:
+                    await self._proxies.stop()
+                self._registration.close()
+                self._registration = None
+
+    async def _delete_topics(self) -> None:
+        """Those that the run made. What cannot be deleted is told."""
+        found = await discover(self._bootstrap)
+        left = dict.fromkeys(sorted(self._topics & found.topics), "no answer")
+        async with trio.open_nursery() as nursery:
+            client = Client(RealEnv("cleaner"), addresses(self._bootstrap))
+            await nursery.start(client.run)
+            with trio.move_on_after(HEAL_S):
+                while left:
+                    try:
+                        told = await admin.delete_topics(client, list(left))
+                    except (RequestFailed, UnsupportedApi) as failure:
+                        left = dict.fromkeys(left, str(failure))
+                    else:
+                        left = {
+                            name: why for name, why in told.items() if why not in ("", "UNKNOWN_TOPIC_OR_PARTITION")
+                        }
+                    await trio.sleep(POLL_S if left else 0)
+            client.close()
+        if left:
+            self._say(f"these topics of the run are left: {', '.join(left)} ({next(iter(left.values()))})")
+
+    def env(self, name: str) -> Env:
+        """As `Runtime.env`."""
+        return ProxiedEnv(name, {self._advertised[node]: self._listening[node] for node in self._advertised})
+
+    def bootstrap(self, zone: str) -> str:
+        """As `Runtime.bootstrap`: addresses as they are advertised; our own clients are led to the proxies."""
+        if zone not in self.zones:
+            raise Refused(f"there is no zone {zone!r}: what brokers of others say to each other is out of reach")
+        return ",".join(shown(self._advertised[node]) for node in self.nodes)
+
+    def links(self) -> tuple[Link, ...]:
+        """As `Runtime.links`: clients' only."""
+        return tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
+
+    def state(self, node: int) -> NodeState:
+        """As `Runtime.state`."""
+        return self._states[node]
+
+    def exits(self) -> tuple[NodeExit, ...]:
+        """As `Runtime.exits`: whose brokers end, and why, is not ours to know."""
+        return ()
+
+    async def kill(self, node: int) -> Evidence:
+        """As `Runtime.kill`."""
+        return await self._end(node, "SIGKILL", SIGNAL_S)
+
+    async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
+        """As `Runtime.stop_node`. That it left in good order is told by its exit code alone: 0, or SIGTERM's."""
+        ended = await self._end(node, "SIGTERM", grace_s)
+        return {**ended, "controlled": ended["code"] in (0, 143), "said": ["exit code"]}
+
+    async def _end(self, node: int, signal: str, within_s: float) -> Evidence:
+        engine, container = self._container(node)
+        before = await trio.to_thread.run_sync(engine.state, container)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(engine.kill, container, signal)
+        after = before
+        with trio.move_on_after(within_s):
+            while (after := await trio.to_thread.run_sync(engine.state, container))["Status"] != "exited":
+                await trio.sleep(POLL_S)
+        if after["Status"] != "exited":
+            if signal == "SIGKILL":
+                raise HarnessError(f"broker {node}'s container {container[:12]} survived {signal} for {within_s:g} s")
+            return await self._end(node, "SIGKILL", SIGNAL_S)
+        self._states[node] = NodeState.DOWN
+        told: Evidence = {"pid": before["Pid"], "container": container[:12], "gone": True, "code": after["ExitCode"]}
+        return {**told, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+
+    async def start_node(self, node: int) -> Evidence:
+        """As `Runtime.start_node`. Ready is who answers, and is named by Metadata again."""
+        engine, container = self._container(node)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(engine.start, container)
+        pid = (await trio.to_thread.run_sync(engine.state, container))["Pid"]
+        with trio.move_on_after(READY_S):
+            while not await self._is_back(node):
+                await trio.sleep(POLL_S)
+            self._states[node] = NodeState.RUNNING
+            seen: Evidence = {"pid": pid, "container": container[:12], "incarnation": None, "seen_in": "Metadata"}
+            return {**seen, "asked_ns": asked_ns, "ready_ns": time.monotonic_ns()}
+        raise HarnessError(f"broker {node} (container {container[:12]}) is not back {READY_S:g} s after its start")
+
+    async def _is_back(self, node: int) -> bool:
+        with trio.move_on_after(ASK_S):
+            try:
+                return node in await asking.visible_brokers(*self._advertised[node])
+            except (OSError, MalformedFrame):
+                pass
+        return False
+
+    async def pause(self, node: int) -> Evidence:
+        """As `Runtime.pause`: the engine freezes the whole container, and says so."""
+        engine, container = self._container(node)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(engine.pause, container)
+        state = await trio.to_thread.run_sync(engine.state, container)
+        if state["Status"] != "paused":
+            raise HarnessError(f"broker {node}'s container {container[:12]} was not paused: it is {state['Status']}")
+        self._states[node] = NodeState.PAUSED
+        silence = await asking.probe(*self._advertised[node], timeout_s=PAUSE_PROBE_S)
+        told: Evidence = {"pid": state["Pid"], "container": container[:12], "state": "T", "engine": state["Status"]}
+        return {**told, "asked_ns": asked_ns, "paused_ns": time.monotonic_ns(), "probe": silence.evidence()}
+
+    async def resume(self, node: int) -> Evidence:
+        """As `Runtime.resume`."""
+        engine, container = self._container(node)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(engine.unpause, container)
+        state = await trio.to_thread.run_sync(engine.state, container)
+        self._states[node] = STATES.get(state["Status"], NodeState.DOWN)
+        told: Evidence = {"pid": state["Pid"], "container": container[:12], "state": "R", "engine": state["Status"]}
+        return {**told, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
+        """As `Runtime.fault_link`."""
+        asked_ns = time.monotonic_ns()
+        await self._hurtable().add(name, link, fault)
+        told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
+        return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
+
+    async def heal_link(self, name: str, link: Link) -> Evidence:
+        """As `Runtime.heal_link`."""
+        asked_ns = time.monotonic_ns()
+        await self._hurtable().remove(name, link)
+        return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+
+    async def reset_links(self, links: Sequence[Link]) -> Evidence:
+        """As `Runtime.reset_links`. How many there were is Toxiproxy's to know: `reset` is None."""
+        for link in links:
+            await self._hurtable().add("reset", link, ResetPeer())
+        for link in links:
+            await self._hurtable().remove("reset", link)
+        return {"reset": None, "t_ns": time.monotonic_ns()}
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        """As `Runtime.probe`."""
+        return await asking.probe(*self._listening[link.target], timeout_s=timeout_s, pad_bytes=pad_bytes)
+
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """As `Runtime.ending`."""
+        return await asking.ending(*self._listening[link.target], timeout_s=timeout_s, spoil=spoil, opened=opened)
+
+    async def heal(self) -> Evidence:
+        """As `Runtime.heal`."""
+        await self._hurtable().reset()
+        resumed = [node for node in self.nodes if self._states[node] is NodeState.PAUSED]
+        for node in resumed:
+            await self.resume(node)
+        down = [node for node in self.nodes if self._states[node] is NodeState.DOWN]
+        for node in down:
+            await self.start_node(node)
+        failed = await silent_links(self, HEAL_S)
+        told: Evidence = {"resumed": resumed, "started": down, "links": len(self.links())}
+        return {**told, "failed": [str(link) for link in failed]}
+
+    def files(self) -> Mapping[str, bytes]:
+        """As `Runtime.files`: nobody gives us any."""
+        return {}
+
+    def trace_path(self, node: int) -> Path:
+        """As `Runtime.trace_path`: there is none."""
+        return self._folder / "nodes" / str(node) / "trace.jsonl"
+
+    def log_path(self, node: int) -> Path:
+        """As `Runtime.log_path`: it is with whoever runs the broker."""
+        return self._folder / "nodes" / str(node) / "broker.log"
+
+    def data_path(self, node: int) -> Path:
+        """As `Runtime.data_path`: out of reach."""
+        return self._folder / "nodes" / str(node) / "data"
+
+    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
+        """As `Runtime.set_clock`."""
+        _refuse("clock that can be bent", f"node {node}")
+
+    def clock_words(self, node: int) -> Sequence[ClockWord]:
+        """As `Runtime.clock_words`: it writes no trace."""
+        return ()
+
+    async def power_loss(self, nodes: Sequence[int]) -> Evidence:
+        """As `Runtime.power_loss`."""
+        _refuse("power that can be cut", f"nodes {list(nodes)}")
+
+    async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
+        """As `Runtime.crash_at`."""
+        _refuse("crash points", f"node {node}")
+
+    async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
+        """As `Runtime.fault_disk`."""
+        _refuse("disk that can be hurt", f"node {node}")
+
+    async def heal_disk(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_disk`."""
+        _refuse("disk that can be hurt", f"node {node}")
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+        """As `Runtime.rot`."""
+        _refuse("disk that can be hurt", f"node {node}")
+
+    def _container(self, node: int) -> tuple[Engine, Any]:
+        if self._engine is None or node not in self._containers:
+            raise Refused(f"broker {node}: without a compose file its container is not known")
+        return self._engine, self._containers[node]
+
+    def _hurtable(self) -> Proxies:
+        assert self._proxies is not None, "the runtime was not started"
+        return self._proxies
+
+
+def _refuse(what: str, where: str) -> NoReturn:
+    raise Refused(f"somebody else's cluster has no {what} ({where})")
