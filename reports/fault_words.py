@@ -124,14 +124,21 @@ def _registered(act: Json) -> str:
     return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 
 
+def _held(act: Json) -> str:
+    """Who says that a node was held: the kernel of a process, the engine of a container, whose group it freezes."""
+    if act.get("container"):
+        return f"The engine shows container {act['container']} as {act.get('engine')}"
+    return f"The kernel shows process {act.get('pid')} in state {act.get('state')}"
+
+
 def _pause(seen: Json) -> str:
     words = []
     for act in objects(seen.get("paused")):
         probe = mapping(act.get("probe"))
         answer = "it ANSWERED a probe" if probe.get("ok") else f"a probe got no answer ({probe.get('error')})"
-        words.append(f"The kernel shows process {act.get('pid')} in state {act.get('state')}; {answer}.")
+        words.append(f"{_held(act)}; {answer}.")
     for act in objects(seen.get("resumed")):
-        words.append(f"Afterwards in state {act.get('state')} again.")
+        words.append(f"Afterwards in state {act.get('engine', act.get('state'))} again.")
     return " ".join(words)
 
 

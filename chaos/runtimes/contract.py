@@ -333,7 +333,8 @@ class Runtime(Protocol):
     async def pause(self, node: int) -> Evidence:
         """Hold a running node where it is (SIGSTOP), as a long garbage collection does.
 
-        Evidence: pid, state ("T" as the kernel has it), asked_ns, paused_ns, probe (of its own port: must not be ok).
+        Evidence: pid, state ("T": held, as the kernel has it; of a container `engine` is the engine's word for it),
+        asked_ns, paused_ns, probe (of its own port: must not be ok).
         """
 
     async def resume(self, node: int) -> Evidence:

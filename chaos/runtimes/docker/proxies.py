@@ -21,7 +21,7 @@ LOG_INSIDE = "/toxiproxy.log"
 
 def command(host: str) -> list[str]:
     """What its container runs, at this address."""
-    redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
+    redirected = f'LOG_LEVEL=warn exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
 

@@ -109,6 +109,28 @@ def test_a_fault_without_evidence_has_not_landed(files: RunFiles, change: dict[s
     assert files.landed() == 0
 
 
+@pytest.mark.parametrize(
+    ("held", "let_go", "words"),
+    [
+        (
+            {"pid": 7, "state": "T"},
+            {"pid": 7, "state": "S"},
+            "The kernel shows process 7 in state T; a probe got no answer (timed out). Afterwards in state S again.",
+        ),
+        (
+            {"pid": 7, "state": "T", "container": "c", "engine": "paused"},
+            {"pid": 7, "state": "R", "container": "c", "engine": "running"},
+            "The engine shows container c as paused; a probe got no answer (timed out). Afterwards in state running again.",
+        ),
+    ],
+    ids=["process", "container"],
+)
+def test_a_pause_is_told_by_who_saw_it(held: dict[str, Any], let_go: dict[str, Any], words: str) -> None:
+    held["probe"] = {"ok": False, "error": "timed out"}
+    seen = {"paused": [held], "resumed": [let_go]}
+    assert evidence_text({"action": "pause", "asked": 1, "ended": 2, "error": None, "evidence": seen}) == words
+
+
 def test_a_probe_that_was_answered_through_a_cut_is_counted_as_such() -> None:
     probes = [
         {"ok": True, "round_trip_ms": 2.0, "error": None},

@@ -1,0 +1,70 @@
+"""compose/cluster.yaml: what people start by hand is a cluster that clients reach and whose links can be hurt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from chaos.asking import probe, visible_brokers
+from chaos.runtimes.process.ports import is_free
+from chaos.toolchain.engine import Engine
+from chaos.toolchain.images import Images, name_latest
+from chaos.toxiproxy_api import ToxiproxyApi
+
+FILE = Path(__file__).parents[3] / "compose/cluster.yaml"
+HERE = "127.0.0.1"
+API, CLIENTS = 18474, (19091, 19092, 19093)
+
+
+def compose() -> list[str]:
+    """The program there is: Debian's, or the plugin of the `docker` program."""
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+        return ["docker", "compose"]
+    pytest.skip("neither docker-compose nor docker's compose plugin is here")
+
+
+@pytest.fixture
+def cluster(found: tuple[Engine, Images]) -> Iterator[None]:
+    """The cluster, under a name of its own."""
+    if not all(is_free(port) for port in (API, *CLIENTS)):
+        pytest.skip(f"ports {API}, {CLIENTS} are taken: somebody's cluster is up")
+    name_latest(*found)
+    command = [*compose(), "-p", f"squall-test-{os.getpid()}", "-f", str(FILE)]
+    try:
+        done = subprocess.run([*command, "up", "-d"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        yield
+    finally:
+        subprocess.run([*command, "down", "-v", "-t", "5"], capture_output=True, check=True)
+
+
+async def test_clients_see_every_broker_and_each_link_can_be_cut(cluster: None) -> None:
+    with trio.fail_after(60):
+        for port in CLIENTS:
+            while await sees(port) != {1, 2, 3}:
+                await trio.sleep(0.1)
+    api = ToxiproxyApi(HERE, API)
+    assert len(api.proxies()) == 6 + 3
+    api.enable("CLIENT-to-2", False)
+    assert not (await probe(HERE, CLIENTS[1], timeout_s=2)).ok
+    assert (await probe(HERE, CLIENTS[0], timeout_s=2)).ok
+    api.enable("CLIENT-to-2", True)
+    assert (await probe(HERE, CLIENTS[1], timeout_s=2)).ok
+    api.close()
+
+
+async def sees(port: int) -> frozenset[int]:
+    with trio.move_on_after(1):
+        try:
+            return await visible_brokers(HERE, port)
+        except OSError:
+            pass
+    return frozenset()
