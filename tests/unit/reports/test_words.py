@@ -119,8 +119,8 @@ def test_a_fault_without_evidence_has_not_landed(files: RunFiles, change: dict[s
         ),
         (
             {"pid": 7, "state": "T", "container": "c", "engine": "paused"},
-            {"pid": 7, "state": "R", "container": "c", "engine": "running"},
-            "The engine shows container c as paused; a probe got no answer (timed out). Afterwards in state running again.",
+            {"pid": 7, "state": "R", "container": "c", "engine": "up"},
+            "The engine shows container c as paused; a probe got no answer (timed out). Afterwards in state up again.",
         ),
     ],
     ids=["process", "container"],
