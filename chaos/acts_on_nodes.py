@@ -12,6 +12,7 @@ from chaos.runtimes.contract import ClockWord, CrashOp, NodeState
 from chaos.stage import POLL_S, Play, Played, Stage
 
 CAUGHT_UP_WITHIN_S = 60.0
+SHARE_TOLERANCE = 0.2
 CLOCK_TOLERANCE_MS = 9.0
 """Between a node's two looks at its clocks for one line of its trace it may have to wait for a CPU."""
 
@@ -59,6 +60,26 @@ async def pause(stage: Stage, p: Played) -> None:
     p.landed = stopped and len(resumed) == len(p.resolved)
     if not p.landed:
         p.error = "a node was not held, or answered while it should have been"
+
+
+async def slow(stage: Stage, p: Played) -> None:
+    """A share of a CPU; all of it again at the end. It must have been held often enough for that share to be true."""
+    name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
+    stage.begin_on_running_nodes(p)
+    begun: list[Any] = []
+    healed: list[Any] = []
+    try:
+        begun = [await stage.runtime.slow_cpu(name, node, share) for node in p.resolved]
+        await stage.rest(p)
+    finally:
+        with trio.CancelScope(shield=True):
+            for node in p.resolved:
+                healed.append(await stage.runtime.heal_cpu(name, node))
+        p.ended = stage.now_ns()
+    p.evidence = {"slowed": begun, "healed": healed}
+    p.landed = all(each["stops"] and each["ran_share"] <= share + SHARE_TOLERANCE for each in healed)
+    if not p.landed:
+        p.error = "a node ran for more of the time than it should have"
 
 
 async def power_loss(stage: Stage, p: Played) -> None:
@@ -171,6 +192,7 @@ ACTS: Mapping[str, Play] = {
     "kill": kill,
     "stop": stop,
     "pause": pause,
+    "slow": slow,
     "power_loss": power_loss,
     "crash_at": crash_at,
     "clock": clock,

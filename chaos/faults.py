@@ -66,6 +66,15 @@ ACTIONS: dict[str, Action] = {
             "the process is stopped and answers nothing while on; it answers afterwards",
         ),
         Action(
+            "slow",
+            "a share of a CPU: held for most of each tenth of a second",
+            "P",
+            Number(0.5, 600, 4),
+            {"share": Number(0.01, 0.9, 0.2)},
+            "how often it was held, the share of the time that it was let run, and its CPU time",
+            frozenset({"process", "sim"}),
+        ),
+        Action(
             "crash_at",
             "killed just before its n-th fsync, write or send, restart at the end",
             "P",

@@ -99,6 +99,7 @@ _ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHear
 _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "partition": lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
     "latency": lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
+    "slow": lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))},
     "crash_at": lambda rng: rng.choice(
         [
             {"op": "fsync", "nth": rng.randint(1, 2)},

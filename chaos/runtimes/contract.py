@@ -36,6 +36,8 @@ class Act(StrEnum):
     DISK = "disk"
     """`fault_disk`, `heal_disk`."""
     ROT = "rot"
+    SLOW = "slow"
+    """`slow_cpu`, `heal_cpu`."""
     LOSS = "loss"
     FRAMES = "frames"
 
@@ -359,6 +361,20 @@ class Runtime(Protocol):
         `within_s`; then it is not going to happen any more.
 
         Evidence: op, nth, gone (it happened), incarnation, asked_ns, ended_ns, at (the path or peer that it was for).
+        """
+
+    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
+        """Give a node `share` of a CPU at most (0 to 1), under a name unused on it; it outlives restarts. The least of
+        several counts.
+
+        Evidence: by (what does it), share, began_ns.
+        """
+
+    async def heal_cpu(self, name: str, node: int) -> Evidence:
+        """Take the share of this name off; one that is not there is no error.
+
+        Evidence: stops (how often it was seen to be held), ran_share (of the time it was let run), cpu_share (CPU time
+        that it had, of all the time; None where there is none to be had), ended_ns. Zeros while another name is on.
         """
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:

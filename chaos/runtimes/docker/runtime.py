@@ -179,6 +179,14 @@ class DockerRuntime(Hurting, ClockWitness):
         """As `Runtime.resume`."""
         return await self._node(node).resume()
 
+    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
+        """As `Runtime.slow_cpu`."""
+        raise Refused(f"the docker runtime slows no CPU (node {node}): use processes or the simulator")
+
+    async def heal_cpu(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_cpu`."""
+        raise Refused(f"the docker runtime slows no CPU (node {node}): use processes or the simulator")
+
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """As `Runtime.set_clock`. The broker looks at the file no more often than each 50 ms."""
         asked_ns = time.monotonic_ns()

@@ -341,6 +341,14 @@ class ExternalRuntime:
         """As `Runtime.set_clock`."""
         _refuse("clock that can be bent", f"node {node}")
 
+    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
+        """As `Runtime.slow_cpu`."""
+        _refuse("CPU that can be slowed", f"node {node}")
+
+    async def heal_cpu(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_cpu`."""
+        _refuse("CPU that can be slowed", f"node {node}")
+
     def clock_words(self, node: int) -> Sequence[ClockWord]:
         """As `Runtime.clock_words`: it writes no trace."""
         return ()

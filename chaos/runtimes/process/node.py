@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import trio
+
 from chaos.asking import probe
 from chaos.errors import HarnessError
 from chaos.layout import properties_text
@@ -17,6 +19,7 @@ from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.process.child import Child, start, until
 from chaos.runtimes.process.ports import LOOPBACK
 from chaos.runtimes.process.registry import Registration
+from chaos.runtimes.process.throttle import Measured, Throttle
 from chaos.trace_tail import TraceTail
 
 BROKER = (sys.executable, "-P", "-m", "broker")
@@ -78,6 +81,10 @@ class Node:
         self.faults = NodeFaults(folder / "faults") if hurt else None
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
+        self.slowed: dict[str, float] = {}
+        """Shares of a CPU that it gets at most, by the fault's name. They outlive restarts."""
+        self._throttle: Throttle | None = None
+        self._throttled = Measured()
         self._settings = dict(settings)
         self._registration = registration
         self._probe_port = probe_port
@@ -139,6 +146,8 @@ class Node:
             env={"PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"},
         )
         self.state = NodeState.RUNNING
+        if self.slowed:
+            self.throttle()
         return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
@@ -208,6 +217,8 @@ class Node:
         self.must_be(NodeState.RUNNING)
         child = self._running()
         asked_ns = time.monotonic_ns()
+        if self._throttle is not None:
+            await trio.to_thread.run_sync(self._throttle.hold)
         child.signal(signal.SIGSTOP)
         state = await child.in_state("TtZ-", SIGNAL_TIMEOUT_S)
         paused_ns = time.monotonic_ns()
@@ -226,7 +237,32 @@ class Node:
         child.signal(signal.SIGCONT)
         state = await child.in_state("RSDZX-", SIGNAL_TIMEOUT_S)
         self.state = NodeState.RUNNING
+        if self._throttle is not None:
+            self._throttle.release()
         return {"pid": child.pid, "state": state, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    def throttle(self) -> Measured:
+        """Give it the least of the shares that `slowed` has, all of a CPU where it has none. May take 0.1 s.
+
+        What was measured since there was none, where that has ended now.
+        """
+        if not self.slowed:
+            self._unthrottle()
+            measured, self._throttled = self._throttled, Measured()
+            return measured
+        share = min(self.slowed.values())
+        if self._throttle is not None:
+            self._throttle.share = share
+        elif self.state is NodeState.RUNNING:
+            self._throttle = Throttle(self._running().pid, share)
+        return self._throttled
+
+    def _unthrottle(self) -> None:
+        if self._throttle is not None:
+            if self.state is NodeState.PAUSED:
+                self._throttle.release()
+            self._throttled.add(self._throttle.end())
+            self._throttle = None
 
     def set_clock(self, offset_ms: float, rate: float) -> None:
         """Write the clock's file by renaming, so that the broker never reads half of it."""
@@ -269,6 +305,7 @@ class Node:
         return self._child
 
     def _down(self) -> None:
+        self._unthrottle()
         self.state = NodeState.DOWN
         self._child = None
 

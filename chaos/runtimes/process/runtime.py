@@ -37,6 +37,7 @@ from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies, Routes
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
+from chaos.runtimes.process.slowing import Slowing
 from chaos.toolchain.cache import Say
 from chaos.toolchain.toxiproxy import toxiproxy_server
 from chaos.toxiproxy_api import ToxiproxyError
@@ -47,7 +48,7 @@ HEAL_S = 15.0
 ASK_S = 1.0
 
 
-class ProcessRuntime(Hurting, ClockWitness):
+class ProcessRuntime(Hurting, Slowing, ClockWitness):
     """`chaos.runtimes.contract.Runtime` over processes of this machine. Linux only.
 
     Files are below `folder`: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log. Started again
@@ -85,7 +86,7 @@ class ProcessRuntime(Hurting, ClockWitness):
             raise Refused("the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl")
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
-        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT} | ({Act.LINK} if proxied else set())
+        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW} | ({Act.LINK} if proxied else set())
         self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
         self.seed = seed
         self._folder = folder.absolute()
@@ -227,6 +228,7 @@ class ProcessRuntime(Hurting, ClockWitness):
         for each in resumed:
             await self.resume(each)
         await self._heal_disks()
+        await self._heal_cpus()
         down = [node for node in self._nodes.values() if self.state(node.id) is NodeState.DOWN]
         for node in self._nodes.values():
             if node.clock.exists():

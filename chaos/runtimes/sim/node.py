@@ -22,6 +22,7 @@ from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimClock, SimEnv
 from chaos.runtimes.sim.kernel import Handle
+from chaos.runtimes.sim.slowness import Slowness
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.links import SimLink
@@ -60,6 +61,7 @@ class SimNode:
         self.disk = Disk(world.rng("disk", self.name))
         self.clock = SimClock(world)
         self.env: SimEnv | None = None
+        self.slowness = Slowness(world.kernel, self)
         self.exits: list[NodeExit] = []
         self.words: list[str] = []
         self._properties = dict(properties)
@@ -188,7 +190,13 @@ class SimNode:
         """Let it go on."""
         assert self.env is not None
         self.state = NodeState.RUNNING
-        self.env.resume()
+        if not self.slowness.holds:
+            self.env.resume()
+
+    def hold(self, *, on: bool) -> None:
+        """Hold its effects for a moment, or let them go on. One that is down has none; one that is paused stays so."""
+        if self.state is NodeState.RUNNING and self.env is not None:
+            self.env.pause() if on else self.env.resume()
 
     # ------------------------------------------------------------------ the clock
 

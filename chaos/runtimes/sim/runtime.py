@@ -214,6 +214,22 @@ class SimRuntime:
         await trio.lowlevel.checkpoint()
         return {"pid": found.pid, "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
 
+    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
+        """As `Runtime.slow_cpu`: its effects wait for most of each tenth of a second, as those of one over its quota."""
+        slowness = self._node(node).slowness
+        if name in slowness.shares:
+            raise HarnessError(f"broker {node} already has a fault named {name}")
+        slowness.add(name, share)
+        await trio.lowlevel.checkpoint()
+        return {"by": "effects wait", "share": share, "began_ns": self.world.now_ns()}
+
+    async def heal_cpu(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_cpu`."""
+        stops, ran_share = self._node(node).slowness.remove(name)
+        await trio.lowlevel.checkpoint()
+        told: Evidence = {"stops": stops, "ran_share": round(ran_share, 3), "cpu_share": None}
+        return {**told, "ended_ns": self.world.now_ns()}
+
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """As `Runtime.set_clock`."""
         found = self._node(node)
@@ -342,6 +358,7 @@ class SimRuntime:
         for node in found:
             node.forget_crash()
             node.disk.clear_faults()
+            node.slowness.clear()
             if node.clock.is_bent:
                 node.bend_clock(0.0, 1.0)
         resumed = [node.id for node in found if node.state is NodeState.PAUSED]

@@ -87,6 +87,12 @@ class World:
         self.words.setdefault(node, []).append(ClockWord(int(trio.current_time() * 1e9), shown_ms, offset_ms, rate))
         return {"offset_ms": offset_ms}
 
+    async def slow_cpu(self, name: str, node: int, share: float) -> dict[str, Any]:
+        return {"share": share}
+
+    async def heal_cpu(self, name: str, node: int) -> dict[str, Any]:
+        return {"stops": self.hits, "ran_share": 0.2 if self.hits else 1.0}
+
     def clock_words(self, node: int) -> list[ClockWord]:
         return self.words.get(node, [])
 
@@ -160,6 +166,7 @@ def test_every_action_can_be_played_and_nothing_else_can() -> None:
 
 PLAYABLE = [
     ("power_loss", {}),
+    ("slow", {"share": 0.2}),
     ("crash_at", {"op": "fsync", "nth": 3}),
     ("clock", {"offset_ms": -5000}),
     ("clock", {"offset_ms": 100, "strobe_ms": 300}),
@@ -184,7 +191,7 @@ async def test_a_fault_that_strikes_has_its_evidence_and_leaves_every_node_runni
     assert set(world.states.values()) == {NodeState.RUNNING}
 
 
-NEEDS_PROOF = ("crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot")
+NEEDS_PROOF = ("slow", "crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot")
 
 
 @pytest.mark.parametrize("action", NEEDS_PROOF)

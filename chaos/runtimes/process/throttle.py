@@ -1,0 +1,99 @@
+"""A process that gets a share of a CPU only: stopped and let go in turn, ten times a second.
+
+No privilege and no control group is needed for it; as a quota does, it holds all threads at once. A thread of the
+harness beats time, so that a busy event loop does not; it holds the process by a descriptor, never by a number.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+
+from chaos.proc import run_state
+
+PERIOD_S = 0.1
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came of it. cpu_s: of all its threads; stopped_s: for which it was seen stopped at the end of its stop."""
+
+    lasted_s: float = 0.0
+    stopped_s: float = 0.0
+    cpu_s: float = 0.0
+    stops: int = 0
+
+    def add(self, other: Measured) -> None:
+        """Of a later incarnation too."""
+        self.lasted_s += other.lasted_s
+        self.stopped_s += other.stopped_s
+        self.cpu_s += other.cpu_s
+        self.stops += other.stops
+
+
+class Throttle:
+    """Begins at once. `share` may be changed while it is on. Ends by itself when the process does."""
+
+    def __init__(self, pid: int, share: float) -> None:
+        self.share = share
+        self._pid = pid
+        self._fd = os.pidfd_open(pid)
+        self._began, self._cpu_before = time.monotonic(), cpu_seconds(pid)
+        self._measured = Measured()
+        self._free = threading.Lock()
+        """Held while the process is stopped by us, and by `hold` for as long as others stop it."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"throttle-{pid}", daemon=True)
+        self._thread.start()
+
+    def hold(self) -> None:
+        """Let it run until `release`: somebody else is going to stop it for good."""
+        self._free.acquire()
+
+    def release(self) -> None:
+        """Go on with it."""
+        self._free.release()
+
+    def end(self) -> Measured:
+        """Let it run from now on. Call it once, not while held."""
+        self._over.set()
+        self._thread.join()
+        self._measured.lasted_s = time.monotonic() - self._began
+        self._measured.cpu_s = max(0.0, cpu_seconds(self._pid) - self._cpu_before)
+        os.close(self._fd)
+        return self._measured
+
+    def _beat(self) -> None:
+        try:
+            while not self._over.is_set():
+                with self._free:
+                    self._stop_once(PERIOD_S * (1.0 - self.share))
+                self._over.wait(PERIOD_S * self.share)
+        except ProcessLookupError:
+            return
+
+    def _stop_once(self, seconds: float) -> None:
+        signal.pidfd_send_signal(self._fd, signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            self._over.wait(seconds)
+            # Seen at its end: whoever lets it go meanwhile has switched this off.
+            if run_state(self._pid) == "T":
+                self._measured.stopped_s += time.monotonic() - began
+                self._measured.stops += 1
+        finally:
+            signal.pidfd_send_signal(self._fd, signal.SIGCONT)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has had; 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S

@@ -1,0 +1,71 @@
+"""A simulated node with a share of a CPU: what it does waits for most of each tenth of a second."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from chaos.runtimes.sim.kernel import Handle, Kernel
+
+PERIOD_S = 0.1
+
+
+class Held(Protocol):
+    """What is slowed."""
+
+    def hold(self, *, on: bool) -> None:
+        """Hold its effects, or let them go on."""
+
+
+class Slowness:
+    """The shares that a node gets at most, by the fault's name: the least counts. They outlive its incarnations."""
+
+    def __init__(self, kernel: Kernel, node: Held) -> None:
+        self.shares: dict[str, float] = {}
+        self.holds = False
+        """It is held just now."""
+        self._kernel, self._node = kernel, node
+        self._timer: Handle | None = None
+        self._began = self._held_at = 0.0
+        self._held_s, self._stops = 0.0, 0
+
+    def add(self, name: str, share: float) -> None:
+        """Begin one; the name is unused."""
+        self.shares[name] = share
+        if len(self.shares) == 1:
+            self._began, self._held_s, self._stops = self._kernel.now, 0.0, 0
+            self._hold()
+
+    def remove(self, name: str) -> tuple[int, float]:
+        """End one. How often the node was held, and the share of the time that it ran, once none is left."""
+        if self.shares.pop(name, None) is None or self.shares:
+            return 0, 0.0
+        self._end()
+        lasted_s = self._kernel.now - self._began
+        return self._stops, 1.0 - self._held_s / lasted_s if lasted_s else 1.0
+
+    def clear(self) -> None:
+        """End all."""
+        self.shares.clear()
+        self._end()
+
+    def _hold(self) -> None:
+        self.holds, self._held_at = True, self._kernel.now
+        self._stops += 1
+        self._node.hold(on=True)
+        self._timer = self._kernel.at(PERIOD_S * (1.0 - min(self.shares.values())), self._let_go)
+
+    def _let_go(self) -> None:
+        self._go_on()
+        self._timer = self._kernel.at(PERIOD_S * min(self.shares.values()), self._hold)
+
+    def _go_on(self) -> None:
+        self.holds = False
+        self._held_s += self._kernel.now - self._held_at
+        self._node.hold(on=False)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.holds:
+            self._go_on()
