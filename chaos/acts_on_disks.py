@@ -11,6 +11,9 @@ from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 from chaos.stage import Play, Played, Stage
 from chaos.targets import Unresolved
 
+TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling")
+"""Actions that start at their end what they took down."""
+
 
 async def disk(stage: Stage, p: Played) -> None:
     """The targets' disks fail or are slow; whole again at the end. A node that ended of it is started again then."""
@@ -25,7 +28,8 @@ async def disk(stage: Stage, p: Played) -> None:
         with trio.CancelScope(shield=True):
             for node in p.resolved:
                 healed.append(await stage.runtime.heal_disk(name, node))
-    down = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
+    stopped = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
+    down = [node for node in stopped if not stage.others(p, node, *TAKE_DOWN)]  # who took it down starts it
     started = await stage.all_up(down)
     p.ended = stage.now_ns()
     p.evidence = {"healed": healed, "started": started}

@@ -10,6 +10,7 @@ import trio
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import ClockWord, CrashOp, NodeState
 from chaos.stage import POLL_S, Play, Played, Stage
+from chaos.targets import Unresolved
 
 CAUGHT_UP_WITHIN_S = 60.0
 SHARE_TOLERANCE = 0.2
@@ -41,25 +42,66 @@ async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
 
 
 async def pause(stage: Stage, p: Played) -> None:
-    """Held where it is, let go at the end."""
+    """Held where it is, let go at the end; by the last one where several faults hold it."""
     runtime = stage.runtime
-    stage.begin_on_running_nodes(p)
+    stage.begin_on_running_nodes(p, joins="pause")
     held: list[Any] = []
     resumed: list[Any] = []
+    lost: list[str] = []
     try:
-        held = [await runtime.pause(node) for node in p.resolved]
+        for node in p.resolved:
+            is_held = bool(stage.others(p, node, "pause"))
+            held.append(await (_held_already(stage, node) if is_held else runtime.pause(node)))
         await stage.rest(p)
     finally:
         with trio.CancelScope(shield=True):
             for node in p.resolved:
-                if runtime.state(node) is NodeState.PAUSED:
+                state, others = runtime.state(node), stage.others(p, node, "pause")
+                stage.release(p, [node])
+                if state is not NodeState.PAUSED:
+                    lost.append(f"node {node} was {state.value} before it was let go")
+                elif others:
+                    resumed.append({"node": node, "held_by": sorted(others)})
+                else:
                     resumed.append(await runtime.resume(node))
         p.ended = stage.now_ns()
     p.evidence = {"paused": held, "resumed": resumed}
     stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
     p.landed = stopped and len(resumed) == len(p.resolved)
     if not p.landed:
-        p.error = "a node was not held, or answered while it should have been"
+        p.error = ", ".join(lost) or "a node was not held, or answered while it should have been"
+
+
+async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
+    """As the evidence of a pause, of a node that another fault holds: that it gives no answer over any link."""
+    probes = await stage.probes([link for link in stage.runtime.links() if link.target == node])
+    silent = all(not probe.ok for probe in probes)
+    state = "T" if silent and stage.runtime.state(node) is NodeState.PAUSED else "?"
+    return {"state": state, "joined": True, "probe": probes[0].evidence() if probes else {"ok": True}}
+
+
+async def rolling(stage: Stage, p: Played) -> None:
+    """Each target in turn, and the next one not before every partition is in sync: as brokers are upgraded."""
+    runtime = stage.runtime
+    take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
+    proof = "gone" if p.fault.params["how"] == "kill" else "controlled"
+    stage.begin_on_running_nodes(p)
+    steps: list[dict[str, Any]] = []
+    p.evidence = {"steps": steps}
+    for node in p.resolved:
+        step: dict[str, Any] = {"node": node, "down": await take(node)}
+        steps.append(step)
+        step["up"] = await runtime.start_node(node)
+        with trio.move_on_after(max(0.0, stage.left_s(p))):
+            while not await _in_sync(stage, runtime.nodes):
+                await trio.sleep(POLL_S)
+            step["in_sync_ns"] = stage.now_ns()
+        if "in_sync_ns" not in step:
+            raise HarnessError(f"node {node} was not in sync again within the {p.fault.duration_s:g} s that all have")
+    p.ended = stage.now_ns()
+    p.landed = all(step["down"].get(proof) and step["up"].get("ready_ns") for step in steps)
+    if not p.landed:
+        p.error = f"no evidence that every node was {proof}"
 
 
 async def slow(stage: Stage, p: Played) -> None:
@@ -142,6 +184,10 @@ async def clock(stage: Stage, p: Played) -> None:
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
     runtime = stage.runtime
     before = {node: len(runtime.clock_words(node)) for node in p.resolved}
+    for node in p.resolved:
+        if stage.others(p, node, "clock"):
+            raise Unresolved(f"the clock of node {node} is bent already")
+    stage.claim(p)
     stage.begun(p)
     bent: list[Any] = []
     try:
@@ -192,6 +238,7 @@ ACTS: Mapping[str, Play] = {
     "kill": kill,
     "stop": stop,
     "pause": pause,
+    "rolling": rolling,
     "slow": slow,
     "power_loss": power_loss,
     "crash_at": crash_at,

@@ -72,7 +72,6 @@ ACTIONS: dict[str, Action] = {
             Number(0.5, 600, 4),
             {"share": Number(0.01, 0.9, 0.2)},
             "how often it was held, the share of the time that it was let run, and its CPU time",
-            frozenset({"process", "sim"}),
         ),
         Action(
             "crash_at",
@@ -164,6 +163,22 @@ ACTIONS: dict[str, Action] = {
             "the file's digest before and after",
         ),
         Action(
+            "rolling",
+            "each target in turn: stopped or killed, started, waited for until all are in sync again",
+            "P",
+            Number(1, 3600, 60),
+            {"how": Choice(("stop", "kill"), "stop")},
+            "each step's: down as asked, up as a new incarnation, every partition in sync within the length",
+        ),
+        Action(
+            "client",
+            "a producer crashes without a close and is replaced at the end; a producer or reader stands still",
+            "P",
+            Number(0.1, 600, 2),
+            {"how": Choice(("crash", "pause"), "crash")},
+            "the process id of the history changed; nothing was handed over or polled meanwhile, and something after",
+        ),
+        Action(
             "leadership",
             "by request: an election of preferred or unclean leaders, a partition's move, the controller's resignation",
             "P",
@@ -212,7 +227,12 @@ def make_fault(
         if name not in known.params:
             raise FaultError(f"{here}: unknown parameter {name!r}: {', '.join(known.params) or 'it takes none'}")
     checked = {n: p.check(f"{here}: {n}", params.get(n, p.default)) for n, p in known.params.items()}
-    check_target(here, target)
+    kind, _ = check_target(here, target)
+    if of_clients(target) != (action == "client"):
+        allowed = ", ".join(CLIENT_TARGETS if action == "client" else NODE_TARGETS)
+        raise FaultError(f"{here}: target {target!r}: one of {allowed}")
+    if kind == "reader" and checked.get("how") == "crash":
+        raise FaultError(f"{here}: how = 'crash': of producers only")
     _check_relations(here, action, checked)
     return Fault(fault_id, float(at_s), float(duration_s), action, target, checked)
 
@@ -226,9 +246,22 @@ def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
         raise FaultError(f"{here}: act = {params['act']!r} is of requests: stream = 'there'")
 
 
+CLIENT_TARGETS = ("producer", "reader")
+"""Of faults of clients: any one of them, or `producer:N`."""
+
+
+def of_clients(target: str) -> bool:
+    """Whether a target is one of the workload's clients."""
+    return target.partition(":")[0] in CLIENT_TARGETS
+
+
 def check_target(here: str, target: str) -> tuple[str, str]:
     """(kind, argument) of a target such as "leader:appends-0-1". FaultError where it is none."""
     kind, _, argument = target.partition(":")
+    if kind in CLIENT_TARGETS:
+        if argument and not argument.isdigit():
+            raise FaultError(f"{here}: target {target!r}: a {kind} has a number, as in {kind}:0")
+        return kind, argument
     if kind not in NODE_TARGETS:
         raise FaultError(f"{here}: unknown target {target!r}: one of {', '.join(NODE_TARGETS)}")
     if kind == "node" and not argument.isdigit():

@@ -14,14 +14,24 @@ from typing import Any
 import trio
 
 from broker.env import Env
-from chaos import acts_on_disks, acts_on_leaders, acts_on_links, acts_on_nodes, acts_on_worse_links, triggers
+from chaos import (
+    acts_on_clients,
+    acts_on_disks,
+    acts_on_leaders,
+    acts_on_links,
+    acts_on_nodes,
+    acts_on_worse_links,
+    triggers,
+)
 from chaos.errors import HarnessError
-from chaos.faults import Fault
+from chaos.faults import Fault, of_clients
 from chaos.runtimes.contract import Counting, Runtime
 from chaos.stage import HEALED_WITHIN_S, Cluster, Play, Played, Stage
 from chaos.targets import Unresolved, resolve
+from workloads.control import Controls
 
 ACTS: Mapping[str, Play] = {
+    **acts_on_clients.ACTS,
     **acts_on_nodes.ACTS,
     **acts_on_links.ACTS,
     **acts_on_worse_links.ACTS,
@@ -53,6 +63,15 @@ class Nemesis:
         self._stage = Stage(runtime, env, seed, record, cluster)
         self.played = [Played(fault) for fault in faults]
 
+    @property
+    def clients(self) -> Controls | None:
+        """The workload's, where there is one."""
+        return self._stage.clients
+
+    @clients.setter
+    def clients(self, controls: Controls) -> None:
+        self._stage.clients = controls
+
     def under_way(self) -> list[Played]:
         """Faults that have begun and not ended."""
         return [p for p in self.played if p.began is not None and p.ended is None]
@@ -74,12 +93,14 @@ class Nemesis:
                 await self._until_true(p)
             with trio.fail_after(HEALED_WITHIN_S):
                 p.view = await stage.cluster.view()
-            p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+            if not of_clients(p.fault.target):
+                p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             p.error = f"{type(trouble).__name__}: {in_short(str(trouble))}"
             p.landed = False
         finally:
+            stage.release(p)
             p.ended = p.ended or stage.now_ns()
             stage.note(p)
 

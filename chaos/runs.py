@@ -31,6 +31,7 @@ from chaos.stage import Played, now_ns
 from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
+from workloads.control import Controls
 from workloads.counters import NAMES, Counters
 from workloads.driving import Driver
 from workloads.final_reads import FinalRead, final_reads
@@ -196,7 +197,8 @@ class Run:
         recorder = Recorder(env, self.papers.history, run=self.papers.run_id)
         foreign = self._stranger is not None
         observer = Observer(self.env("observer"), servers, self.plan.nodes, ask_quorum=foreign)
-        nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=self.papers.fault)
+        told = self.papers.fault
+        nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told)
         self._played = nemesis.played
         try:
             async with trio.open_nursery() as nursery:
@@ -248,8 +250,9 @@ class Run:
             settings = appends_settings(self.plan)
             driver = self._drivers(self.runtime.bootstrap(ZONE), settings) if self._drivers else None
             told = self._eyes.acknowledged if self._eyes else None
+            nemesis.clients = Controls(settings.producers, settings.readers)
             nursery.start_soon(
-                partial(run_appends, envs=self.env, acknowledged=told, driver=driver),
+                partial(run_appends, envs=self.env, acknowledged=told, driver=driver, controls=nemesis.clients),
                 *(self.env("workload"), servers, settings, recorder, stop, counters),
             )
             async with self._phase("warm-up"):

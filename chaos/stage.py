@@ -17,6 +17,7 @@ from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
 from chaos.schedule import rng_for
 from chaos.targets import ClusterView, Unresolved
 from workloads.client.client import Client
+from workloads.control import Controls
 
 PROBE_TIMEOUT_S = 0.7
 HEALED_WITHIN_S = 10.0
@@ -76,6 +77,9 @@ class Stage:
         self, runtime: Runtime, env: Env, seed: int, record: Callable[[dict[str, Any]], None], cluster: Cluster
     ) -> None:
         self.runtime, self.cluster = runtime, cluster
+        self.clients: Controls | None = None
+        """The workload's clients, once there are any."""
+        self._claims: dict[int, dict[int, str]] = {}
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -95,13 +99,37 @@ class Stage:
         p.began = self.now_ns()
         self.note(p)
 
-    def begin_on_running_nodes(self, p: Played) -> None:
-        """Unresolved where a node is down or paused already: hitting it again would prove nothing."""
+    def begin_on_running_nodes(self, p: Played, *, joins: str = "") -> None:
+        """Unresolved where a node is down or paused already: hitting it again would prove nothing.
+
+        joins: an action; a node that is paused by faults of this action alone may be hit once more.
+        """
         for node in p.resolved:
-            state = self.runtime.state(node)
-            if state is not NodeState.RUNNING:
-                raise Unresolved(f"node {node} is {state.value} already")
+            state, others = self.runtime.state(node), self.others(p, node)
+            joined = state is NodeState.PAUSED and bool(self.others(p, node, joins))
+            if state is not NodeState.RUNNING and not joined:
+                by = ", ".join(f"fault {number} ({action})" for number, action in others.items())
+                raise Unresolved(f"node {node} is {state.value} already" + (f", by {by}" if by else ""))
+        self.claim(p)
         self.begun(p)
+
+    def claim(self, p: Played) -> None:
+        """The fault is on at its nodes from now on."""
+        for node in p.resolved:
+            self._claims.setdefault(node, {})[p.fault.id] = p.fault.action
+
+    def others(self, p: Played, node: int, *actions: str) -> dict[int, str]:
+        """Faults that are on at a node beside this one, by id: their actions; of these only, where any are given. What
+        ends one must not end another.
+        """
+        claims = self._claims.get(node, {})
+        return {n: action for n, action in claims.items() if n != p.fault.id and (action in actions or not actions)}
+
+    def release(self, p: Played, nodes: Sequence[int] | None = None) -> None:
+        """The fault has ended at these nodes; at all of them where none are given."""
+        for node, claims in self._claims.items():
+            if nodes is None or node in nodes:
+                claims.pop(p.fault.id, None)
 
     async def all_up(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""

@@ -24,6 +24,7 @@ from workloads.client.consumer import LOG_TRUNCATED, ReadEvent
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, SettingsError
+from workloads.control import Controls, Handle
 from workloads.counters import Counters
 from workloads.driving import Driver, ReaderTask, Sending, read_by
 from workloads.reading import RecordedReader
@@ -152,18 +153,20 @@ async def run_appends(
     envs: Callable[[str], Env] | None = None,
     acknowledged: Acknowledged | None = None,
     driver: Driver | None = None,
+    controls: Controls | None = None,
 ) -> None:
     """Create the topics, drive the load until `stop`, then wait until every record has its outcome.
 
     `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
     another draws. `acknowledged` is told of each record whose send was ok. `driver`: a library that produces and
-    reads instead of our own client. Raises WorkloadFailed where the topics cannot be made, OSError where the history
-    cannot be written.
+    reads instead of our own client. `controls`: what is done to clients from outside. Raises WorkloadFailed where the
+    topics cannot be made, OSError where the history cannot be written.
     """
     own: Callable[[str], Env] = envs if envs is not None else lambda name: env
     began = env.mono()
     await make_topics(env, bootstrap, settings, recorder)
     sent_all = trio.Event()
+    hands = controls if controls is not None else Controls(settings.producers, settings.readers)
     async with trio.open_nursery() as nursery:
         for number in range(settings.readers):
             if driver is not None:
@@ -171,13 +174,14 @@ async def run_appends(
                 nursery.start_soon(read_by, driver, recorder, counters, task, sent_all)
                 continue
             reading = own(f"reader-{number}")
-            nursery.start_soon(partial(_read, reading, bootstrap, settings, recorder, counters, number, sent_all))
+            told = (recorder, counters, number, hands.readers[number], sent_all)
+            nursery.start_soon(partial(_read, reading, bootstrap, settings, *told))
         async with trio.open_nursery() as producing:
             for number in range(settings.producers):
                 sending = own(f"producer-{number}")
                 agenda = _agenda(settings, sending, number, began)
-                told = (recorder, counters, acknowledged)
-                sender = _Sender(sending, bootstrap, settings, number, agenda, *told, driver)
+                about = (recorder, counters, acknowledged)
+                sender = _Sender(sending, bootstrap, settings, number, agenda, *about, driver, hands.producers[number])
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()
@@ -249,6 +253,16 @@ def _declare(settings: AppendsSettings, recorder: Recorder, configs: Mapping[str
     return found
 
 
+@dataclass
+class _Life:
+    """One process of a producer."""
+
+    scope: trio.CancelScope
+    task_status: trio.TaskStatus[None]
+    open: int = 0
+    """Records without an outcome yet."""
+
+
 class _Sender:
     """One of the workload's producers: one process after the other."""
 
@@ -263,6 +277,7 @@ class _Sender:
         counters: Counters,
         acknowledged: Acknowledged | None,
         driver: Driver | None,
+        handle: Handle,
     ) -> None:
         self._env = env
         self._bootstrap = bootstrap
@@ -273,6 +288,7 @@ class _Sender:
         self._agenda = agenda
         self._acknowledged = acknowledged
         self._driver = driver
+        self._handle = handle
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
@@ -280,7 +296,7 @@ class _Sender:
         async with trio.open_nursery() as nursery:
             while not stop.is_set():
                 acked = self._counters.acked
-                await nursery.start(self._live, stop)
+                await nursery.start(self._mortal, stop)
                 if stop.is_set():
                     return
                 self._counters.producers_replaced += 1
@@ -289,14 +305,24 @@ class _Sender:
                 with self._env.timeout(pause_s):
                     await stop.wait()
 
-    async def _live(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
+        life = _Life(trio.CancelScope(), task_status)
+        with life.scope:
+            await self._live(stop, life)
+        if life.scope.cancelled_caught:
+            self._counters.info += life.open
+            await self._handle.may_follow(stop)
+            task_status.started()
+
+    async def _live(self, stop: trio.Event, life: _Life) -> None:
         """One process. "Started" is said when a successor may take over; this one then only finishes."""
         settings = self._settings
         about = {**asdict(settings.producer()), "request_timeout_ms": settings.request_timeout_ms}
         about["producer"] = self._number
         async with trio.open_nursery() as nursery:
             if self._driver is not None:
-                await self._live_by(self._driver, nursery, about, stop, task_status)
+                await self._live_by(self._driver, nursery, about, stop, life)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=settings.zone)
             client = Client(self._env, self._bootstrap, settings.client())
@@ -305,8 +331,8 @@ class _Sender:
             flush = self._recorder.flush
             producer = Producer(client, settings.producer(), before_send=flush, after_outcomes=flush)
             await nursery.start(producer.run)
-            await self._pace(producer, process, stop)
-            task_status.started()
+            await self._pace(producer, process, stop, life)
+            life.task_status.started()
             producer.retire("nothing more to send")
             await producer.finish()
             producer.close()
@@ -318,33 +344,39 @@ class _Sender:
         nursery: trio.Nursery,
         about: Mapping[str, object],
         stop: trio.Event,
-        task_status: trio.TaskStatus[None],
+        life: _Life,
     ) -> None:
         """One process that is a library's."""
         settings = {**about, **driver.about()}
         zone = self._settings.zone
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
         producer = await driver.producer(nursery, self._recorder.flush)
-        await self._pace(producer, process, stop)
-        task_status.started()
+        await self._pace(producer, process, stop, life)
+        life.task_status.started()
         producer.retire("nothing more to send")
         await producer.finish()
         producer.close()
 
-    async def _pace(self, producer: Sending, process: int, stop: trio.Event) -> None:
+    async def _pace(self, producer: Sending, process: int, stop: trio.Event, life: _Life) -> None:
         """Hand over what is due, until `stop` or until the producer takes no more records."""
         sequence = 0
-        agenda = self._agenda
+        agenda, handle = self._agenda, self._handle
+        handle.began(process, life.scope)
         while not stop.is_set() and not producer.retired:
+            await handle.going(stop)
             now = self._env.mono()
             while agenda.due_at <= now and producer.takes(self._settings.max_size):
-                self._send(producer, process, sequence, *agenda.take())
+                self._send(producer, process, sequence, life, *agenda.take())
+                handle.done += 1
                 sequence += 1
             self._counters.skipped += agenda.skip(now)
             with self._env.timeout(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S)):
                 await stop.wait()
+        handle.over(life.scope)
 
-    def _send(self, producer: Sending, process: int, sequence: int, topic: str, index: int, size: int) -> None:
+    def _send(
+        self, producer: Sending, process: int, sequence: int, life: _Life, topic: str, index: int, size: int
+    ) -> None:
         part = self._recorder.partitions[topic, index]
         key = f"{process}-{sequence % KEYS}"
         encoded = key.encode()
@@ -352,9 +384,14 @@ class _Sender:
         content, digest = payload.make(value, encoded, (), size)
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
-        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), partial(self._ended, op, part, value))
+        life.open += 1
+        ended = partial(self._ended, life, op, part, value)
+        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), ended)
 
-    def _ended(self, op: int, part: int, value: int, outcome: Outcome) -> None:
+    def _ended(self, life: _Life, op: int, part: int, value: int, outcome: Outcome) -> None:
+        if life.scope.cancel_called:
+            return  # nobody is there any more who could be told
+        life.open -= 1
         counters = self._counters
         if outcome.status is Status.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
@@ -377,6 +414,7 @@ async def _read(
     recorder: Recorder,
     counters: Counters,
     number: int,
+    handle: Handle,
     sent_all: trio.Event,
 ) -> None:
     """One of the workload's readers: from the log's start, until all has been sent and the last poll is done."""
@@ -406,6 +444,8 @@ async def _read(
             if env.mono() >= look_at_s:
                 await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
                 look_at_s = env.mono() + LAG_EVERY_S
+            await handle.going(sent_all)
+            handle.done += 1
             polled = await reader.poll("poll", POLL_LIMIT_S)
             for event in polled.events:
                 await _recover(reader, event)

@@ -1,0 +1,139 @@
+"""Faults on one target at once, faults made of steps, and faults of the workload's clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from chaos.faults import Fault, FaultError, make_fault
+from chaos.plan import make_plan
+from chaos.runtimes.contract import Link, NodeState, Probe
+from chaos.simulating import simulate
+from checkers.nemesis_log import parse_faults
+from checkers.tables import Fault as ToldFault
+from checkers.verdict import UNKNOWN, VALID
+from tests.unit.chaos.test_nemesis import World, played
+
+
+class Answering(World):
+    """Whose nodes answer unless they are paused."""
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        silent = self.states[link.target] is NodeState.PAUSED and not self.inert
+        return Probe(not silent, timeout_s * 1000, "timed out" if silent else None)
+
+
+async def test_a_node_paused_by_two_faults_goes_on_when_the_last_one_ends(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = Answering()
+    first, second = make_fault(0, 0.1, 2.0, "pause", "node:1", {}), make_fault(1, 1.0, 3.0, "pause", "node:1", {})
+    both = await played(world, [first, second])
+    assert [line["error"] for line in both] == [None, None]
+    assert both[0]["evidence"]["resumed"] == [{"node": 1, "held_by": [1]}]
+    assert world.done == ["resume 1"], "once, by the second"
+
+
+async def test_what_is_paused_cannot_be_killed_and_says_by_whom_it_is_held(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = Answering()
+    _, killed = await played(
+        world, [make_fault(0, 0.1, 2.0, "pause", "node:1", {}), make_fault(1, 1.0, 2.0, "kill", "node:1", {})]
+    )
+    assert killed["error"] == "Unresolved: node 1 is paused already, by fault 0 (pause)"
+    assert world.done == ["resume 1"]
+
+
+async def test_a_paused_node_that_was_gone_before_it_was_let_go_is_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = Answering()
+
+    async def die() -> None:
+        await trio.sleep(1)
+        world.states[1] = NodeState.DOWN
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(die)
+        (line,) = await played(world, [make_fault(0, 0.1, 2.0, "pause", "node:1", {})])
+    assert line["error"] == "node 1 was down before it was let go"
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "params", "said"),
+    [
+        ("client", "random", {}, "one of producer, reader"),
+        ("kill", "producer:0", {}, "one of leader"),
+        ("client", "reader:0", {"how": "crash"}, "of producers only"),
+        ("client", "producer:x", {}, "as in producer:0"),
+    ],
+)
+def test_clients_and_brokers_are_not_taken_for_each_other(
+    action: str, target: str, params: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(FaultError, match=said):
+        make_fault(0, 0, 1, action, target, params)
+
+
+def simulated(*faults: dict[str, Any], time_s: float = 12) -> tuple[str, tuple[str, ...], list[ToldFault]]:
+    """Verdict, reasons, and the faults as they are told."""
+    load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40}
+    plan = make_plan(
+        {"runtime": "sim", "seed": 5, "warmup_s": 1, "time_s": time_s, "workload": load, "faults": list(faults)}
+    )
+    result = simulate(plan)
+    told, _ = parse_faults(result.papers()["nemesis.jsonl"].splitlines(keepends=True))
+    return result.verdict, result.told, told
+
+
+def test_a_crashed_producer_is_followed_by_another_process_and_nothing_is_lost() -> None:
+    fault = {"at_s": 2, "duration_s": 1, "action": "client", "target": "producer:1"}
+    verdict, reasons, (told,) = simulated(fault)
+    assert verdict == VALID, reasons
+    assert told.evidence is not None
+    assert told.evidence["client"] == "producer 1"
+    assert told.evidence["process"] != told.evidence["followed_by"]
+
+
+@pytest.mark.parametrize("target", ["producer:0", "reader"])
+def test_a_client_that_stands_still_leaves_a_gap(target: str) -> None:
+    fault = {"at_s": 2, "duration_s": 3, "action": "client", "target": target, "params": {"how": "pause"}}
+    verdict, reasons, (told,) = simulated(fault)
+    assert verdict == VALID, reasons
+    assert told.evidence is not None
+    assert told.evidence["during"] == 0
+    assert told.evidence["after"] > 0
+
+
+def test_a_client_that_there_is_not_makes_the_run_unknown() -> None:
+    verdict, reasons, _ = simulated({"at_s": 2, "duration_s": 1, "action": "client", "target": "producer:9"})
+    assert verdict == UNKNOWN
+    assert "there is no producer 9" in reasons[0]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_rolling_restart_waits_for_each_broker_to_be_in_sync(how: str) -> None:
+    fault = {"at_s": 1, "duration_s": 60, "action": "rolling", "target": "all", "params": {"how": how}}
+    verdict, reasons, (told,) = simulated(fault, time_s=40)
+    assert verdict == VALID, reasons
+    assert told.evidence is not None
+    steps = told.evidence["steps"]
+    assert [step["node"] for step in steps] == [1, 2, 3]
+    for earlier, later in zip(steps, steps[1:], strict=False):
+        assert earlier["up"]["ready_ns"] < earlier["in_sync_ns"] <= later["down"]["asked_ns"]
+
+
+def test_a_rolling_restart_that_takes_longer_than_it_may_has_not_landed() -> None:
+    behind = {"at_s": 1, "duration_s": 8, "action": "pause", "target": "node:2"}
+    restart = {"at_s": 6, "duration_s": 1, "action": "rolling", "target": "node:1"}
+    verdict, reasons, _ = simulated(behind, restart)
+    assert verdict == UNKNOWN
+    assert "was not in sync again within the 1 s" in reasons[0]
+
+
+def test_a_fault_is_a_plain_value() -> None:
+    assert make_fault(0, 0, 1, "client", "producer", {}) == Fault(0, 0.0, 1.0, "client", "producer", {"how": "crash"})
