@@ -1,0 +1,67 @@
+"""Apache Kafka in the process runtime: what is done to it lands. Only where Java and its jars are at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.about_target import about
+from chaos.faults import make_fault
+from chaos.layout import addresses
+from chaos.nemesis import Nemesis
+from chaos.observer import Observer
+from chaos.plan import FAST_FAILOVER
+from chaos.runtimes.process.kafka_runtime import KafkaRuntime
+from chaos.toolchain.kafka import apache_kafka, at_hand
+from workloads.client.admin import NewTopic
+
+LEADER = "leader:t-0"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not at_hand(), reason="needs Java, and Apache Kafka's jars in the cache or in KAFKA_HOME"),
+]
+
+
+async def test_faults_land_on_kafka_and_a_leader_cut_off_from_its_peers_leads_no_more(tmp_path: Path) -> None:
+    runtime = KafkaRuntime(tmp_path / "run", kafka=apache_kafka(lambda line: None), settings=dict(FAST_FAILOVER))
+    faults = [
+        make_fault(0, 0, 5, "partition", LEADER, {"shape": "isolate", "manner": "drop"}),
+        make_fault(1, 8, 1, "pause", LEADER, {}),
+        make_fault(2, 11, 5, "stop", LEADER, {}),
+        make_fault(3, 30, 2, "latency", "node:1", {"latency_ms": 50, "jitter_ms": 5}),
+        make_fault(4, 34, 2, "leadership", "node:1", {"how": "preferred"}),
+    ]
+    told: list[dict[str, Any]] = []
+    led: set[int] = set()
+    try:
+        await runtime.start()
+        env = runtime.env("harness")
+        servers = addresses(runtime.bootstrap("CLIENT"))
+        target = await about(servers, FAST_FAILOVER)
+        assert (target.lacks, target.unknown_settings, target.other_settings) == ([], [], {})
+        observer = Observer(env, servers, runtime.nodes, ask_quorum=True)
+        nemesis = Nemesis(runtime, faults, 1, env=env, cluster=observer, record=told.append)
+
+        async def watch() -> None:
+            while True:
+                led.add((await observer.view()).leaders.get("t-0", -1))
+                await trio.sleep(0.2)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(observer.client.run)
+            await observer.create_topics([NewTopic("t", 1, 3, {"min.insync.replicas": "2"})], 60)
+            nursery.start_soon(watch)
+            await nemesis.play()
+            nursery.cancel_scope.cancel()
+    finally:
+        await runtime.stop()
+    assert [(p.fault.action, p.error) for p in nemesis.played if not p.landed] == []
+    assert len(led - {-1}) > 1, "an isolated leader whose links are really cut is replaced"
+    (back,) = nemesis.played[2].evidence["up"]
+    assert back["seen_in"] == "broker.log"
+    assert back["broker_epoch"] > 0
