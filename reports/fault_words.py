@@ -161,6 +161,27 @@ def _power_loss(seen: Json) -> str:
     return " ".join([*words, *_came_back(seen)])
 
 
+def _clock(seen: Json) -> str:
+    words = []
+    for node, each in mapping(seen.get("said")).items():
+        told = mapping(each)
+        shown = [number(ms) for ms in told.get("shown_ms") or ()]
+        off = " to ".join(f"{ms / 1000:+,.3f} s" for ms in shown if ms is not None)
+        lines = told.get("words")
+        words.append(f"Broker {node}'s own trace shows its clock off by {off or 'nothing'}, in {lines} lines.")
+    return " ".join(words)
+
+
+def _slow(seen: Json) -> str:
+    words = []
+    for act in objects(seen.get("healed")):
+        cpu = number(act.get("cpu_share"))
+        used = "" if cpu is None else f", and had {cpu:.0%} of a CPU"
+        ran = number(act.get("ran_share")) or 0
+        words.append(f"Held {act.get('stops')} times; it ran {ran:.0%} of the time{used}.")
+    return " ".join(words)
+
+
 def _counted(seen: Json) -> str:
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     links = ", ".join(link.replace("->", "→") for link in texts(seen.get("links")))
@@ -247,6 +268,8 @@ _TOLD: dict[str, Callable[[Json], str]] = {
     "latency": _latency,
     "crash_at": _crash,
     "power_loss": _power_loss,
+    "clock": _clock,
+    "slow": _slow,
     "packet_loss": _counted,
     "protocol": _counted,
     "reset": _reset,
