@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
+    "faults": ("chaos.commands.faults", "Say what can be broken here, and what is missing for the rest."),
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
@@ -39,6 +40,7 @@ Examples:
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker
+  squall faults                        what can be broken here, and what is missing
   squall clean                         end leftovers of an interrupted run
   squall test                          all the tests
 

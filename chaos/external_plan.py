@@ -10,8 +10,8 @@ from typing import Any
 from chaos.faults import Fault, FaultError
 from chaos.link_actions import LINK_ACTIONS
 
-ON_LINKS = frozenset(action.name for action in LINK_ACTIONS) & frozenset({"partition", "latency", "reset"})
-ASKED = frozenset({"leadership"})
+ON_LINKS = frozenset(action.name for action in LINK_ACTIONS) | {"reset"}
+ASKED = frozenset({"leadership", "client"})
 ON_CONTAINERS = frozenset({"kill", "stop", "pause"})
 KINDS = ("leadership", "latency", "partition")
 """Drawn where a plan names none; with a compose file also what is done to containers."""
