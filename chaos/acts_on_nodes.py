@@ -133,7 +133,9 @@ async def power_loss(stage: Stage, p: Played) -> None:
     """
     stage.begin_on_running_nodes(p)
     lost = await stage.runtime.power_loss(p.resolved)
-    await stage.rest(p)
+    # It has landed when the nodes have ended: what is taken out of their files then is no part of that.
+    stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
+    await trio.sleep(max(0.0, stage.left_s(p)))
     up = await stage.all_up(p.resolved)
     p.ended = stage.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}

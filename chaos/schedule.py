@@ -65,6 +65,11 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
         at_s += duration_s + 1.5 + 2 * draw.random() + (restart_s if kind in ENDING else 0.0)
 
 
+def likely(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters under which a drawn fault strikes: a broker that is not told to flush may sync nothing for seconds."""
+    return {**params, "op": "write"} if params.get("op") == "fsync" else dict(params)
+
+
 def _duration(kind: str, rng: Random) -> float:
     low, high = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0)}.get(kind, (2.0, 5.0))
     return round(rng.uniform(low, high), 2)

@@ -160,11 +160,15 @@ class Stage:
 
     async def rest(self, p: Played) -> None:
         """Keep the fault on until its duration is over. One that took longer to land is evidence of nothing."""
-        left_s = self.left_s(p)
-        if left_s < 0:
-            spent_s = p.fault.duration_s - left_s
+        self.check_landed(p, self.now_ns())
+        await trio.sleep(max(0.0, self.left_s(p)))
+
+    def check_landed(self, p: Played, at_ns: int) -> None:
+        """HarnessError where a fault that is on since `at_ns` took longer to land than it was to last."""
+        assert p.began is not None
+        spent_s = (at_ns - p.began) / 1e9
+        if spent_s > p.fault.duration_s:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
-        await trio.sleep(left_s)
 
     async def probe(self, link: Link) -> Probe:
         """One probe over a link, with the time that a probe has."""

@@ -42,7 +42,8 @@ class Throttle:
         self.share = share
         self._pid = pid
         self._fd = os.pidfd_open(pid)
-        self._began, self._cpu_before = time.monotonic(), cpu_seconds(pid)
+        self._began = time.monotonic()
+        self._cpu_before = self._cpu_now = cpu_seconds(pid)
         self._measured = Measured()
         self._free = threading.Lock()
         """Held while the process is stopped by us, and by `hold` for as long as others stop it."""
@@ -63,7 +64,7 @@ class Throttle:
         self._over.set()
         self._thread.join()
         self._measured.lasted_s = time.monotonic() - self._began
-        self._measured.cpu_s = max(0.0, cpu_seconds(self._pid) - self._cpu_before)
+        self._measured.cpu_s = max(self._cpu_now, cpu_seconds(self._pid)) - self._cpu_before
         os.close(self._fd)
         return self._measured
 
@@ -82,6 +83,7 @@ class Throttle:
         try:
             self._over.wait(seconds)
             # Seen at its end: whoever lets it go meanwhile has switched this off.
+            self._cpu_now = max(self._cpu_now, cpu_seconds(self._pid))
             if run_state(self._pid) == "T":
                 self._measured.stopped_s += time.monotonic() - began
                 self._measured.stops += 1

@@ -215,7 +215,7 @@ class SimRuntime:
         return {"pid": found.pid, "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`: its effects wait for most of each tenth of a second, as those of one over its quota."""
+        """As `Runtime.slow_cpu`: its effects wait for most of each tenth of a second, as of one over its quota."""
         slowness = self._node(node).slowness
         if name in slowness.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")
