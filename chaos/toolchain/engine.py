@@ -18,12 +18,12 @@ from chaos.errors import HarnessError, Refused
 T = TypeVar("T")
 
 SOCKET = "/var/run/docker.sock"
-MIN_API = (1, 40)
-"""Of Docker 19.03: older ones do not know per-call platforms and device requests, and nobody tries them any more."""
+MIN_API = (1, 41)
+"""Of Docker 20.10: older ones cannot measure a container without waiting for a second look."""
 MIN_FREE_BYTES = 2 << 30
 CALL_S, LONG_S = 60, 1800
 INSTALL = "start one (as root: compose/engine.sh installs and starts Debian's; or: systemctl start docker)"
-CPU_PERIOD_US = 100_000
+CPU_PERIOD_US, LEAST_QUOTA_US = 100_000, 1000
 
 ADVICE: tuple[tuple[str, str], ...] = (
     ("no space left on device", "the engine is out of disk: `docker system df` shows what takes it"),
@@ -252,9 +252,20 @@ class Engine:
         _call(f"resume container {container[:12]}", self._api.unpause, container)
 
     def set_cpus(self, container: str, cpus: float) -> None:
-        """How many CPUs it may keep busy from now on."""
-        limits = {"cpu_period": CPU_PERIOD_US, "cpu_quota": int(cpus * CPU_PERIOD_US)}
+        """How many CPUs it may keep busy from now on.
+
+        Less than one is given a millisecond at a time, the least that the kernel gives: whoever works in short bursts
+        would use up no quota of a longer period, and not be slow at all.
+        """
+        period_us = CPU_PERIOD_US if cpus >= 1 else min(int(LEAST_QUOTA_US / cpus), CPU_PERIOD_US)
+        limits = {"cpu_period": period_us, "cpu_quota": max(int(cpus * period_us), LEAST_QUOTA_US)}
         _call(f"limit container {container[:12]}", self._api.update_container, container, **limits)
+
+    def cpu(self, container: str) -> tuple[float, int]:
+        """CPU seconds that a running container had since it was started, and in how many periods its quota ran out."""
+        said = _call(f"measure container {container[:12]}", self._api.stats, container, stream=False, one_shot=True)
+        stats = said["cpu_stats"]
+        return stats["cpu_usage"]["total_usage"] / 1e9, int(stats["throttling_data"]["throttled_periods"])
 
     def state(self, container: str) -> dict[str, Any]:
         """As the engine has it: Status ("running", "paused", "exited"), Pid, ExitCode, OOMKilled, FinishedAt."""
@@ -310,7 +321,7 @@ def check(info: Mapping[str, Any], api_version: str) -> None:
     version = info.get("ServerVersion", "?")
     major, _, minor = api_version.partition(".")
     if (int(major), int(minor)) < MIN_API:
-        raise Refused(f"Docker {version} is too old (API {api_version}): 19.03 or newer is needed")
+        raise Refused(f"Docker {version} is too old (API {api_version}): 20.10 or newer is needed")
     if info.get("OSType", "linux") != "linux" or "Docker Desktop" in str(info.get("OperatingSystem")):
         raise Refused("this Docker engine runs in a virtual machine: its networks cannot be reached from here")
     if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):

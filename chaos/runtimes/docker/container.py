@@ -66,6 +66,10 @@ class Container:
         """How many CPUs it may keep busy from now on, through restarts."""
         await in_thread(self._engine.set_cpus, self._id, cpus)
 
+    async def cpu(self) -> tuple[float, int]:
+        """CPU seconds that it had since it was started, and in how many periods its quota ran out."""
+        return await in_thread(self._engine.cpu, self._id)
+
     async def state(self) -> dict[str, Any]:
         """As the engine has it."""
         return await in_thread(self._engine.state, self._id)

@@ -13,6 +13,7 @@ from chaos.layout import Address, properties_text
 from chaos.node_faults import NodeFaults
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
+from chaos.runtimes.docker.slowing import Quota
 from chaos.runtimes.docker.watch import Watch
 from chaos.trace_tail import TraceTail
 
@@ -31,8 +32,8 @@ class Node:
     Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
     offset of its clock, its data, the orders to its disk.
 
-    owner: the user id that the broker has, where it is not the harness's. hurt: its files can lose power and fail, as
-    `broker.faulted` has it.
+    cpus: how many it may keep busy. owner: the user id that the broker has, where it is not the harness's. hurt: its
+    files can lose power and fail, as `broker.faulted` has it.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Node:
         address: Address,
         watch: Watch,
         *,
+        cpus: float = 1.0,
         owner: int | None = None,
         hurt: bool = False,
     ) -> None:
@@ -53,6 +55,7 @@ class Node:
         self.faults = NodeFaults(folder / FAULTS) if hurt else None
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
+        self.quota = Quota(cpus)
         self._owner = owner
         self._settings = dict(settings)
         self._address = address
@@ -114,6 +117,7 @@ class Node:
         asked_ns = time.monotonic_ns()
         self._pid = await self.container.start()
         self.state = NodeState.RUNNING
+        await self.quota.begin(self.container)
         return {"pid": self._pid, "container": self.container.name, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
@@ -144,6 +148,7 @@ class Node:
     async def strike(self) -> None:
         """Send the signal that ends it."""
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
+        await self.quota.end(self.container)
         if self.state is NodeState.PAUSED:
             # Some engines refuse to signal what is frozen, others would let it run on for a moment to die.
             await self._kill_frozen()
@@ -170,6 +175,7 @@ class Node:
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
         self.must_be(NodeState.RUNNING)
+        await self.quota.end(self.container)
         tail = TraceTail(self.trace)
         asked_ns = time.monotonic_ns()
         await self.container.signal("SIGTERM")

@@ -33,6 +33,7 @@ from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks,
 from chaos.runtimes.docker.container import Container, in_thread
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
+from chaos.runtimes.docker.slowing import Slowing
 from chaos.runtimes.docker.watch import Watch
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
@@ -48,7 +49,7 @@ NOBODY = 10_001
 """The user id of brokers where the harness is root: no broker is."""
 
 
-class DockerRuntime(Hurting, ClockWitness):
+class DockerRuntime(Hurting, Slowing, ClockWitness):
     """`chaos.runtimes.contract.Runtime` over containers of this machine's engine.
 
     Files are below `folder`, as in the process runtime: nodes/N/{broker.properties, broker.log, trace.jsonl, data/},
@@ -84,7 +85,7 @@ class DockerRuntime(Hurting, ClockWitness):
         check_settings(settings or {})
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
-        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.LINK}
+        acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK}
         self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
         self.seed = seed
         self.run = f"{folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -179,14 +180,6 @@ class DockerRuntime(Hurting, ClockWitness):
         """As `Runtime.resume`."""
         return await self._node(node).resume()
 
-    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`."""
-        raise Refused(f"the docker runtime slows no CPU (node {node}): use processes or the simulator")
-
-    async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
-        raise Refused(f"the docker runtime slows no CPU (node {node}): use processes or the simulator")
-
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """As `Runtime.set_clock`. The broker looks at the file no more often than each 50 ms."""
         asked_ns = time.monotonic_ns()
@@ -234,6 +227,7 @@ class DockerRuntime(Hurting, ClockWitness):
         for node in resumed:
             await self.resume(node)
         await self._heal_disks()
+        await self._heal_cpus()
         down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
         for each in self._nodes.values():
             each.clock.unlink(missing_ok=True)
@@ -292,7 +286,7 @@ class DockerRuntime(Hurting, ClockWitness):
         for each in self.nodes:
             settings = {**self._settings, **layout.settings(each), "squall.cluster.id": cluster_id}
             folder, address = self._folder / "nodes" / str(each), layout.direct[INTERNAL, each]
-            options: dict[str, Any] = {"owner": self._owner, "hurt": self._is_hurt}
+            options: dict[str, Any] = {"cpus": self._cpus, "owner": self._owner, "hurt": self._is_hurt}
             self._nodes[each] = Node(each, folder, settings, address, watch, **options)
             folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / "toxiproxy.log"

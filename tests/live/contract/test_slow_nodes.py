@@ -14,7 +14,7 @@ from tests.live.contract.conftest import OnCluster
 from tests.live.contract.test_switched_off import SwitchedOff, played
 
 SHARE = 0.1
-ROUNDS = 12
+ROUNDS = 40
 
 
 def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_broker: OnCluster) -> None:

@@ -29,7 +29,7 @@ def test_an_engine_as_they_are_will_do() -> None:
 @pytest.mark.parametrize(
     ("said", "api", "why"),
     [
-        ({}, "1.39", "too old"),
+        ({}, "1.40", "too old"),
         ({"OSType": "windows"}, "1.41", "virtual machine"),
         ({"OperatingSystem": "Docker Desktop"}, "1.45", "virtual machine"),
         ({"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]}, "1.41", "rootless"),
