@@ -1,0 +1,71 @@
+"""Real client libraries drive the workload against three real brokers, one of which is killed: nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from broker.real_env import RealEnv
+from chaos.drivers.host import LibraryDriver
+from chaos.drivers.library import CLIENTS
+from checkers.parser import parse
+from checkers.tables import OK, POLL, SEND
+from workloads.appends import AppendsSettings, run_appends
+from workloads.counters import Counters
+from workloads.final_reads import final_reads
+from workloads.recorder import Recorder
+
+if TYPE_CHECKING:
+    from tests.live.workloads.conftest import Brokers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+SETTINGS = AppendsSettings(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=3000)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_library_drives_the_workload_through_a_leaders_death(
+    brokers: Brokers, tmp_path: Path, client: str
+) -> None:
+    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(client, bootstrap, SETTINGS, tmp_path / "clients.log")
+
+    async def until_acked(more: int) -> None:
+        goal = counters.acked + more
+        with trio.fail_after(90):
+            while counters.acked < goal:
+                await trio.sleep(0.05)
+
+    async def run() -> None:
+        await run_appends(env, brokers.bootstrap, SETTINGS, recorder, stop, counters, driver=driver)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await until_acked(200)
+        brokers.kill(1)
+        await until_acked(200)
+        brokers.start(1)
+        await until_acked(200)
+        stop.set()
+    await final_reads(env, brokers.bootstrap, SETTINGS.places(), recorder, rounds=1)
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    driven = [process for process in history.processes if process.role in ("producer", "reader")]
+    assert {process.client for process in driven} == {client}
+    assert counters.read > 0
+    assert counters.bad == 0
+    records = list(history.records.rows())
+    acknowledged = {(each.part, each.off): each.val for each in records if each.kind == SEND and each.st == OK}
+    found = {(each.part, each.off): each.val for each in records if each.kind == POLL and each.final}
+    assert len(acknowledged) == counters.acked
+    assert acknowledged.items() <= found.items()
+    under_load = {(each.part, each.off): each.val for each in records if each.kind == POLL and not each.final}
+    assert under_load.items() <= found.items()
