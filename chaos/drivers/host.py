@@ -103,13 +103,13 @@ class Process:
     async def end(self) -> None:
         """Kill it where it does not end by itself. Idempotent."""
         with trio.CancelScope(shield=True):
+            await self._in.aclose()
             with trio.move_on_after(END_S):
                 while self._popen.poll() is None:
                     await trio.sleep(0.02)
             if self._popen.poll() is None:
                 self._popen.kill()
                 self._popen.wait()
-            await self._in.aclose()
             await self._out.aclose()
 
     def kill(self) -> None:
