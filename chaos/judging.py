@@ -96,4 +96,5 @@ def prune_data(directory: RunDirectory, verdict: dict[str, Any]) -> None:
     if verdict["verdict"] != "valid":
         return
     for node in sorted(directory.nodes.glob("*")):
-        shutil.rmtree(node / "data", ignore_errors=True)
+        for folder in ("data", "faults"):
+            shutil.rmtree(node / folder, ignore_errors=True)

@@ -28,6 +28,8 @@ class NodeFaults:
         self._limit_bytes = limit_bytes
         self._named: dict[str, Fault] = {}
         self._crash: Crash | None = None
+        self._has_ordered = False
+        """What stands in the control file is this run's."""
         try:
             self._serial = parse_orders((folder / "control").read_text()).serial
         except (FileNotFoundError, OrdersError):
@@ -66,7 +68,7 @@ class NodeFaults:
 
     def clear(self) -> None:
         """Order the end of everything."""
-        if self._named or self._crash is not None or not (self.folder / "control").exists():
+        if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()
             self._crash = None
             self._write()
@@ -79,6 +81,7 @@ class NodeFaults:
         fresh = self.folder / "control.new"
         fresh.write_text(json.dumps(asdict(orders)))
         fresh.replace(self.folder / "control")
+        self._has_ordered = True
 
     # ----------------------------------------------------------------------------------------------------- what came
 
