@@ -28,13 +28,15 @@ from chaos.runtimes.contract import (
     SlowClose,
 )
 from chaos.shapes import links_of
-from chaos.stage import PROBE_TIMEOUT_S, Play, Played, Stage
+from chaos.stage import POLL_S, PROBE_TIMEOUT_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
 ANSWER_BYTES = 2_000
 """More than an answer to a probe ever has: it goes through the same narrow link."""
 SURE = 0.8
 """Of what a fault should take, this part counts as proof: clocks and timers are not exact."""
+WHOLE_WITHIN_S = 3.0
+"""Links of a broker that just comes back are waited for so long."""
 _MEASURED_MS = 40.0
 
 Measure = Callable[[Link], Awaitable[Probe]]
@@ -136,7 +138,7 @@ async def _worse(stage: Stage, p: Played, proof: Proof, before: Measure | None =
     """Put a fault on the targets' links, measure it, keep it on until it is over, take it off."""
     links = _links(stage, p)
     name = f"fault-{p.fault.id}"
-    seen = await stage.each(links, before or proof.measure)
+    seen = await _before(stage, links, before or proof.measure)
     whole = [at for at, probe in enumerate(seen) if probe.ok]
     stage.begun(p)
     try:
@@ -158,12 +160,23 @@ async def _worse(stage: Stage, p: Played, proof: Proof, before: Measure | None =
         p.error = proof.wrong if whole else "no link answered before it began"
 
 
+async def _before(stage: Stage, links: Sequence[Link], measure: Measure) -> list[Probe]:
+    """What is measured before a fault begins: where no link answers, as soon as one does, if that is soon."""
+    until = trio.current_time() + WHOLE_WITHIN_S
+    while True:
+        seen = await stage.each(links, measure)
+        if any(probe.ok for probe in seen) or trio.current_time() >= until:
+            return seen
+        await trio.sleep(POLL_S)
+
+
 async def flapping(stage: Stage, p: Played) -> None:
     """The targets' links are cut and healed, again and again; each time both are looked at."""
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
     links, cut = _links(stage, p), Cut(Manner(params["manner"]))
-    whole = [link for link, probe in zip(links, await stage.probes(links), strict=True) if probe.ok]
+    seen = await _before(stage, links, stage.probe)
+    whole = [link for link, probe in zip(links, seen, strict=True) if probe.ok]
     if not whole:
         raise Unresolved("no link answered before it began")
     turns: list[dict[str, Any]] = []

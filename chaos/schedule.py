@@ -71,7 +71,8 @@ def likely(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _duration(kind: str, rng: Random) -> float:
-    low, high = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0)}.get(kind, (2.0, 5.0))
+    known = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0), "rolling": (14.0, 18.0)}
+    low, high = known.get(kind, (2.0, 5.0))
     return round(rng.uniform(low, high), 2)
 
 
@@ -80,6 +81,10 @@ def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random)
     params = _PARAMS[kind](rng) if kind in _PARAMS else {}
     if kind == "protocol":
         target = _ASKED.get(params["api"], target)
+    if kind == "rolling":
+        target = "all"
+    if kind == "client":
+        target = "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
     return make_fault(fault_id, at_s, duration_s, kind, target, params)
 
 
@@ -105,6 +110,23 @@ _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "partition": lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
     "latency": lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
     "slow": lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))},
+    "flapping": lambda rng: {
+        "manner": rng.choice(MANNERS),
+        "down_ms": rng.choice((300, 600)),
+        "up_ms": rng.choice((300, 1000)),
+        "side": rng.choice(SIDES),
+    },
+    "bandwidth": lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)},
+    "slicer": lambda rng: {
+        "average_bytes": rng.choice((64, 256)),
+        "delay_us": rng.choice((200, 1000)),
+        "side": rng.choice(SIDES),
+    },
+    "limit_data": lambda rng: {"limit_bytes": rng.choice((2000, 20_000, 200_000)), "side": rng.choice(SIDES)},
+    "reset_peer": lambda rng: {"after_ms": rng.choice((0, 100, 1000)), "side": rng.choice(SIDES)},
+    "slow_close": lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)},
+    "rolling": lambda rng: {"how": rng.choice(("stop", "kill"))},
+    "client": lambda rng: {"how": rng.choice(("crash", "pause"))},
     "crash_at": lambda rng: rng.choice(
         [
             {"op": "fsync", "nth": rng.randint(1, 2)},

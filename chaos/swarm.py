@@ -21,8 +21,12 @@ KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition"
          "protocol", "disk", "leadership")  # fmt: skip
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
 say the same."""
-BETWEEN_BROKERS = ("partition", "latency")
-OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")
+NEWER = ("bandwidth", "slicer", "limit_data", "reset_peer", "slow_close", "flapping", "rolling", "client")
+"""Kinds that some seeds have besides: drawn by themselves, so that the other seeds are the plans that they were."""
+NEWER_SHARE, SHAPE_SHARE, SIDE_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.25, 0.2, 0.1, 0.08
+QUIET_S = 8.0
+BETWEEN_BROKERS = ("partition", "latency", *(kind for kind in NEWER if kind not in ("rolling", "client")))
+OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk", "rolling")
 OF_ONE = ("crash_at", "stop")
 """Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
@@ -61,8 +65,20 @@ def _drawn(seed: int, time_s: float | None) -> dict[str, Any]:
         "cluster": {"nodes": nodes, "settings": _settings(seed, kinds)},
         "workload": workload,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
-        "faults": [_listed(fault) for fault in faults],
+        "faults": _waiting(seed, [_listed(fault) for fault in faults]),
     }
+
+
+def _waiting(seed: int, faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Now and then a fault begins just when the one before it has ended, with no time to recover between them."""
+    rng = rng_for(seed, "swarm", "waiting")
+    if rng.random() >= WAITING_SHARE or len(faults) < 2:
+        return faults
+    first = rng.randrange(len(faults) - 1)
+    after, then = faults[first], faults[first + 1]
+    if then["at_s"] > after["at_s"]:
+        faults[first + 1] = {**then, "at_s": after["at_s"], "when": f"after fault {first} ended"}
+    return faults
 
 
 def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
@@ -99,7 +115,16 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
             found += [replace(fault, id=len(found) + number) for number, fault in enumerate(drawn)]
     except FaultError:  # too short a load for any
         return ()
-    return tuple(found)
+    return _with_quiet(seed, found, time_s)
+
+
+def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:
+    """Now and then nothing begins for a while, so that what faults left behind meets a load by itself."""
+    rng = rng_for(seed, "swarm", "quiet")
+    if rng.random() >= QUIET_SHARE:
+        return tuple(faults)
+    begin_s = rng.uniform(0.2, 0.5) * time_s
+    return tuple(fault for fault in faults if not begin_s <= fault.at_s < begin_s + QUIET_S)
 
 
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
@@ -107,7 +132,12 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
     rng = rng_for(seed, "swarm", "kinds")
     possible = [kind for kind in KINDS if nodes > 1 or kind not in BETWEEN_BROKERS]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
-    return tuple(sorted(rng.sample(possible, count)))
+    found = rng.sample(possible, count)
+    more = rng_for(seed, "swarm", "newer kinds")
+    if more.random() < NEWER_SHARE:
+        newer = [kind for kind in NEWER if nodes > 1 or kind not in BETWEEN_BROKERS]
+        found += more.sample(newer, min(len(newer), more.choice((1, 1, 2, 3))))
+    return tuple(sorted(found))
 
 
 def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
@@ -115,15 +145,30 @@ def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
     resigns = fault.action == "leadership" and rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE
     if resigns and nodes >= CONTROLLERS:
         return replace(fault, target="controller", params={"how": "resign"})
+    fault = replace(fault, params=_on_links(seed, fault, nodes))
     return replace(fault, target=_target(seed, fault, nodes, replicas))
+
+
+def _on_links(seed: int, fault: Fault, nodes: int) -> dict[str, Any]:
+    """Its parameters; of partitions and latency some are of clients' links, or of shapes that need three brokers."""
+    params = dict(fault.params)
+    rng = rng_for(seed, "swarm", "links", fault.id)
+    drawn = rng.random()
+    if fault.action == "partition" and nodes >= CONTROLLERS and drawn < SHAPE_SHARE:
+        return {**params, "shape": rng.choice(("ring", "bridge"))}
+    if fault.action == "partition" and params["shape"] == "isolate" and drawn < SHAPE_SHARE + SIDE_SHARE:
+        return {**params, "side": rng.choice(("clients", "both"))}
+    if fault.action == "latency" and drawn < SIDE_SHARE:
+        return {**params, "side": rng.choice(("clients", "both"))}
+    return params
 
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     """Some faults hit more than one node, or one that only follows."""
     if fault.params.get("op") == "fsync":
         return "controller"  # a broker that is none may not sync anything for long
-    if fault.action == "protocol":
-        return fault.target  # whom such requests go to
+    if fault.action in ("protocol", "rolling", "client"):
+        return fault.target  # whom such requests go to; all; and no broker
     rng = rng_for(seed, "swarm", "target", fault.id)
     if rng.random() < 0.75 or nodes == 1:
         return fault.target

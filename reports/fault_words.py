@@ -66,7 +66,8 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
 
 def _what(action: str, params: Json) -> str:
     if action == "partition":
-        return f"partition ({params.get('shape')}, {params.get('manner')})"
+        side = params.get("side", "peers")
+        return f"partition ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
     if action == "latency":
         return f"latency (+{_plain(params.get('latency_ms'))} ± {_plain(params.get('jitter_ms'))} ms)"
     rest = ", ".join(f"{key} {_plain(value)}" for key, value in params.items())
@@ -241,6 +242,42 @@ def _latency(seen: Json) -> str:
     return words + (f" {silent} of the links did not answer before." if silent else "")
 
 
+def _ended(seen: Json) -> str:
+    during = objects(seen.get("during"))
+    how = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in during))
+    return f"Connections over {len(texts(seen.get('links')))} links, after {_all_trips(during)}: {how}."
+
+
+def _flapping(seen: Json) -> str:
+    turns = objects(seen.get("turns"))
+    down, up = (sum(integer(turn.get(key)) for turn in turns) for key in ("down", "up"))
+    of = sum(integer(turn.get("of")) for turn in turns)
+    return f"Cut and healed {len(turns)} times: {down} of {of} probes answered while cut, {up} of {of} between."
+
+
+def _rolling(seen: Json) -> str:
+    words = []
+    for step in objects(seen.get("steps")):
+        up = mapping(step.get("up"))
+        synced = _after({**up, "in_sync_ns": step.get("in_sync_ns", -1)}, "ready_ns", "in_sync_ns")
+        words.append(
+            f"Broker {step.get('node')} came back as incarnation {up.get('incarnation')}; in sync {synced} later."
+        )
+    return " ".join(words)
+
+
+def _client(seen: Json) -> str:
+    who = str(seen.get("client")).capitalize()
+    if "process" in seen:
+        return f"{who}: process {seen.get('process')} was gone, process {seen.get('followed_by')} followed."
+    done = f"{seen.get('before')} things before, {seen.get('during')} meanwhile, {seen.get('after')} at once after"
+    return f"{who} began {done}."
+
+
+def _all_trips(probes: Sequence[Json]) -> str:
+    return _trips([{**probe, "ok": True} for probe in probes])
+
+
 def _trips(probes: Sequence[Json]) -> str:
     times = [t for p in probes if p.get("ok") and (t := number(p.get("round_trip_ms"))) is not None]
     if not times:
@@ -266,6 +303,14 @@ _TOLD: dict[str, Callable[[Json], str]] = {
     "pause": _pause,
     "partition": _partition,
     "latency": _latency,
+    "bandwidth": _latency,
+    "slicer": _latency,
+    "limit_data": _ended,
+    "reset_peer": _ended,
+    "slow_close": _ended,
+    "flapping": _flapping,
+    "rolling": _rolling,
+    "client": _client,
     "crash_at": _crash,
     "power_loss": _power_loss,
     "clock": _clock,

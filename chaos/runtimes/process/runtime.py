@@ -77,8 +77,8 @@ class ProcessRuntime(Hurting, Slowing, ClockWitness):
         program: tuple[str, ...] = BROKER,
         hurt: bool = False,
         seed: int = 0,
-        say: Say = lambda line: None,
         framed: Sequence[Link] = (),
+        say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
         check_settings(settings or {})
@@ -89,10 +89,10 @@ class ProcessRuntime(Hurting, Slowing, ClockWitness):
         acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW} | ({Act.LINK} if proxied else set())
         self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
         self.seed = seed
-        self._folder = folder.absolute()
         self._framed = tuple(framed) if proxied else ()
         if self._framed:
             self.acts |= {Act.FRAMES}
+        self._folder = folder.absolute()
         self._settings = dict(settings or {})
         self._controllers = tuple(controllers) if controllers is not None else choose_controllers(self.nodes)
         self._proxied = proxied

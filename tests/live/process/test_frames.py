@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,10 +14,15 @@ from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
 from chaos import asking
 from chaos.errors import HarnessError
+from chaos.faults import make_fault
 from chaos.layout import addresses
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.targets import ClusterView
 from tests.live.process.conftest import STUB
+from tests.support.pretending import Pretending
 
 FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
 METADATA, VERSION = 3, 12
@@ -151,3 +158,40 @@ async def test_a_broker_that_is_gone_is_felt_through_the_relay(runtime: ProcessR
     assert not (await runtime.probe(FRAMED, timeout_s=2)).ok
     await runtime.start_node(1)
     assert (await runtime.probe(FRAMED)).ok
+
+
+async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_having_asked_for_it(
+    runtime: ProcessRuntime,
+) -> None:
+    async def played(world: Any) -> dict[str, Any]:
+        papers = MemoryPapers("a run")
+        params = {"api": "Metadata", "act": "drop", "count": 0, "side": "clients"}
+        fault = make_fault(0, 0, 1.0, "protocol", "node:1", params)
+        nemesis = Nemesis(world, [fault], 1, env=world.env("harness"), cluster=Asked(), record=papers.fault)
+        answers: list[bool] = []
+
+        async def ask(asking: Asking) -> None:
+            await trio.sleep(0.4)
+            await asking.send(1)
+            answers.append(not await asking.nothing_for(0.3))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(nemesis.play)
+            await connected(runtime, ask)
+        line: dict[str, Any] = json.loads(papers.faults[-1])
+        return {**line, "answered": answers}
+
+    landed = await played(runtime)
+    assert landed["answered"] == [False]
+    assert sum(landed["evidence"]["hits"]) == 1
+    off = await played(Pretending(runtime))
+    assert off["answered"] == [True]
+    assert off["evidence"] is None
+    assert off["error"] == "nothing came over these links that it could have hit"
+
+
+class Asked:
+    client: Any = None
+
+    async def view(self) -> ClusterView:
+        return ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})

@@ -16,6 +16,7 @@ from checkers.nemesis_log import parse_faults
 from checkers.tables import Fault as ToldFault
 from checkers.verdict import UNKNOWN, VALID
 from tests.unit.chaos.test_nemesis import World, played
+from workloads.control import Handle
 
 
 class Answering(World):
@@ -107,6 +108,25 @@ def test_a_client_that_stands_still_leaves_a_gap(target: str) -> None:
     assert told.evidence is not None
     assert told.evidence["during"] == 0
     assert told.evidence["after"] > 0
+
+
+@pytest.mark.parametrize("how", ["crash", "pause"])
+def test_a_client_that_only_was_told_to_leaves_the_run_unknown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Handle, "hold", lambda handle, who: None)
+    monkeypatch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
+    fault = {"at_s": 2, "duration_s": 2, "action": "client", "target": "producer:1", "params": {"how": how}}
+    verdict, reasons, (told,) = simulated(fault)
+    assert verdict == UNKNOWN
+    assert told.evidence is None
+    assert "producer 1" in reasons[0]
+
+
+async def test_a_rolling_restart_of_brokers_that_never_left_has_not_landed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    (line,) = await played(World(inert=True), [make_fault(0, 0.1, 9.0, "rolling", "all", {"how": "kill"})])
+    assert line["evidence"] is None
+    assert line["error"] == "no evidence that every node was gone"
 
 
 def test_a_client_that_there_is_not_makes_the_run_unknown() -> None:

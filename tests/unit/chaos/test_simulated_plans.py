@@ -9,14 +9,14 @@ from random import Random
 import pytest
 
 from chaos import swarm
-from chaos.faults import ACTIONS
+from chaos.faults import ACTIONS, SHAPES, SIDES
 from chaos.operations import concrete, drawn
 from chaos.plan import Operation, PlanError, make_plan, read_plan, write_plan
 from chaos.rare_paths import PATHS, count
 from chaos.runs import appends_settings
 from chaos.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
 from chaos.simulating import simulate
-from chaos.swarm import KINDS, swarm_plan
+from chaos.swarm import KINDS, NEWER, swarm_plan
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]
@@ -121,12 +121,20 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     plans = [swarm_plan(seed) for seed in range(200)]
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
-    assert {fault.action for plan in plans for fault in plan.faults} == {*KINDS, "bit_rot"}
+    assert {fault.action for plan in plans for fault in plan.faults} == {*KINDS, *NEWER, "bit_rot"}
     assert any(not plan.faults for plan in plans)
     assert all(plan.workload.rate <= 100 for plan in plans)
     assert {plan.time_s for plan in plans} == {26.0, 150.0}
     targets = {fault.target for plan in plans for fault in plan.faults}
     assert targets >= {"leader", "follower", "controller", "random", "minority", "majority", "all"}
+
+
+def test_a_swarm_cuts_every_shape_and_side_waits_and_leaves_quiet_phases() -> None:
+    faults = [fault for plan in map(swarm_plan, range(400)) for fault in plan.faults]
+    cuts = [fault.params for fault in faults if fault.action == "partition"]
+    assert {cut["shape"] for cut in cuts} == set(SHAPES)
+    assert {cut["side"] for cut in cuts} == set(SIDES)
+    assert any(fault.when for fault in faults)
 
 
 def test_only_a_controller_that_another_can_follow_is_asked_to_resign() -> None:

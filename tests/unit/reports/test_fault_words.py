@@ -1,0 +1,44 @@
+"""What a page says of faults of links, of clients, and of those in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reports.fault_words import evidence_text
+
+WHOLE, SLOW = {"ok": True, "round_trip_ms": 1.2, "error": None}, {"ok": True, "round_trip_ms": 320.4, "error": None}
+ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
+
+
+@pytest.mark.parametrize(
+    ("action", "evidence", "said"),
+    [
+        ("bandwidth", {"links": ["1->2"], "before": [WHOLE], "during": [SLOW]}, "took 320 ms while on, 1 ms before"),
+        ("limit_data", {"links": ["1->2"], "during": [ENDED]}, "over 1 links, after 12 ms: ended: reset."),
+        (
+            "flapping",
+            {"links": ["1->2"], "turns": [{"down": 0, "up": 1, "of": 1}, {"down": 0, "up": 1, "of": 1}]},
+            "Cut and healed 2 times: 0 of 2 probes answered while cut, 2 of 2 between.",
+        ),
+        (
+            "rolling",
+            {"steps": [{"node": 2, "up": {"incarnation": 3, "ready_ns": 10**9}, "in_sync_ns": 3 * 10**9}]},
+            "Broker 2 came back as incarnation 3; in sync 2.00 s later.",
+        ),
+        (
+            "client",
+            {"client": "producer 1", "process": 4, "followed_by": 9},
+            "Producer 1: process 4 was gone, process 9 followed.",
+        ),
+        (
+            "client",
+            {"client": "reader 0", "before": 7, "during": 0, "after": 1},
+            "Reader 0 began 7 things before, 0 meanwhile, 1 at once after.",
+        ),
+    ],
+)
+def test_evidence_in_words(action: str, evidence: dict[str, Any], said: str) -> None:
+    fault = {"action": action, "asked": 1, "ended": 2, "evidence": evidence, "error": None}
+    assert said in evidence_text(fault)
