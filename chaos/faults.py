@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.action import FRAMED, MANNERS, SHAPES, SIDES, SIMULATED, Action, Choice, FaultError, Number
+from chaos.action import FRAMED, MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
 from chaos.link_actions import LINK_ACTIONS
 from chaos.link_actions import check_relations as check_link_relations
 
@@ -113,7 +113,7 @@ ACTIONS: dict[str, Action] = {
                 "side": Choice(SIDES, "peers"),
             },
             "how many packets were lost",
-            SIMULATED,
+            frozenset({"docker", "sim"}),
         ),
         Action(
             "reset",

@@ -91,9 +91,11 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     if plan.runtime == "external":
         return _external_maker(plan, say), Stranger(STRANGERS[plan.target])
     if plan.runtime == "docker":
+        lossy = any(fault.action == "packet_loss" for fault in plan.faults)
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        return partial(in_containers, zones=(ZONE,), settings=settings, hurt=hurt, seed=plan.seed, say=say), None
+        as_planned = {"settings": settings, "lossy": lossy, "hurt": hurt, "seed": plan.seed}
+        return partial(in_containers, zones=(ZONE,), say=say, **as_planned), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)

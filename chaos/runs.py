@@ -19,7 +19,7 @@ import trio
 from broker.env import Env, Fs
 from chaos import __version__
 from chaos.about_target import Stranger, about
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, trouble_of
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
 from chaos.observer import Observer
@@ -174,7 +174,7 @@ class Run:
             self.info["trouble"] = str(trouble)
             raise
         except BaseException as error:
-            self.info["trouble"] = "interrupted" if _is_interrupt(error) else f"{type(error).__name__}: {error}"
+            self.info["trouble"] = "interrupted" if _is_interrupt(error) else _told_of(error)
             raise
         finally:
             self.info["ended_ns"] = now_ns(self._env)
@@ -301,6 +301,12 @@ def describe(p: Played) -> str:
     """A fault under way, for the display."""
     details = " ".join(str(v) for v in p.fault.params.values())
     return f"{p.fault.action} {','.join(map(str, p.resolved))} {details}".strip()
+
+
+def _told_of(error: BaseException) -> str:
+    """The gravest of what is inside; the harness's own trouble in its own words."""
+    gravest = trouble_of(error)
+    return str(gravest) if isinstance(gravest, HarnessError) else f"{type(gravest).__name__}: {gravest}"
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +65,10 @@ class Container:
     async def set_cpus(self, cpus: float) -> None:
         """How many CPUs it may keep busy from now on, through restarts."""
         await in_thread(self._engine.set_cpus, self._id, cpus)
+
+    async def run(self, command: Sequence[str]) -> str:
+        """What a command prints that root runs in it."""
+        return await in_thread(self._engine.run_in, self._id, command)
 
     async def cpu(self) -> tuple[float, int]:
         """CPU seconds that it had since it was started, and in how many periods its quota ran out."""

@@ -10,9 +10,10 @@ import trio
 from chaos.errors import HarnessError
 from chaos.layout import Address, proxy_name, shown
 from chaos.proxied_links import ProxiedLinks
-from chaos.runtimes.contract import Link, LinkFault
+from chaos.runtimes.contract import Link, LinkFault, Loss
 from chaos.runtimes.docker.addresses import API_PORT
 from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+from chaos.runtimes.docker.losses import Losses
 from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 20.0
@@ -34,6 +35,7 @@ class Proxies:
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = routes
         self._links = ProxiedLinks(self._api, {link: proxy_name(link) for link in routes})
+        self._losses = Losses(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
         """Start it with a proxy for each link. HarnessError where it does not come."""
@@ -44,18 +46,25 @@ class Proxies:
         await trio.to_thread.run_sync(self._api.populate, wanted)
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`."""
+        """As `ProxiedLinks.add`; Loss too."""
         self._check()
+        if isinstance(fault, Loss):
+            await self._losses.add(name, link, fault)
+            return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
 
-    async def remove(self, name: str, link: Link) -> None:
-        """As `ProxiedLinks.remove`."""
+    async def remove(self, name: str, link: Link) -> int | None:
+        """As `ProxiedLinks.remove`. How many packets a Loss lost."""
         self._check()
+        if self._losses.has(name, link):
+            return await self._losses.remove(name, link)
         await trio.to_thread.run_sync(self._links.remove, name, link)
+        return None
 
     async def reset(self) -> None:
         """As `ProxiedLinks.reset`."""
         self._check()
+        await self._losses.reset()
         await trio.to_thread.run_sync(self._links.reset)
 
     def close(self) -> None:

@@ -25,12 +25,13 @@ from chaos.errors import HarnessError, Refused
 from chaos.hurting import Hurting
 from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers, links
 from chaos.reaching import silent_links, until_all_see_all
-from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
+from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Loss, Manner, NodeExit, NodeState, Probe
 from chaos.runtimes.docker import labels
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
 from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, routed
 from chaos.runtimes.docker.container import Container, in_thread
+from chaos.runtimes.docker.losses import CAPABILITY
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
 from chaos.runtimes.docker.slowing import Slowing
@@ -57,8 +58,9 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
 
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
     ids, else the first three (one, of fewer). cpus, memory_bytes: limits of each broker. program: what is started with
-    --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. hurt: it is started
-    with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
+    --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be
+    lost, for which Toxiproxy's container, and no other, gets NET_ADMIN. hurt: a broker is started with --faults FOLDER
+    too, so that its disk and power can be hurt; seed: of what is drawn then.
     """
 
     name = "docker"
@@ -77,6 +79,7 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
         memory_bytes: int = BROKER_MEMORY,
         program: tuple[str, ...] = BROKER,
         mounts: Sequence[Mount] = (),
+        lossy: bool = False,
         hurt: bool = False,
         seed: int = 0,
         say: Say = lambda line: None,
@@ -86,7 +89,9 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
         acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK}
-        self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
+        self.acts = frozenset(
+            acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()) | ({Act.LOSS} if lossy else set())
+        )
         self.seed = seed
         self.run = f"{folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
         self._folder = folder.absolute()
@@ -97,6 +102,7 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
         self._program, self._mounts = program, tuple(mounts)
         self._say = say
         self._labels = labels.labels_of(self.run, str(self._folder))
+        self._is_lossy = lossy
         self._is_hurt = hurt
         self._owner = NOBODY if os.getuid() == 0 else None
         self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
@@ -189,6 +195,8 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """As `Runtime.fault_link`."""
         asked_ns = time.monotonic_ns()
+        if isinstance(fault, Loss) and not self._is_lossy:
+            raise Refused("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
         await self._hurtable().add(name, link, fault)
         told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
         return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
@@ -196,8 +204,9 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """As `Runtime.heal_link`."""
         asked_ns = time.monotonic_ns()
-        await self._hurtable().remove(name, link)
-        return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        hits = await self._hurtable().remove(name, link)
+        told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return told if hits is None else {**told, "hits": hits}
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
         """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
@@ -291,8 +300,7 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / "toxiproxy.log"
         log.touch()
-        if self._owner is not None:
-            os.chown(log, self._owner, self._owner)
+        log.chmod(0o666)
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}
         host = proxy_host(network)
         self._proxies = Proxies(Container(self._engine, watch, self._proxy_spec(host, log)), host, routes)
@@ -328,9 +336,11 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             labels=self._labels,
             network=self._network,
             address=host,
-            user=self._user,
+            # Whoever is not root would get no capability.
+            user="0:0" if self._is_lossy else self._user,
             mounts=(Mount(str(log), toxiproxy.LOG_INSIDE),),
             memory_bytes=PROXY_MEMORY,
+            capabilities=(CAPABILITY,) if self._is_lossy else (),
             cpus=float(os.cpu_count() or 1),
         )
 

@@ -1,0 +1,55 @@
+"""Lost packets make a link slow, are counted, and are nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.contract import Act, Link, Loss, Stream
+from chaos.toolchain.engine import Engine
+from tests.live.docker.conftest import MakeRuntime
+from tests.live.docker.test_containers import inspected
+
+HURT, OTHER_WAY, CLIENT = Link(1, 2), Link(2, 1), Link("CLIENT", 2)
+MOST = Loss(0.6)
+
+
+@pytest.mark.parametrize("fault", [MOST, Loss(0.6, stream=Stream.THERE), Loss(0.6, stream=Stream.BACK)], ids=str)
+async def test_lost_packets_come_late_are_counted_and_only_of_their_link(
+    make_runtime: MakeRuntime, fault: Loss
+) -> None:
+    runtime = make_runtime(lossy=True)
+    await runtime.start()
+    assert Act.LOSS in runtime.acts
+    await runtime.fault_link("lost", HURT, fault)
+    with pytest.raises(HarnessError, match="already has a fault named lost"):
+        await runtime.fault_link("lost", HURT, fault)
+    slow = [await runtime.probe(HURT, timeout_s=5) for _ in range(6)]
+    assert max(probe.round_trip_ms for probe in slow) > 150, "the first time-out of TCP is 200 ms, of a SYN 1 s"
+    for link in (OTHER_WAY, CLIENT):
+        assert (await runtime.probe(link)).ok
+    healed: Any = await runtime.heal_link("lost", HURT)
+    assert healed["hits"] > 0
+    quick = [await runtime.probe(HURT) for _ in range(6)]
+    assert all(probe.ok for probe in quick)
+    assert "hits" not in await runtime.heal_link("lost", HURT)
+
+
+async def test_healing_everything_heals_losses(make_runtime: MakeRuntime, engine: Engine) -> None:
+    runtime = make_runtime(lossy=True)
+    await runtime.start()
+    await runtime.fault_link("lost", CLIENT, Loss(0.9))
+    assert (await runtime.heal())["failed"] == []
+    assert "hits" not in await runtime.heal_link("lost", CLIENT)
+    assert inspected(engine, runtime.run, "toxiproxy")["HostConfig"]["CapAdd"] in (["NET_ADMIN"], ["CAP_NET_ADMIN"])
+    assert inspected(engine, runtime.run, "broker-1")["HostConfig"]["CapAdd"] is None
+
+
+async def test_without_the_capability_it_is_refused(make_runtime: MakeRuntime) -> None:
+    runtime = make_runtime(nodes=2)
+    await runtime.start()
+    assert Act.LOSS not in runtime.acts
+    with pytest.raises(Refused, match="no packets can be lost"):
+        await runtime.fault_link("lost", HURT, MOST)
