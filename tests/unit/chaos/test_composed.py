@@ -11,6 +11,7 @@ import trio.testing
 from chaos.faults import Fault, FaultError, make_fault
 from chaos.plan import make_plan
 from chaos.runtimes.contract import Link, NodeState, Probe
+from chaos.runtimes.sim.wires import Wire
 from chaos.simulating import simulate
 from checkers.nemesis_log import parse_faults
 from checkers.tables import Fault as ToldFault
@@ -119,6 +120,28 @@ def test_a_client_that_only_was_told_to_leaves_the_run_unknown(how: str, monkeyp
     assert verdict == UNKNOWN
     assert told.evidence is None
     assert "producer 1" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "params"),
+    [
+        ("partition", {"shape": "ring", "manner": "hold"}),
+        ("bandwidth", {"side": "both"}),
+        ("flapping", {"side": "clients"}),
+        ("protocol", {"api": "Fetch", "act": "drop"}),
+    ],
+)
+def test_a_fault_of_links_that_is_switched_off_makes_the_whole_run_unknown(
+    action: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = {"at_s": 2, "duration_s": 3, "action": action, "target": "leader", "params": params}
+    verdict, reasons, _ = simulated(fault, time_s=8)
+    assert verdict == VALID, reasons
+    monkeypatch.setattr(Wire, "add", lambda wire, name, fault: None)
+    verdict, reasons, (told,) = simulated(fault, time_s=8)
+    assert verdict == UNKNOWN
+    assert told.evidence is None
+    assert action in reasons[0]
 
 
 async def test_a_rolling_restart_of_brokers_that_never_left_has_not_landed(
