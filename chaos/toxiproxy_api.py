@@ -10,11 +10,15 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from chaos.errors import HarnessError
+
+IDLE_S = 20.0
+"""A connection that was not used for so long is not trusted: Toxiproxy closes it after a minute."""
 
 
 class ToxiproxyError(HarnessError):
@@ -35,6 +39,7 @@ class ToxiproxyApi:
         # Removing a toxic waits up to 5 s for a receiver that does not take the bytes that were held.
         self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         self._turn = threading.Lock()
+        self._used_at = time.monotonic()
 
     def version(self) -> str:
         """Of the server."""
@@ -80,11 +85,15 @@ class ToxiproxyApi:
     def _call(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body)
         with self._turn:
+            if time.monotonic() - self._used_at > IDLE_S:
+                self._connection.close()
             try:
                 answer, text = self._exchange(method, path, data)
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 raise ToxiproxyError(f"Toxiproxy did not answer {method} {path}: {error!r}") from error
+            finally:
+                self._used_at = time.monotonic()
         if answer.status >= 400:
             said = text.decode(errors="replace").strip()
             raise ToxiproxyError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chaos import toxiproxy_api
 from chaos.errors import HarnessError
 from chaos.proxied_links import ProxiedLinks, toxic
 from chaos.runtimes.contract import (
@@ -199,3 +200,19 @@ def test_no_answer_is_an_error_and_the_next_call_opens_a_new_connection(server: 
     with pytest.raises(ToxiproxyError, match="did not answer GET /version"):
         real.version()
     assert real.version() == "2.12.0"
+
+
+def test_a_connection_that_was_idle_for_long_is_not_trusted(
+    server: Any, real: ToxiproxyApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Toxiproxy ends a connection that was idle for a minute: the first fault after that would have no answer."""
+    now = [1000.0]
+    monkeypatch.setattr("chaos.toxiproxy_api.time.monotonic", lambda: now[0])
+    server.answers += [(200, b'{"version":"2.12.0"}')] * 3
+    real.version()
+    kept = real._connection.sock
+    real.version()
+    assert real._connection.sock is kept
+    now[0] += toxiproxy_api.IDLE_S + 1
+    real.version()
+    assert real._connection.sock is not kept
