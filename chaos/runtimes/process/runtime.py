@@ -40,7 +40,6 @@ from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.runtimes.process.slowing import Slowing
 from chaos.toolchain.cache import Say
 from chaos.toolchain.toxiproxy import toxiproxy_server
-from chaos.toxiproxy_api import ToxiproxyError
 
 READY_S = 60.0
 STOP_GRACE_S = 25.0
@@ -366,7 +365,7 @@ class ProcessRuntime(Hurting, Slowing, ClockWitness):
     async def _stop_nodes(self) -> None:
         """Let every node leave in good order: links whole, none paused."""
         if self._proxies is not None:
-            with contextlib.suppress(ToxiproxyError):
+            with contextlib.suppress(HarnessError):
                 await self._proxies.reset()
         for node in self._nodes.values():
             if self.state(node.id) is NodeState.PAUSED:

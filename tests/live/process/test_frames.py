@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from chaos.layout import addresses
 from chaos.nemesis import Nemesis
 from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
+from chaos.runtimes.process import registry
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.targets import ClusterView
 from tests.live.process.conftest import STUB
@@ -195,3 +198,19 @@ class Asked:
 
     async def view(self) -> ClusterView:
         return ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
+
+
+async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: ProcessRuntime) -> None:
+    folder = runtime.log_path(1).parents[2]
+    (pid,) = [
+        each.process.pid
+        for run in registry.runs()
+        if Path(run.folder) == folder
+        for each in run.processes
+        if each.what == "frame relay"
+    ]
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(HarnessError, match="the frame relay does not answer"):
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP))
+    with pytest.raises(HarnessError, match="the frame relay does not answer"):
+        await runtime.heal()
