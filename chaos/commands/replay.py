@@ -34,7 +34,8 @@ Exit codes: 0 the same trace, or the anomaly showed; 1 another trace, or it neve
 2 nothing could be said; 3 usage. A run of processes ends as `squall run` does."""
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--in", "world", type=click.Choice(["process", "sim"]), help="Where. [default: where it was recorded]")
+@click.option("--in", "world", type=click.Choice(["process", "docker", "sim"]),
+              help="Where. [default: where it was recorded]")  # fmt: skip
 @click.option("--tries", type=click.IntRange(1), default=200, show_default=True, help="Seeds, at most, for --in sim.")
 @click.option("--runs", "--out", "root", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
               help="Where a run of processes goes.")  # fmt: skip
@@ -52,22 +53,22 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     say = Console(stderr=True, highlight=False)
     what = recorded(run)
     if world is None:
-        world = "sim" if what.simulated else "process"
-    if world == "process":
-        return _process(what, root)
+        world = "sim" if what.simulated else what.plan.runtime
+    if world != "sim":
+        return _live(what, root, world)
     return same_again(what, say) if what.simulated else until_it_shows(what, tries, say)
 
 
-def _process(what: Recorded, root: Path) -> int:
+def _live(what: Recorded, root: Path, world: str) -> int:
     from chaos.commands.concluding import conclude
     from chaos.errors import Refused
     from chaos.plan import PlanError, make_plan
     from chaos.running import run_and_judge
 
     try:
-        plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": "process"})
+        plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world})
     except PlanError as wrong:
-        raise Refused(f"{what.directory.path}: not possible with processes: {wrong}") from None
+        raise Refused(f"{what.directory.path}: not possible in runtime {world!r}: {wrong}") from None
     directory = run_and_judge(plan, root)
     return 130 if directory is None else conclude(directory, keep_data=False)
 

@@ -208,6 +208,6 @@ def test_what_is_no_run_is_refused(command: str, tmp_path: Path, capsys: pytest.
 
 
 def test_faults_of_the_simulator_cannot_be_replayed_with_processes(simulator: Simulator, tmp_path: Path) -> None:
-    power = [{"at_s": 1.0, "duration_s": 2.0, "action": "power_loss", "target": "node:1"}]
-    run = saved(simulator, tmp_path, a_plan(faults=power))
+    lost = [{"at_s": 1.0, "duration_s": 2.0, "action": "packet_loss", "target": "node:1"}]
+    run = saved(simulator, tmp_path, a_plan(faults=lost))
     assert cli.run(["replay", str(run), "--in", "process"]) == 3
