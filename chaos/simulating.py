@@ -77,11 +77,12 @@ class _Sim:
         kernel = self.world.kernel
         if not (kernel.touched or kernel.stirred):
             return
+        stirred = None if kernel.touched else kernel.stirred
+        # First: after what is raised here everything still has to come to its end.
+        kernel.touched, kernel.stirred = False, set()
         if self.enough():
             raise TimeLimit
-        self.watch.look(None if kernel.touched else kernel.stirred)
-        kernel.touched = False
-        kernel.stirred.clear()
+        self.watch.look(stirred)
         if self.stop_at_first and self.world.violations:
             self.scope.cancel()
 

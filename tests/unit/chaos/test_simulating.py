@@ -92,8 +92,8 @@ def test_a_saved_run_has_its_replicas_compared_and_a_verdict(clean: SimResult, t
 def test_a_broken_invariant_ends_the_run_and_names_the_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looked = Watch.look
 
-    def look(self: Watch) -> None:
-        looked(self)
+    def look(self: Watch, *stirred: Any) -> None:
+        looked(self, *stirred)
         if self._world.kernel.now > 2 and not self._world.violations:
             self._world.violations.append(Violation("made-up", "it is broken", 2.0, 1, "appends-0", 0, {"epoch": 3}))
 
