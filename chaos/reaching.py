@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import trio
 
@@ -10,7 +11,7 @@ from broker.protocol.errors import MalformedFrame
 from chaos.asking import visible_brokers
 from chaos.errors import HarnessError
 from chaos.layout import Address
-from chaos.runtimes.contract import Link, NodeExit, Runtime
+from chaos.runtimes.contract import Link, NodeExit, Probe
 
 ASK_S = 1.0
 ASK_EACH_S, PROBE_EACH_S = 0.02, 0.05
@@ -47,7 +48,17 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
     return False
 
 
-async def silent_links(runtime: Runtime, within_s: float) -> list[Link]:
+class Probed(Protocol):
+    """What is needed of a runtime."""
+
+    def links(self) -> tuple[Link, ...]:
+        """As `Runtime.links`."""
+
+    async def probe(self, link: Link) -> Probe:
+        """As `Runtime.probe`."""
+
+
+async def silent_links(runtime: Probed, within_s: float) -> list[Link]:
     """Probe every link until it answers. Those that still do not when the time is over."""
     waiting = dict.fromkeys(runtime.links())
 

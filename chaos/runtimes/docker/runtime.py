@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import random
-import time
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from broker.config import BrokerConfig, ConfigError
-from broker.env import Env
-from broker.real_env import RealEnv
-from chaos import asking
-from chaos.clock_words import ClockWitness
 from chaos.errors import HarnessError, Refused
-from chaos.hurting import Hurting
-from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers, links
-from chaos.reaching import silent_links, until_all_see_all
-from chaos.runtimes.contract import Act, Cut, Evidence, Link, LinkFault, Loss, Manner, NodeExit, NodeState, Probe
+from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
+from chaos.reaching import until_all_see_all
+from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, Loss, NodeState
 from chaos.runtimes.docker import labels
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
@@ -36,13 +25,10 @@ from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
 from chaos.runtimes.docker.slowing import Slowing
 from chaos.runtimes.docker.watch import Watch
+from chaos.runtimes.of_brokers import READY_S, OfBrokers
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from chaos.toolchain.images import Images
-
-READY_S = 60.0
-STOP_GRACE_S = 25.0
-HEAL_S = 15.0
 
 BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
 BROKER_CPUS = 1.0
@@ -50,7 +36,7 @@ NOBODY = 10_001
 """The user id of brokers where the harness is root: no broker is."""
 
 
-class DockerRuntime(Hurting, Slowing, ClockWitness):
+class DockerRuntime(Slowing, OfBrokers):
     """`chaos.runtimes.contract.Runtime` over containers of this machine's engine.
 
     Files are below `folder`, as in the process runtime: nodes/N/{broker.properties, broker.log, trace.jsonl, data/},
@@ -122,7 +108,8 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
             network = await self._make_network()
             self._layout = place(network, self.nodes, self._controllers, self.zones)
-            self._check_settings(self._layout)
+            if self._program == BROKER:
+                self._check_broker_settings(self._layout)
             await self._start_containers(network, self._layout, self._watch)
         except BaseException:
             await self.stop()
@@ -139,131 +126,16 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             finally:
                 await self._end_everything()
 
-    def env(self, name: str) -> Env:
-        """As `Runtime.env`: this machine's clock, files and network."""
-        return RealEnv(name)
-
-    def bootstrap(self, zone: str) -> str:
-        """As `Runtime.bootstrap`."""
-        if zone not in (*self.zones, INTERNAL):
-            raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
-        return self._placed().bootstrap(zone)
-
-    def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`."""
-        return links(self.nodes, self.zones)
-
-    def state(self, node: int) -> NodeState:
-        """As `Runtime.state`."""
-        found = self._node(node)
-        found.poll()
-        return found.state
-
-    def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`."""
-        for each in self._nodes.values():
-            each.poll()
-        return tuple(sorted((gone for each in self._nodes.values() for gone in each.exits), key=lambda gone: gone.t_ns))
-
-    async def kill(self, node: int) -> Evidence:
-        """As `Runtime.kill`."""
-        return await self._node(node).kill()
-
-    async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """As `Runtime.stop_node`."""
-        return await self._node(node).stop(grace_s)
-
     async def start_node(self, node: int) -> Evidence:
         """As `Runtime.start_node`."""
         found = self._node(node)
         return {**await found.launch(), "ready_ns": await found.wait_ready(READY_S)}
 
-    async def pause(self, node: int) -> Evidence:
-        """As `Runtime.pause`."""
-        return await self._node(node).pause()
-
-    async def resume(self, node: int) -> Evidence:
-        """As `Runtime.resume`."""
-        return await self._node(node).resume()
-
-    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
-        """As `Runtime.set_clock`. The broker looks at the file no more often than each 50 ms."""
-        asked_ns = time.monotonic_ns()
-        self._node(node).set_clock(offset_ms, rate)
-        return {"offset_ms": offset_ms, "rate": rate, "asked_ns": asked_ns}
-
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """As `Runtime.fault_link`."""
-        asked_ns = time.monotonic_ns()
         if isinstance(fault, Loss) and not self._is_lossy:
             raise Refused("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
-        await self._hurtable().add(name, link, fault)
-        told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
-        return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
-
-    async def heal_link(self, name: str, link: Link) -> Evidence:
-        """As `Runtime.heal_link`."""
-        asked_ns = time.monotonic_ns()
-        hits = await self._hurtable().remove(name, link)
-        told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
-        return told if hits is None else {**told, "hits": hits}
-
-    async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
-        there were is Toxiproxy's to know: `reset` is None.
-        """
-        for link in links:
-            await self._hurtable().add("reset", link, Cut(Manner.REFUSE))
-        for link in links:
-            await self._hurtable().remove("reset", link)
-        return {"reset": None, "t_ns": time.monotonic_ns()}
-
-    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        """As `Runtime.probe`."""
-        return await asking.probe(*self._placed().address(link), timeout_s=timeout_s, pad_bytes=pad_bytes)
-
-    async def ending(
-        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
-    ) -> Probe:
-        """As `Runtime.ending`."""
-        address = self._placed().address(link)
-        return await asking.ending(*address, timeout_s=timeout_s, spoil=spoil, opened=opened)
-
-    async def heal(self) -> Evidence:
-        """As `Runtime.heal`."""
-        await self._hurtable().reset()
-        resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
-        for node in resumed:
-            await self.resume(node)
-        await self._heal_disks()
-        await self._heal_cpus()
-        down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
-        for each in self._nodes.values():
-            each.clock.unlink(missing_ok=True)
-        await self._bring_up([self._nodes[node] for node in down])
-        failed = await silent_links(self, HEAL_S)
-        return {
-            "resumed": resumed,
-            "started": down,
-            "links": len(self.links()),
-            "failed": [str(link) for link in failed],
-        }
-
-    def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`: they are where they belong already."""
-        return {}
-
-    def trace_path(self, node: int) -> Path:
-        """As `Runtime.trace_path`."""
-        return self._node(node).trace
-
-    def log_path(self, node: int) -> Path:
-        """As `Runtime.log_path`."""
-        return self._node(node).log
-
-    def data_path(self, node: int) -> Path:
-        """As `Runtime.data_path`."""
-        return self._node(node).data
+        return await super().fault_link(name, link, fault)
 
     async def _make_network(self) -> IPv4Network:
         """A network of a range that nobody has. Two runs may look at the same time: the engine refuses one of them."""
@@ -281,14 +153,6 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
                 refused = error
         why = str(refused or "every private range is routed somewhere or is another network's")
         raise Refused(f"there is no free network range for the cluster: {why}; `docker network prune` may free some")
-
-    def _check_settings(self, layout: Layout) -> None:
-        """What a broker would refuse is refused here, where somebody reads it."""
-        if self._program == BROKER:
-            try:
-                BrokerConfig.from_properties({**self._settings, **layout.settings(self.nodes[0])})
-            except ConfigError as error:
-                raise Refused(str(error)) from error
 
     async def _start_containers(self, network: IPv4Network, layout: Layout, watch: Watch) -> None:
         cluster_id = self._cluster_id()
@@ -309,7 +173,7 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             for found in self._nodes.values():
                 spec = self._broker_spec(found, node_host(network, found.id))
                 nursery.start_soon(found.create, Container(self._engine, watch, spec))
-        await self._bring_up(list(self._nodes.values()))
+        await self._bring_up(self.nodes)
         waited = {Link(zone, each): layout.address(Link(zone, each)) for zone in self.zones for each in self.nodes}
         if not await until_all_see_all(waited, self.nodes, self.exits, READY_S):
             raise HarnessError(f"the brokers did not all see each other within {READY_S:g} s: see {self._folder}/nodes")
@@ -344,8 +208,7 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
             cpus=float(os.cpu_count() or 1),
         )
 
-    async def _bring_up(self, nodes: Sequence[Node]) -> None:
-        """Start nodes together and wait until each is ready. The first trouble is raised."""
+    async def _bring_up(self, nodes: Sequence[int]) -> None:
         troubles: list[HarnessError] = []
 
         async def up(each: Node) -> None:
@@ -358,26 +221,9 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
 
         async with trio.open_nursery() as nursery:
             for each in nodes:
-                nursery.start_soon(up, each)
+                nursery.start_soon(up, self._node(each))
         if troubles:
             raise troubles[0]
-
-    async def _stop_nodes(self) -> None:
-        """Let every node leave in good order: links whole, none paused. What cannot be told so is ended later."""
-
-        async def leave(each: Node) -> None:
-            with contextlib.suppress(HarnessError):
-                if self.state(each.id) is NodeState.PAUSED:
-                    await each.resume()
-                if self.state(each.id) is NodeState.RUNNING:
-                    await each.stop(STOP_GRACE_S)
-
-        if self._proxies is not None:
-            with contextlib.suppress(HarnessError):
-                await self._proxies.reset()
-        async with trio.open_nursery() as nursery:
-            for each in self._nodes.values():
-                nursery.start_soon(leave, each)
 
     async def _end_everything(self) -> None:
         for each in self._nodes.values():
@@ -389,30 +235,6 @@ class DockerRuntime(Hurting, Slowing, ClockWitness):
         if self._watch is not None:
             await in_thread(self._watch.close)
         self._lock.close()
-
-    def _cluster_id(self) -> str:
-        """Made at the first start on this folder and kept in it. 16 bytes, base64, as Kafka writes them."""
-        kept = self._folder / "cluster-id"
-        if not kept.exists():
-            kept.write_text(urlsafe_b64encode(os.urandom(16)).decode().rstrip("=") + "\n")
-        return kept.read_text().strip()
-
-    def _lock_folder(self) -> None:
-        """Two clusters on one folder would write into the same logs. Held until this one has stopped, or is killed."""
-        self._lock = (self._folder / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise Refused(f"another cluster is running on {self._folder}") from None
-
-    def _placed(self) -> Layout:
-        assert self._layout is not None, "the runtime was not started"
-        return self._layout
-
-    def _hurtable(self) -> Proxies:
-        assert self._proxies is not None, "the runtime was not started"
-        return self._proxies
 
     def _node(self, node: int) -> Node:
         if node not in self._nodes:

@@ -17,7 +17,7 @@ from chaos.runtimes.process.kafka_layout import CONTROLLER, GIVEN, SMALL, KafkaL
 from chaos.runtimes.process.kafka_node import KafkaNode
 from chaos.runtimes.process.node import Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
-from chaos.runtimes.process.proxies import Routes
+from chaos.runtimes.process.proxies import Proxies, Routes
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.toolchain.cache import Say
@@ -58,7 +58,8 @@ class KafkaRuntime(ProcessRuntime):
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`. A link between nodes is two proxies: whole where both answer, cut where none does."""
-        layout = self._kafka_layout()
+        layout, proxies = self._kafka_layout(), self._hurtable()
+        assert isinstance(proxies, Proxies)
         addresses = [layout.address(link)]
         if isinstance(link.source, int):
             addresses.append(layout.control(link))
@@ -70,7 +71,7 @@ class KafkaRuntime(ProcessRuntime):
         async with trio.open_nursery() as nursery:
             for at in range(len(addresses)):
                 nursery.start_soon(one, at)
-        return one_of([found[at] for at in range(len(addresses))], hurt=self._hurtable().hurt(link))
+        return one_of([found[at] for at in range(len(addresses))], hurt=proxies.hurt(link))
 
     def _place(self, registration: Registration) -> Layout:
         listeners = [(name, node) for name in (INTERNAL, CONTROLLER, *self.zones) for node in self.nodes]
