@@ -89,6 +89,9 @@ async def rolling(stage: Stage, p: Played) -> None:
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}
     for node in p.resolved:
+        # One at a time is its own: what has another one down brings that up, whatever becomes of this.
+        stage.release(p)
+        stage.claim(p, [node])
         step: dict[str, Any] = {"node": node, "down": await take(node)}
         steps.append(step)
         step["up"] = await runtime.start_node(node)

@@ -113,9 +113,9 @@ class Stage:
         self.claim(p)
         self.begun(p)
 
-    def claim(self, p: Played) -> None:
-        """The fault is on at its nodes from now on."""
-        for node in p.resolved:
+    def claim(self, p: Played, nodes: Sequence[int] | None = None) -> None:
+        """The fault is on at its nodes from now on; at some of them only, where they are given."""
+        for node in p.resolved if nodes is None else nodes:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault.action
 
     def others(self, p: Played, node: int, *actions: str) -> dict[int, str]:

@@ -178,5 +178,15 @@ def test_a_rolling_restart_that_takes_longer_than_it_may_has_not_landed() -> Non
     assert "was not in sync again within the 1 s" in reasons[0]
 
 
+def test_a_rolling_restart_does_not_keep_down_what_another_fault_took_down() -> None:
+    restart = {"at_s": 1, "duration_s": 60, "action": "rolling", "target": "all", "params": {"how": "kill"}}
+    disk = {"at_s": 1.1, "duration_s": 3, "action": "disk", "target": "node:3", "params": {"how": "EIO", "op": "write"}}
+    _, reasons, told = simulated(restart, disk, time_s=40)
+    by_action = {fault.action: fault for fault in told}
+    hurt = by_action["disk"].evidence
+    assert hurt is not None, reasons
+    assert len(hurt["started"]) == 1, "by the one that took it down, when that ends"
+
+
 def test_a_fault_is_a_plain_value() -> None:
     assert make_fault(0, 0, 1, "client", "producer", {}) == Fault(0, 0.0, 1.0, "client", "producer", {"how": "crash"})
