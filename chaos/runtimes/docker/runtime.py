@@ -13,6 +13,7 @@ import trio
 
 from chaos.errors import HarnessError, Refused
 from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
+from chaos.of_brokers import READY_S, OfBrokers
 from chaos.reaching import until_all_see_all
 from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, Loss, NodeState
 from chaos.runtimes.docker import labels
@@ -25,7 +26,6 @@ from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
 from chaos.runtimes.docker.slowing import Slowing
 from chaos.runtimes.docker.watch import Watch
-from chaos.runtimes.of_brokers import READY_S, OfBrokers
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from chaos.toolchain.images import Images

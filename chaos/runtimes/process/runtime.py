@@ -18,9 +18,9 @@ from chaos.layout import (
     check_zones,
     choose_controllers,
 )
+from chaos.of_brokers import READY_S, OfBrokers
 from chaos.reaching import until_all_see_all
 from chaos.runtimes.contract import Act, Evidence, Link, NodeState
-from chaos.runtimes.of_brokers import READY_S, OfBrokers
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
 from chaos.runtimes.process.proxies import Proxies, Routes
