@@ -97,7 +97,8 @@ class Nemesis:
                 p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
-            p.error = f"{type(trouble).__name__}: {in_short(str(trouble))}"
+            why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
+            p.error = f"{type(trouble).__name__}: {why}"
             p.landed = False
         finally:
             stage.release(p)

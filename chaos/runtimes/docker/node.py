@@ -11,6 +11,7 @@ from chaos.asking import probe
 from chaos.errors import HarnessError
 from chaos.layout import Address, properties_text
 from chaos.node_faults import NodeFaults
+from chaos.node_folder import NodeFolder
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
 from chaos.runtimes.docker.slowing import Quota
@@ -26,7 +27,7 @@ PAUSE_PROBE_S = 0.1
 LEAVING = ("node_stopping", "node_stopped")
 
 
-class Node:
+class Node(NodeFolder):
     """A broker's place on this machine's disk and its container, which is kept over all incarnations.
 
     Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
@@ -63,26 +64,6 @@ class Node:
         self._container: Container | None = None
         self._pid = 0
         self._tail: TraceTail | None = None
-
-    @property
-    def log(self) -> Path:
-        """What it printed."""
-        return self.folder / "broker.log"
-
-    @property
-    def trace(self) -> Path:
-        """Its trace."""
-        return self.folder / "trace.jsonl"
-
-    @property
-    def data(self) -> Path:
-        """Its log directory."""
-        return self.folder / "data"
-
-    @property
-    def clock(self) -> Path:
-        """The file that bends its wall clock."""
-        return self.folder / "clock-offset"
 
     @property
     def container(self) -> Container:

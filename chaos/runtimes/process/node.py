@@ -15,6 +15,7 @@ from chaos.asking import probe
 from chaos.errors import HarnessError
 from chaos.layout import properties_text
 from chaos.node_faults import NodeFaults
+from chaos.node_folder import NodeFolder
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.process.child import Child, start, until
 from chaos.runtimes.process.ports import LOOPBACK
@@ -57,7 +58,7 @@ class TraceWords:
         return code == 0 and let_go, [event["e"] for event in last]
 
 
-class Node:
+class Node(NodeFolder):
     """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place.
 
     hurt: its files can lose power and fail, as `broker.faulted` has it.
@@ -98,26 +99,6 @@ class Node:
     def config(self) -> Path:
         """The .properties file of the latest incarnation."""
         return self.folder / "broker.properties"
-
-    @property
-    def log(self) -> Path:
-        """What it printed."""
-        return self.folder / "broker.log"
-
-    @property
-    def trace(self) -> Path:
-        """Its trace."""
-        return self.folder / "trace.jsonl"
-
-    @property
-    def data(self) -> Path:
-        """Its log directory."""
-        return self.folder / "data"
-
-    @property
-    def clock(self) -> Path:
-        """The file that bends its wall clock."""
-        return self.folder / "clock-offset"
 
     @property
     def incarnation(self) -> int:
