@@ -25,6 +25,9 @@ def replica(before: View | None, now: View, about: Known = NOTHING) -> Arguments
     return before, now, about
 
 
+PARTED = (*run(2), one(2, mark=7), *run(5, start=3))
+"""One batch of its own among those that are committed."""
+
 REPLICA: dict[str, list[Case]] = {
     "offsets-in-order": [
         ("high watermark and end", replica(None, view(hw=9, leo=8)), replica(None, view(hw=8, leo=8))),
@@ -142,6 +145,11 @@ REPLICA: dict[str, list[Case]] = {
             replica(None, view(2, hw=6), known(5, copies={2: 6})),
             replica(None, view(2, hw=6), known(5, copies={2: 6}, stale={2})),
         ),
+        (
+            "another batch that the leader has not deleted",
+            replica(None, view(2, hw=5), known(5, copies={2: PARTED}, low=2)),
+            replica(None, view(2, hw=5), known(5, copies={2: PARTED}, low=3)),
+        ),
     ],
     "hw-held-by-min-isr": [
         (
@@ -224,9 +232,11 @@ PARTITION: dict[str, list[Case]] = {
 }
 
 
-def written(batch: Batch, about: View, *, after: Batch | None = None, first: Batch | None = None) -> Arguments:
-    """First it was seen as `first`, behind batch 2 of epoch 1."""
-    return Written(batch, after or one(2)), Written(first or batch, one(2)), about, NOTHING
+def written(
+    batch: Batch, about: View, *, after: Batch | None = None, first: Batch | None = None, low: int = 0
+) -> Arguments:
+    """First it was seen as `first`, behind batch 2 of epoch 1; the leader has deleted what is before `low`."""
+    return Written(batch, after or one(2)), Written(first or batch, one(2)), about, known(5, low=low)
 
 
 NINE = view(leo=9, epoch=2, epochs=((1, 0), (2, 4)))
@@ -234,6 +244,16 @@ WRITTEN: dict[str, list[Case]] = {
     "log-matching": [
         ("another batch", written(one(3), NINE, first=one(3, mark=1)), written(one(3), NINE, first=one(3))),
         ("behind another batch", written(one(3), NINE, after=one(2, mark=1)), written(one(3), NINE, after=one(2))),
+        (
+            "behind another that the leader has not deleted",
+            written(one(3), NINE, after=one(2, mark=1), low=2),
+            written(one(3), NINE, after=one(2, mark=1), low=3),
+        ),
+        (
+            "another batch at the leader's log start",
+            written(one(3), NINE, first=one(3, mark=1), low=3),
+            written(one(3), NINE, low=3),
+        ),
     ],
     "batches-in-epochs": [
         ("another epoch", written(one(3, epoch=2), NINE), written(one(3, epoch=1), NINE)),

@@ -44,7 +44,7 @@ def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
     if ack.acks != -1 or known.promise.hw_truncation or known.promise.without_controller or known.void_epoch >= 0:
         return None
     batch = known.ledger.at(ack.offset)
-    if batch is None or batch.end <= known.low:
+    if batch is None or batch.end <= known.ledger.low:
         return None
     needed = min(ack.min_isr, len(known.truth.replicas)) if known.truth is not None else ack.min_isr
     holders = [node for node in known.copies if known.held_once(node, batch.end)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -42,6 +43,7 @@ class Written(NamedTuple):
 
 
 NO_BATCHES: Final[tuple[Batch, ...]] = ()
+_end = attrgetter("end")
 
 
 def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[Batch, int]]:
@@ -69,7 +71,7 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 class Ledger:
     """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them."""
 
-    __slots__ = ("bases", "batches", "end", "start")
+    __slots__ = ("bases", "batches", "end", "low", "start")
 
     def __init__(self, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
         self.batches: list[Batch] = []
@@ -78,6 +80,8 @@ class Ledger:
         """Where what is known begins."""
         self.end = self.start
         """Exclusive: all before it is committed."""
+        self.low = 0
+        """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
         for batch in batches:
             self.add(batch)
 
@@ -105,6 +109,7 @@ class Ledger:
             self.batches.pop()
             self.bases.pop()
         self.end = self.batches[-1].end if self.batches else self.start
+        self.low = min(self.low, self.end)
 
 
 class Copy:
@@ -119,11 +124,11 @@ class Copy:
         self.low = start
         """The log's start: what is before it has been deleted, whether or not its bytes are still there."""
         self.matched = self.start
-        """All from `start` to here is what the ledger holds. At most the ledger's end."""
+        """All from `start` to here is what the ledger holds, or has been deleted. At most the ledger's end."""
         self.same = 0
         """How many batches that is."""
         self._shift = -1
-        """Which batch of the ledger the first one here is; -1 while that is not known."""
+        """How many batches further the ledger has what is at `same`; -1 while that is not known."""
         self.generation = 0
         self.segment, self.position = -1, 0
         """How far the files have been read: base offset of a segment, and a byte in it."""
@@ -144,7 +149,12 @@ class Copy:
         self._shift = -1
 
     def compare(self, ledger: Ledger) -> int:
-        """Bring `matched` up to date after batches were added here or in the ledger. Returns it."""
+        """Bring `matched` up to date after batches were added here or in the ledger. Returns it.
+
+        Batches that lie wholly below the ledger's `low` need not be the committed ones. A leader whose log starts after
+        the end of an epoch answers its log start for that end, as Kafka does, and a follower keeps what it has of its
+        own below until its log, too, starts there; in its files until the segment goes.
+        """
         batches, committed, same = self.batches, ledger.batches, self.same
         shift = self._shift
         if shift < 0:
@@ -152,8 +162,15 @@ class Copy:
                 self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
                 return self.matched
             shift = self._shift = self._align(ledger)
-        while same < len(batches) and same + shift < len(committed) and batches[same] == committed[same + shift]:
-            same += 1
+        low = min(ledger.low, ledger.end)
+        while True:
+            while same < len(batches) and same + shift < len(committed) and batches[same] == committed[same + shift]:
+                same += 1
+            if same == len(batches) or batches[same].end > low:
+                break
+            same = bisect_right(batches, low, lo=same, key=_end)
+            behind = self.end if same == len(batches) else batches[same].base
+            shift = self._shift = ledger.index(behind) - same
         if same != self.same:
             self.same = same
             self.matched = batches[same - 1].end

@@ -28,8 +28,9 @@ def lacks(known: Known, node: int) -> str:
 
 @invariant("committed-prefix", When.REPLICA, "hachikuji: StrongIsr; Vanlightly: NoLogDivergence")
 def committed_prefix(before: View | None, now: View, known: Known) -> str | None:
-    """Below its high watermark a replica holds exactly the batches that some leader committed. (Not promised with
-    truncation to the high watermark, nor by replicas that have not heard of a permitted loss, nor on a rotten disk.)"""
+    """Below its high watermark a replica holds exactly the batches that some leader committed, as far as they have not
+    been deleted since. (Not promised with truncation to the high watermark, nor by replicas that have not heard of a
+    permitted loss, nor on a rotten disk.)"""
     if known.promise.hw_truncation or not known.counts(now) or now.node in known.cluster.rotten:
         return None
     copy = known.copies[now.node]
@@ -132,12 +133,13 @@ def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
 @invariant("log-matching", When.WRITTEN, "Raft, figure 3: Log Matching; Vanlightly: LogMatching, MetadataLogMatching")
 def log_matching(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
     """Batches of one leader epoch at one offset are one and the same in whatever log they are, and so are the batches
-    before them: also what is not committed. (The latter is not promised with truncation to the high watermark.)"""
+    before them: also what is not committed. (The latter is not promised with truncation to the high watermark, nor of
+    what the leader has deleted: see `Copy.compare`.)"""
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
     if now.previous is None or first.previous is None or now.previous == first.previous:
         return None
-    if known is not None and known.promise.hw_truncation:
+    if known is not None and (known.promise.hw_truncation or now.batch.base <= known.ledger.low):
         return None
     return f"{now.batch} follows {now.previous}; where it was first seen, {first.previous}"
 
@@ -164,7 +166,7 @@ def truncation_keeps_committed(before: int, now: int, known: Known) -> str | Non
     truncation to the high watermark.)"""
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
         return None
-    if min(before, known.ledger.end) <= known.low:
+    if min(before, known.ledger.end) <= known.ledger.low:
         return None
     return f"held what is committed up to {min(before, known.ledger.end)}, now up to {now}"
 
@@ -172,7 +174,7 @@ def truncation_keeps_committed(before: int, now: int, known: Known) -> str | Non
 @invariant("recovery-keeps-committed", When.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop")
 def recovery_keeps_committed(before: int, now: int, known: Known) -> str | None:
     """Loading a log takes away nothing that is committed and was found whole on the disk."""
-    if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.low:
+    if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
         return None
     if known.cluster.damaged:
         return None

@@ -112,8 +112,8 @@ class Judge:
 
     def commit(self, known: Known, view: View) -> None:
         """A leader's high watermark says what is committed."""
-        if known.counts(view) and view.start > known.low:
-            known.low = view.start
+        if known.counts(view) and view.start > known.ledger.low:
+            known.ledger.low = view.start
         ledger, copy = known.ledger, known.copies[view.node]
         if view.hw <= ledger.end or not known.counts(view):
             return

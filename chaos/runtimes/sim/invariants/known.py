@@ -109,8 +109,6 @@ class Known:
     stale: set[int] = field(default_factory=set)
     """Nodes whose high watermark may be from before a permitted loss."""
     lost: dict[int, Lost] = field(default_factory=dict)
-    low: int = 0
-    """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
     written: dict[tuple[int, int], Written] = field(default_factory=dict)
@@ -123,9 +121,9 @@ class Known:
     def holds(self, node: int, end: int) -> bool:
         """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
         copy = self.copies.get(node)
-        if end <= self.low:
+        if end <= self.ledger.low:
             return True
-        return copy is not None and copy.matched >= end and copy.low <= max(self.low, 0)
+        return copy is not None and copy.matched >= end and copy.low <= self.ledger.low
 
     def held_once(self, node: int, end: int) -> bool:
         """As `holds`, or it did and a power loss took it, or bits that rot may have."""
@@ -173,5 +171,5 @@ class Known:
         self.producers.clear()
         for batch in self.ledger.batches:
             # What retention deleted may still be known by a snapshot of the producers' state, or be lost with it.
-            if batch.producer_id >= 0 and batch.base >= self.low:
+            if batch.producer_id >= 0 and batch.base >= self.ledger.low:
                 self.producers[batch.producer_id] = Producer.after(batch)

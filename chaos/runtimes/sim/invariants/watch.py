@@ -199,7 +199,7 @@ class Watch:
         if copy.generation == log.generation:
             if copy.low < log.log_start_offset <= copy.matched:
                 # Each replica deletes by its own retention, a follower sometimes before its leader.
-                known.low = max(known.low, log.log_start_offset)
+                known.ledger.low = max(known.ledger.low, log.log_start_offset)
             if copy.end == log.log_end_offset:
                 copy.low = log.log_start_offset
                 return
