@@ -82,7 +82,12 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
     for partition in partitions:
         key = (partition.topic, partition.index)
         replicas = [
-            Replica(node, log_dir / partition.name, marks[node].get(key, 0), starts[node].get(key, 0))
+            Replica(
+                node,
+                log_dir / partition.name,
+                marks[node].get(key, 0),
+                max(starts[node].get(key, 0), first_offset(log_dir / partition.name) if partition.deletable else 0),
+            )
             for node, log_dir in sorted(log_dirs.items())
             if (log_dir / partition.name).is_dir()
         ]
@@ -103,6 +108,11 @@ def read_offsets(path: Path) -> Offsets:
         return {(topic, int(index)): int(offset) for topic, index, offset in map(str.split, rows)}
     except (OSError, ValueError):
         return {}
+
+
+def first_offset(folder: Path) -> int:
+    """Where a log's first segment begins. A log start there is in no checkpoint: Kafka's has those within a segment."""
+    return min((int(segment.stem) for segment in folder.glob("*.log") if segment.stem.isdigit()), default=0)
 
 
 def _range(one: Replica, other: Replica) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,15 @@ def test_what_stands_above_a_high_watermark_may_differ(tmp_path: Path) -> None:
 
 def test_what_one_replica_has_removed_from_its_beginning_is_not_compared(tmp_path: Path) -> None:
     assert against(tmp_path, LOG[1:], start=2) == []
+
+
+def test_what_retention_removed_from_one_replica_alone_is_not_compared(tmp_path: Path) -> None:
+    folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, LOG)}
+    (folders[2] / "t-0" / f"{0:020}.log").unlink()
+    comparison = compare(folders, [dataclasses.replace(DELETE, deletable=True)])
+    assert found(comparison) == []
+    assert comparison.compared["t-0"]["from"] == 3
+    assert found(compare(folders, [DELETE])) == [(0, MISSING, 2), (2, MISSING, 2)]
 
 
 def test_other_content_differs(tmp_path: Path) -> None:
