@@ -20,7 +20,7 @@ def command(dry_run: bool, images: bool) -> int:
 
     A process is ended if the registry of runs names it, it started when the registry says, it carries the run's id,
     and the run's harness is gone. Containers and networks are removed if their labels name a run whose harness is
-    gone. Runs under way are left alone.
+    gone. Somebody else's containers that such a run had down or paused run again. Runs under way are left alone.
 
     \b
     Examples:
@@ -28,6 +28,7 @@ def command(dry_run: bool, images: bool) -> int:
       squall clean --dry-run
     """
     tidied = Tidied(dry_run)
+    _theirs(tidied)
     _processes(tidied)
     _containers(tidied, images)
     if not tidied.ended:
@@ -51,6 +52,30 @@ class Tidied:
         """Something that was ended, or would be."""
         self.ended += 1
         click.echo(f"{run}: {'would end' if self.dry_run else 'ended'} {name}")
+
+    def mended(self, run: str, name: str) -> None:
+        """Somebody else's, that runs again, or would."""
+        self.ended += 1
+        click.echo(f"{run}: {'would let run' if self.dry_run else 'let run'} {name} again")
+
+
+def _theirs(tidied: Tidied) -> None:
+    """Containers of clusters that somebody else runs. Before the runs are forgotten that know of them."""
+    from chaos.runtimes.process import registry
+    from chaos.toolchain.engine import reach_engine
+
+    hurt = [(run.run, container) for run in registry.runs() if not run.harness_alive for container in run.hurt]
+    if not hurt:
+        return
+    engine = reach_engine()
+    for run, container in hurt:
+        status = engine.status(container)
+        if status not in ("paused", "exited"):
+            continue
+        tidied.mended(run, f"container {container[:12]}, which it left {status}")
+        if not tidied.dry_run:
+            (engine.unpause if status == "paused" else engine.start)(container)
+    engine.close()
 
 
 def _processes(tidied: Tidied) -> None:

@@ -6,13 +6,14 @@ The file itself is not parsed: Compose labels every container with the files tha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from chaos.errors import Refused
 
 FILES, SERVICE = "com.docker.compose.project.config_files", "com.docker.compose.service"
+FOLDER, ONE_OFF = "com.docker.compose.project.working_dir", "com.docker.compose.oneoff"
 NODE = "squall.node"
 """A label that says which broker a container is, where its name does not."""
 
@@ -22,8 +23,10 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
 
     containers: as the engine lists those that have the label FILES.
     """
-    wanted = str(compose.resolve())
-    ours = [each for each in containers if wanted in _labels(each).get(FILES, "").split(",")]
+    if not compose.is_file():
+        raise Refused(f"--compose {compose}: there is no such file")
+    wanted = compose.resolve()
+    ours = [each for each in containers if wanted in made_from(_labels(each)) and not _is_one_off(each)]
     if not ours:
         raise Refused(f"no container was made from {compose}: start it first (docker compose -f {compose} up -d)")
     found: dict[int, list[Mapping[str, Any]]] = {}
@@ -41,6 +44,22 @@ def brokers_of(compose: Path, containers: Sequence[Mapping[str, Any]], ids: Sequ
     return {node: str(found[node][0]["Id"]) for node in ids}
 
 
+def made_from(labels: Mapping[str, str]) -> Iterator[Path]:
+    """The files that a container was made from.
+
+    Compose 2 writes whole paths. Version 1 writes what it was given, which may be relative to a folder that it does not
+    tell; it does tell the folder of the first file, from which the others can mostly be found.
+    """
+    files = [Path(file) for file in labels.get(FILES, "").split(",") if file]
+    folder = Path(labels.get(FOLDER, "/"))
+    given = files[0].parent if files and not files[0].is_absolute() else Path()
+    for file in files:
+        if file.is_absolute():
+            yield file.resolve()
+        elif file.is_relative_to(given):
+            yield (folder / file.relative_to(given)).resolve()
+
+
 def node_of(container: Mapping[str, Any]) -> int:
     """Which broker a container is: its label NODE, else the number at the end of its service's name; -1 for neither."""
     labels = _labels(container)
@@ -52,6 +71,11 @@ def node_of(container: Mapping[str, Any]) -> int:
 
 def _labels(container: Mapping[str, Any]) -> Mapping[str, str]:
     return container.get("Labels") or {}
+
+
+def _is_one_off(container: Mapping[str, Any]) -> bool:
+    """Made by `docker compose run`, beside the services."""
+    return _labels(container).get(ONE_OFF, "").lower() == "true"
 
 
 def _name(container: Mapping[str, Any]) -> str:

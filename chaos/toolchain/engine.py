@@ -281,6 +281,20 @@ class Engine:
         """As the engine has it: Status ("running", "paused", "exited"), Pid, ExitCode, OOMKilled, FinishedAt."""
         return dict(_call(f"look at container {container[:12]}", self._api.inspect_container, container)["State"])
 
+    def status(self, container: str) -> str:
+        """Status of a container, "gone" where there is none."""
+        try:
+            return str(self.state(container)["Status"])
+        except EngineError as error:
+            if error.status == 404:
+                return "gone"
+            raise
+
+    def last_words(self, container: str, lines: int) -> str:
+        """The end of what a container printed."""
+        said = _call(f"read what container {container[:12]} printed", self._api.logs, container, tail=lines)
+        return str(said.decode(errors="replace")).strip()
+
     def remove(self, container: str) -> None:
         """End it by force and forget it; one that is not there is no error."""
         _unless_gone(f"remove container {container[:12]}", self._api.remove_container, container, force=True, v=True)

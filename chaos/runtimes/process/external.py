@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import trio
 
@@ -40,6 +40,7 @@ from chaos.runtimes.contract import (
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
 from chaos.runtimes.process.proxies import Proxies
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
+from chaos.runtimes.process.their_container import TheirContainer
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.toxiproxy import toxiproxy_server
@@ -48,13 +49,9 @@ from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
 
 ASK_S = 5.0
-READY_S = 120.0
 HEAL_S = 30.0
-SIGNAL_S = 10.0
 POLL_S = 0.1
-PAUSE_PROBE_S = 0.5
 DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
-STATES = {"running": NodeState.RUNNING, "paused": NodeState.PAUSED}
 
 
 class Discovered(dict[int, Address]):
@@ -116,7 +113,7 @@ class ExternalRuntime:
         self.acts = frozenset({Act.LINK} | ({Act.KILL, Act.STOP, Act.PAUSE} if containers else set()))
         self._folder, self._bootstrap, self._topics, self._say = folder.absolute(), bootstrap, frozenset(topics), say
         self._engine, self._containers = engine, dict(containers or {})
-        self._states = dict.fromkeys(nodes, NodeState.RUNNING)
+        self._theirs: dict[int, TheirContainer] = {}
         self._registration: Registration | None = None
         self._proxies: Proxies | None = None
         self._advertised: dict[int, Address] = {}
@@ -133,6 +130,11 @@ class ExternalRuntime:
             raise Refused(f"the cluster has topics that the run would make: {', '.join(taken)}; delete them first")
         self._advertised = dict(found)
         self._registration = Registration(f"{self._folder.name}-{os.getpid()}-{os.urandom(4).hex()}", self._folder)
+        if self._engine is not None:
+            self._theirs = {
+                node: TheirContainer(node, self._engine, container, self._advertised[node], self._registration)
+                for node, container in self._containers.items()
+            }
         with locked():
             api_port, *ports = free_ports(len(self.nodes) + 1, claimed_ports(), random.Random())
             self._registration.claim_ports([api_port, *ports])
@@ -154,13 +156,22 @@ class ExternalRuntime:
         with trio.CancelScope(shield=True):
             try:
                 if self._proxies is not None:
-                    await self.heal()
-                    await self._delete_topics()
+                    await self._leave_as_found()
             finally:
                 if self._proxies is not None:
                     await self._proxies.stop()
                 self._registration.close()
                 self._registration = None
+
+    async def _leave_as_found(self) -> None:
+        """One broker that does not come back is no reason to leave topics behind."""
+        try:
+            await self.heal()
+        finally:
+            try:
+                await self._delete_topics()
+            except HarnessError as trouble:
+                self._say(f"topics of the run may be left: {', '.join(sorted(self._topics))} ({trouble})")
 
     async def _delete_topics(self) -> None:
         """Those that the run made. What cannot be deleted is told."""
@@ -176,9 +187,7 @@ class ExternalRuntime:
                     except (RequestFailed, UnsupportedApi) as failure:
                         left = dict.fromkeys(left, str(failure))
                     else:
-                        left = {
-                            name: why for name, why in told.items() if why not in ("", "UNKNOWN_TOPIC_OR_PARTITION")
-                        }
+                        left = {name: why for name, why in told.items() if why not in DELETED}
                     await trio.sleep(POLL_S if left else 0)
             client.close()
         if left:
@@ -199,83 +208,32 @@ class ExternalRuntime:
         return tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
 
     def state(self, node: int) -> NodeState:
-        """As `Runtime.state`."""
-        return self._states[node]
+        """As `Runtime.state`; of a broker whose container is not known it is nobody's to say."""
+        return self._theirs[node].state if node in self._theirs else NodeState.RUNNING
 
     def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`: whose brokers end, and why, is not ours to know."""
-        return ()
+        """As `Runtime.exits`: of brokers whose containers are known, as far as they were looked at."""
+        return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
     async def kill(self, node: int) -> Evidence:
         """As `Runtime.kill`."""
-        return await self._end(node, "SIGKILL", SIGNAL_S)
+        return await self._container(node).kill()
 
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
-        """As `Runtime.stop_node`. That it left in good order is told by its exit code alone: 0, or SIGTERM's."""
-        ended = await self._end(node, "SIGTERM", grace_s)
-        return {**ended, "controlled": ended["code"] in (0, 143), "said": ["exit code"]}
-
-    async def _end(self, node: int, signal: str, within_s: float) -> Evidence:
-        engine, container = self._container(node)
-        before = await trio.to_thread.run_sync(engine.state, container)
-        asked_ns = time.monotonic_ns()
-        await trio.to_thread.run_sync(engine.kill, container, signal)
-        after = before
-        with trio.move_on_after(within_s):
-            while (after := await trio.to_thread.run_sync(engine.state, container))["Status"] != "exited":
-                await trio.sleep(POLL_S)
-        if after["Status"] != "exited":
-            if signal == "SIGKILL":
-                raise HarnessError(f"broker {node}'s container {container[:12]} survived {signal} for {within_s:g} s")
-            return await self._end(node, "SIGKILL", SIGNAL_S)
-        self._states[node] = NodeState.DOWN
-        told: Evidence = {"pid": before["Pid"], "container": container[:12], "gone": True, "code": after["ExitCode"]}
-        return {**told, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        """As `Runtime.stop_node`."""
+        return await self._container(node).stop(grace_s)
 
     async def start_node(self, node: int) -> Evidence:
-        """As `Runtime.start_node`. Ready is who answers, and is named by Metadata again."""
-        engine, container = self._container(node)
-        asked_ns = time.monotonic_ns()
-        await trio.to_thread.run_sync(engine.start, container)
-        pid = (await trio.to_thread.run_sync(engine.state, container))["Pid"]
-        with trio.move_on_after(READY_S):
-            while not await self._is_back(node):
-                await trio.sleep(POLL_S)
-            self._states[node] = NodeState.RUNNING
-            seen: Evidence = {"pid": pid, "container": container[:12], "incarnation": None, "seen_in": "Metadata"}
-            return {**seen, "asked_ns": asked_ns, "ready_ns": time.monotonic_ns()}
-        raise HarnessError(f"broker {node} (container {container[:12]}) is not back {READY_S:g} s after its start")
-
-    async def _is_back(self, node: int) -> bool:
-        with trio.move_on_after(ASK_S):
-            try:
-                return node in await asking.visible_brokers(*self._advertised[node])
-            except (OSError, MalformedFrame):
-                pass
-        return False
+        """As `Runtime.start_node`."""
+        return await self._container(node).start()
 
     async def pause(self, node: int) -> Evidence:
-        """As `Runtime.pause`: the engine freezes the whole container, and says so."""
-        engine, container = self._container(node)
-        asked_ns = time.monotonic_ns()
-        await trio.to_thread.run_sync(engine.pause, container)
-        state = await trio.to_thread.run_sync(engine.state, container)
-        if state["Status"] != "paused":
-            raise HarnessError(f"broker {node}'s container {container[:12]} was not paused: it is {state['Status']}")
-        self._states[node] = NodeState.PAUSED
-        silence = await asking.probe(*self._advertised[node], timeout_s=PAUSE_PROBE_S)
-        told: Evidence = {"pid": state["Pid"], "container": container[:12], "state": "T", "engine": state["Status"]}
-        return {**told, "asked_ns": asked_ns, "paused_ns": time.monotonic_ns(), "probe": silence.evidence()}
+        """As `Runtime.pause`."""
+        return await self._container(node).pause()
 
     async def resume(self, node: int) -> Evidence:
         """As `Runtime.resume`."""
-        engine, container = self._container(node)
-        asked_ns = time.monotonic_ns()
-        await trio.to_thread.run_sync(engine.unpause, container)
-        state = await trio.to_thread.run_sync(engine.state, container)
-        self._states[node] = STATES.get(state["Status"], NodeState.DOWN)
-        told: Evidence = {"pid": state["Pid"], "container": container[:12], "state": "R", "engine": state["Status"]}
-        return {**told, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+        return await self._container(node).resume()
 
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """As `Runtime.fault_link`."""
@@ -311,12 +269,15 @@ class ExternalRuntime:
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""
         await self._hurtable().reset()
-        resumed = [node for node in self.nodes if self._states[node] is NodeState.PAUSED]
+        for each in self._theirs.values():
+            await each.poll()
+        resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
         for node in resumed:
             await self.resume(node)
-        down = [node for node in self.nodes if self._states[node] is NodeState.DOWN]
-        for node in down:
-            await self.start_node(node)
+        down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
+        async with trio.open_nursery() as nursery:
+            for node in down:
+                nursery.start_soon(self.start_node, node)
         failed = await silent_links(self, HEAL_S)
         told: Evidence = {"resumed": resumed, "started": down, "links": len(self.links())}
         return {**told, "failed": [str(link) for link in failed]}
@@ -373,10 +334,10 @@ class ExternalRuntime:
         """As `Runtime.rot`."""
         _refuse("disk that can be hurt", f"node {node}")
 
-    def _container(self, node: int) -> tuple[Engine, Any]:
-        if self._engine is None or node not in self._containers:
+    def _container(self, node: int) -> TheirContainer:
+        if node not in self._theirs:
             raise Refused(f"broker {node}: without a compose file its container is not known")
-        return self._engine, self._containers[node]
+        return self._theirs[node]
 
     def _hurtable(self) -> Proxies:
         assert self._proxies is not None, "the runtime was not started"

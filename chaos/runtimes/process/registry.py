@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -40,6 +40,8 @@ class RunFile:
     harness: ProcessId
     ports: list[int]
     processes: list[Noted]
+    hurt: list[str] = field(default_factory=list)
+    """Containers of somebody else's that it has down or paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Found:
     harness_alive: bool
     processes: tuple[Noted, ...]
     path: Path
+    hurt: tuple[str, ...] = ()
+    """As `RunFile.hurt`."""
 
 
 class Registration:
@@ -77,6 +81,16 @@ class Registration:
         noted = [each for each in self._file.processes if is_alive(each.process)]
         process = identify(pid)
         self._file.processes = [*noted, Noted(what, process)] if process is not None else noted
+        self._write()
+
+    def hurt(self, container: str) -> None:
+        """Note, before it is done, that somebody else's container is going to be down or paused."""
+        self._file.hurt = sorted({*self._file.hurt, container})
+        self._write()
+
+    def healed(self, container: str) -> None:
+        """It runs again."""
+        self._file.hurt = [each for each in self._file.hurt if each != container]
         self._write()
 
     def close(self) -> None:
@@ -110,7 +124,7 @@ def runs() -> list[Found]:
     found = []
     for path, file in _files():
         ours = tuple(noted for noted in file.processes if _is_ours(noted.process, file.run))
-        found.append(Found(file.run, file.folder, is_alive(file.harness), ours, path))
+        found.append(Found(file.run, file.folder, is_alive(file.harness), ours, path, tuple(file.hurt)))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,19 +15,11 @@ from chaos.runtimes.process.ports import is_free
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest
 from chaos.toxiproxy_api import ToxiproxyApi
+from tests.live.docker.composing import compose
 
 FILE = Path(__file__).parents[3] / "compose/cluster.yaml"
 HERE = "127.0.0.1"
 API, CLIENTS = 18474, (19091, 19092, 19093)
-
-
-def compose() -> list[str]:
-    """The program there is: Debian's, or the plugin of the `docker` program."""
-    if shutil.which("docker-compose"):
-        return ["docker-compose"]
-    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
-        return ["docker", "compose"]
-    pytest.skip("neither docker-compose nor docker's compose plugin is here")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.errors import Refused
 from chaos.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.toolchain.compose_file import FILES, NODE, SERVICE, brokers_of
+from chaos.toolchain.compose_file import FILES, FOLDER, NODE, ONE_OFF, SERVICE, brokers_of
 
 THERE: dict[str, Any] = {
     "runtime": "external",
@@ -96,8 +96,14 @@ def container(name: str, service: str = "", file: str = "", **labels: str) -> di
     return {"Id": f"id-{name}", "Names": [f"/{name}"], "Labels": {FILES: file, SERVICE: service, **labels}}
 
 
-def test_brokers_are_found_by_label_or_by_the_number_of_their_service(tmp_path: Path) -> None:
-    compose = tmp_path / "c.yaml"
+@pytest.fixture
+def compose(tmp_path: Path) -> Path:
+    """A compose file."""
+    (tmp_path / "c.yaml").touch()
+    return tmp_path / "c.yaml"
+
+
+def test_brokers_are_found_by_label_or_by_the_number_of_their_service(compose: Path) -> None:
     listed = [
         container("p-kafka1-1", "kafka1", str(compose)),
         container("p-two-1", "two", str(compose), **{NODE: "2"}),
@@ -107,8 +113,9 @@ def test_brokers_are_found_by_label_or_by_the_number_of_their_service(tmp_path: 
     assert brokers_of(compose, listed, (1, 2)) == {1: "id-p-kafka1-1", 2: "id-p-two-1"}
 
 
-def test_a_broker_that_is_no_container_or_two_is_refused_by_name(tmp_path: Path) -> None:
-    compose = tmp_path / "c.yaml"
+def test_a_broker_that_is_no_container_or_two_is_refused_by_name(compose: Path) -> None:
+    with pytest.raises(Refused, match=r"no\.yaml: there is no such file"):
+        brokers_of(compose.with_name("no.yaml"), [], (1,))
     with pytest.raises(Refused, match="no container was made from"):
         brokers_of(compose, [], (1,))
     one = container("a", "kafka1", str(compose))
@@ -116,3 +123,20 @@ def test_a_broker_that_is_no_container_or_two_is_refused_by_name(tmp_path: Path)
         brokers_of(compose, [one], (1, 3))
     with pytest.raises(Refused, match=r"found: a, b"):
         brokers_of(compose, [one, container("b", "k1", str(compose))], (1,))
+
+
+@pytest.mark.parametrize("given", ["c.yaml", "./c.yaml", "sub/c.yaml", "../here/c.yaml"])
+def test_compose_1_labels_containers_with_the_path_that_it_was_given(compose: Path, given: str) -> None:
+    folder = str(compose.parent)
+    theirs = container("a", "kafka1", given, **{FOLDER: folder})
+    assert brokers_of(compose, [theirs], (1,)) == {1: "id-a"}
+    both = container("a", "kafka1", f"{given},{Path(given).parent}/more.yaml", **{FOLDER: folder})
+    (compose.parent / "more.yaml").touch()
+    assert brokers_of(compose.parent / "more.yaml", [both], (1,)) == {1: "id-a"}
+    with pytest.raises(Refused, match="no container was made from"):
+        brokers_of(compose, [container("a", "kafka1", given, **{FOLDER: "/elsewhere"})], (1,))
+
+
+def test_what_is_run_beside_the_services_is_no_broker(compose: Path) -> None:
+    listed = [container("a", "kafka1", str(compose)), container("b", "kafka1", str(compose), **{ONE_OFF: "True"})]
+    assert brokers_of(compose, listed, (1,)) == {1: "id-a"}

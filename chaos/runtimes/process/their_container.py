@@ -1,0 +1,141 @@
+"""One broker of somebody else's cluster in its container: what can be done to it, and how it is put back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import trio
+
+from broker.protocol.errors import MalformedFrame
+from chaos import asking
+from chaos.errors import HarnessError
+from chaos.layout import Address
+from chaos.runtimes.contract import Evidence, NodeExit, NodeState
+from chaos.runtimes.process.registry import Registration
+from chaos.toolchain.engine import Engine
+
+ASK_S = 5.0
+READY_S = 120.0
+SIGNAL_S = 10.0
+POLL_S = 0.1
+PAUSE_PROBE_S = 0.5
+LAST_LINES = 20
+STATES = {"running": NodeState.RUNNING, "paused": NodeState.PAUSED}
+IN_GOOD_ORDER = (0, 143)
+"""Exit codes of who left when it was asked to: its own, or SIGTERM's."""
+
+
+class TheirContainer:
+    """`container`: the engine's id of it. `advertised`: where clients find the broker.
+
+    What is going to be down or paused is noted in the registration first, so that `squall clean` can put it back after
+    a harness that was killed.
+    """
+
+    def __init__(
+        self, node: int, engine: Engine, container: str, advertised: Address, registration: Registration
+    ) -> None:
+        self.id = node
+        self.state = NodeState.RUNNING
+        self.exits: list[NodeExit] = []
+        self._engine, self._container, self._advertised = engine, container, advertised
+        self._registration = registration
+        self._name = f"broker {node}'s container {container[:12]}"
+
+    async def poll(self) -> None:
+        """Notice that it has ended though nobody asked it to."""
+        if self.state is not NodeState.RUNNING or (seen := await self._seen())["Status"] != "exited":
+            return
+        self.state = NodeState.DOWN
+        self._registration.hurt(self._container)
+        words = await trio.to_thread.run_sync(self._engine.last_words, self._container, LAST_LINES)
+        self.exits.append(NodeExit(self.id, 0, int(seen["ExitCode"]), time.monotonic_ns(), words))
+
+    async def kill(self) -> Evidence:
+        """As `Runtime.kill`."""
+        await self._must_be(NodeState.RUNNING, NodeState.PAUSED)
+        return await self._end("SIGKILL", SIGNAL_S)
+
+    async def stop(self, grace_s: float) -> Evidence:
+        """As `Runtime.stop_node`. That it left in good order is told by its exit code alone."""
+        await self._must_be(NodeState.RUNNING)
+        ended = await self._end("SIGTERM", grace_s)
+        return {**ended, "controlled": ended["code"] in IN_GOOD_ORDER, "said": ["exit code"]}
+
+    async def _end(self, signal: str, within_s: float) -> Evidence:
+        before = await self._seen()
+        self._registration.hurt(self._container)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(self._engine.kill, self._container, signal)
+        after = before
+        with trio.move_on_after(within_s):
+            while (after := await self._seen())["Status"] != "exited":
+                await trio.sleep(POLL_S)
+        if after["Status"] != "exited":
+            if signal == "SIGKILL":
+                raise HarnessError(f"{self._name} survived {signal} for {within_s:g} s: it is {after['Status']}")
+            return await self._end("SIGKILL", SIGNAL_S)
+        self.state = NodeState.DOWN
+        told: Evidence = {"pid": before["Pid"], "container": self._container[:12], "gone": True}
+        return {**told, "code": after["ExitCode"], "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+
+    async def start(self) -> Evidence:
+        """As `Runtime.start_node`. Ready is who answers where it is advertised, and is named by Metadata again."""
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(self._engine.start, self._container)
+        seen = await self._seen()
+        with trio.move_on_after(READY_S):
+            while not await self._is_back():
+                seen = await self._seen()
+                if seen["Status"] == "exited":
+                    raise HarnessError(f"{self._name} ended with {seen['ExitCode']} after its start")
+                await trio.sleep(POLL_S)
+            self.state = NodeState.RUNNING
+            self._registration.healed(self._container)
+            told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "incarnation": None}
+            return {**told, "seen_in": "Metadata", "asked_ns": asked_ns, "ready_ns": time.monotonic_ns()}
+        host, port = self._advertised
+        raise HarnessError(f"{self._name} is not back at {host}:{port} {READY_S:g} s after its start")
+
+    async def _is_back(self) -> bool:
+        with trio.move_on_after(ASK_S):
+            try:
+                return self.id in await asking.visible_brokers(*self._advertised)
+            except (OSError, MalformedFrame):
+                pass
+        return False
+
+    async def pause(self) -> Evidence:
+        """As `Runtime.pause`: the engine freezes the whole container, and says so."""
+        await self._must_be(NodeState.RUNNING)
+        self._registration.hurt(self._container)
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(self._engine.pause, self._container)
+        seen = await self._seen()
+        if seen["Status"] != "paused":
+            raise HarnessError(f"{self._name} was not paused: it is {seen['Status']}")
+        self.state = NodeState.PAUSED
+        paused_ns = time.monotonic_ns()
+        silence = await asking.probe(*self._advertised, timeout_s=PAUSE_PROBE_S)
+        told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "state": "T", "engine": "paused"}
+        return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
+
+    async def resume(self) -> Evidence:
+        """As `Runtime.resume`."""
+        asked_ns = time.monotonic_ns()
+        await trio.to_thread.run_sync(self._engine.unpause, self._container)
+        seen = await self._seen()
+        self.state = STATES.get(seen["Status"], NodeState.DOWN)
+        if self.state is NodeState.RUNNING:
+            self._registration.healed(self._container)
+        told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "state": "R"}
+        return {**told, "engine": seen["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+
+    async def _must_be(self, *states: NodeState) -> None:
+        await self.poll()
+        if self.state not in states:
+            raise HarnessError(f"{self._name} is {self.state.value}, not {' or '.join(states)}")
+
+    async def _seen(self) -> dict[str, Any]:
+        return await trio.to_thread.run_sync(self._engine.state, self._container)
