@@ -21,7 +21,7 @@ from typing import Any
 import trio
 import trio._core._run as _trio_run
 
-from chaos.runtimes.sim.passes import Schedule, make_lean
+from chaos.runtimes.sim.passes import Schedule, lean_run
 
 FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""
@@ -89,16 +89,17 @@ class Kernel(trio.abc.Clock):
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
         assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
-        before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r
+        before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
         _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
         _trio_run._r = Schedule(repr((seed, "schedule")))
+        _trio_run.unrolled_run = lean_run
         _clean_up()
         gc.disable()
         try:
             result = trio.run(self._guarded, main, args, clock=self)
         finally:
             gc.enable()
-            _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r = before  # type: ignore[misc]
+            _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run = before  # type: ignore[misc]
         if self._trouble is not None:
             raise self._trouble
         if self._deadlocked:
@@ -106,7 +107,6 @@ class Kernel(trio.abc.Clock):
         return result
 
     async def _guarded(self, main: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
-        make_lean()
         try:
             with trio.CancelScope() as self._scope:
                 return await main(*args)

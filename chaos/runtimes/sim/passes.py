@@ -1,21 +1,28 @@
-"""What trio does in every pass of its scheduler, as far as a simulation has no use for it.
+"""The loop in which trio runs tasks, as far as a simulation has a use for it.
 
-Nothing in a simulation waits for a file descriptor, nobody instruments it, and most passes have one task. So it is
-spared the system call, six lookups in a `UserDict`, and the shuffling of single tasks. The order in which tasks run is
-the same with and without this.
+Nothing in a simulation waits for a file descriptor, nobody instruments it, most passes have one task, and the clock
+says itself when something is due. So a pass is spared the system call, six lookups in a `UserDict`, the shuffling of
+single tasks, and what serves a guest of another event loop. The order in which tasks run is the same as in trio's own.
 
-Private to trio, as the scheduler's seed in `kernel.py` is: trio is pinned, and a test holds it to this.
+Private to trio, as the scheduler's seed in `kernel.py` is: trio is pinned, and a test holds this to trio's own loop.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
+from operator import attrgetter
 from typing import Any
 
+import trio
 import trio._core._run as _trio_run
+from outcome import Error, Outcome, Value
+from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 
 LISTEN_EVERY = 256
 """Passes between two looks at file descriptors: by one of them trio learns of a signal that it could not act on."""
+
+_created = attrgetter("_counter")
 
 
 class Schedule(random.Random):
@@ -27,33 +34,84 @@ class Schedule(random.Random):
             super().shuffle(x)
 
 
-class _SeldomListening:
-    """trio's I/O manager, asked in one of LISTEN_EVERY passes."""
+@trio.lowlevel.enable_ki_protection
+def lean_run(
+    runner: Any, async_fn: Any, args: tuple[Any, ...], host_uses_signal_set_wakeup_fd: bool = False
+) -> Generator[float, Any, None]:
+    """As trio's `unrolled_run`: a pass after the other, until the last task has ended."""
+    try:
+        assert not host_uses_signal_set_wakeup_fd, "a simulation is nobody's guest"
+        assert not any(runner.instruments.values()), "a simulation cannot be instrumented"
+        runner.instruments = {}
+        runner.entry_queue.wakeup.wakeup_on_signals()
+        runner.clock.start_clock()
+        runner.init_task = runner.spawn_impl(runner.init, (async_fn, args), None, "<init>", system_task=True)
+        yield from _passes(runner)
+    except trio.TrioInternalError:
+        raise
+    except BaseException as error:
+        raise trio.TrioInternalError("a pass of the simulation's loop failed") from error
+    finally:
+        runner.close()
+        _trio_run.GLOBAL_RUN_CONTEXT.__dict__.clear()
+        if runner.ki_pending:  # it came too late for a task to be told
+            interruption = KeyboardInterrupt()
+            if isinstance(runner.main_task_outcome, Error):
+                interruption.__context__ = runner.main_task_outcome.error
+            runner.main_task_outcome = Error(interruption)
 
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-        self._passes = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._manager, name)
+@trio.lowlevel.enable_ki_protection
+def _passes(runner: Any) -> Generator[float, Any, None]:
+    clock, deadlines, runnable, tasks = runner.clock, runner.deadlines, runner.runq, runner.tasks
+    context, shuffle = _trio_run.GLOBAL_RUN_CONTEXT, _trio_run._r.shuffle
+    unheard = 0
+    while tasks:
+        if not runnable:
+            assert not runner.waiting_for_idle, "a simulation is idle between any two of its events"
+            clock.deadline_to_sleep_time(deadlines.next_deadline())
+        unheard += 1
+        if unheard >= LISTEN_EVERY:
+            unheard = 0
+            runner.io_manager.process_events((yield 0))
+        if deadlines._heap and deadlines._heap[0][0] <= clock.now:
+            deadlines.expire(clock.now)
+        batch = list(runnable)
+        runnable.clear()
+        if len(batch) > 1:
+            batch.sort(key=_created)
+            shuffle(batch)
+        while batch:
+            task = batch.pop()
+            context.task = task
+            ended = _step(runner, task)
+            if ended is not None:
+                runner.task_exited(task, ended)
+            del context.task
 
-    def get_events(self, timeout: float) -> Any:
-        """As the manager's."""
-        self._passes += 1
-        if self._passes < LISTEN_EVERY and timeout == 0:
-            return ()
-        self._passes = 0
-        return self._manager.get_events(timeout)
 
-    def process_events(self, events: Any) -> None:
-        """As the manager's."""
-        if events:
-            self._manager.process_events(events)
-
-
-def make_lean() -> None:
-    """From here on the run of trio that this is called in does less in every pass."""
-    runner: Any = _trio_run.GLOBAL_RUN_CONTEXT.runner
-    assert not any(runner.instruments.values()), "a simulation cannot be instrumented"
-    runner.instruments = {}
-    runner.io_manager = _SeldomListening(runner.io_manager)
+def _step(runner: Any, task: Any) -> Outcome[object] | None:
+    """Let a task go on until it waits again. What it ended with, where it did."""
+    go_on, told = task._next_send_fn, task._next_send
+    task._next_send_fn = task._next_send = None
+    try:
+        message = task.context.run(go_on, told)
+    except StopIteration as end:
+        return Value(end.value)
+    except BaseException as error:
+        trace = error.__traceback__
+        return Error(error.with_traceback(trace.tb_next if trace is not None else None))
+    task._schedule_points += 1
+    if type(message) is WaitTaskRescheduled:
+        task._cancel_points += 1
+        task._abort_func = message.abort_func
+        if runner.ki_pending and task is runner.main_task:
+            task._attempt_delivery_of_pending_ki()
+        if task._cancel_status.effectively_cancelled:
+            task._attempt_delivery_of_any_pending_cancel()
+    elif message is CancelShieldedCheckpoint:
+        runner.reschedule(task)
+    else:
+        runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
+        task._next_send_fn = task.coro.throw
+    return None

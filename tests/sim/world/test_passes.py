@@ -1,9 +1,11 @@
-"""What is taken out of trio's passes changes nothing that a simulation could see."""
+"""The simulation's own loop runs tasks as trio's does, and nothing that a simulation could see is different."""
 
 import signal
+from collections.abc import Generator
 
 import pytest
 import trio
+import trio._core._run as trio_run
 
 from chaos.runtimes.sim import kernel, passes
 from chaos.runtimes.sim.kernel import Kernel
@@ -36,7 +38,7 @@ def order(seed: int) -> list[tuple[float, int]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lean = order(seed)
-    monkeypatch.setattr(kernel, "make_lean", lambda: None)
+    monkeypatch.setattr(kernel, "lean_run", trio_run.unrolled_run)
     monkeypatch.setattr(passes.Schedule, "shuffle", passes.Schedule.__base__.shuffle)
     assert order(seed) == lean
 
@@ -70,14 +72,52 @@ def test_an_interruption_that_cannot_be_raised_at_once_is_heard_of() -> None:
     assert clock.now < 2 * passes.LISTEN_EVERY
 
 
-def test_trio_instruments_are_refused() -> None:
+def test_trio_instruments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Instrument(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
             """Would not be called."""
 
-    async def main() -> None:
-        trio.lowlevel.add_instrument(Instrument())
-        passes.make_lean()
+    monkeypatch.setattr(trio_run, "unrolled_run", passes.lean_run)
+    with pytest.raises(trio.TrioInternalError) as raised:
+        trio.run(trio.sleep, 0, instruments=[Instrument()])
+    assert "instrumented" in str(raised.value.__cause__)
 
-    with pytest.raises(AssertionError, match="instrumented"):
-        trio.run(main)
+
+def test_what_tasks_raise_and_who_else_is_cancelled_is_as_in_all_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[str] = []
+
+    async def task(number: int) -> None:
+        try:
+            await trio.sleep(1 if number == 1 else 3)
+            raise ValueError(number)
+        except trio.Cancelled:
+            ends.append(f"{number} cancelled")
+            raise
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(task, number)
+
+    def told(seed: int) -> list[str]:
+        ends.clear()
+        with pytest.raises(ExceptionGroup) as raised:
+            Kernel().simulate(seed, main)
+        return [repr(raised.value.exceptions), *ends]
+
+    lean = told(3)
+    assert lean[0] == "(ValueError(1),)" and sorted(lean[1:]) == ["0 cancelled", "2 cancelled"]
+    monkeypatch.setattr(kernel, "lean_run", trio_run.unrolled_run)
+    assert told(3) == lean
+
+
+def test_a_task_that_waits_for_what_is_not_trios_is_refused() -> None:
+    class Foreign:
+        def __await__(self) -> Generator[object, None, None]:
+            yield self
+
+    async def main() -> None:
+        await Foreign()
+
+    with pytest.raises(TypeError, match="which is not trio's"):
+        Kernel().simulate(1, main)
