@@ -131,6 +131,10 @@ class Hurting:
         rotten = await trio.to_thread.run_sync(rot, found.data, path_glob, bits, rng)
         return {**rotten, "t_ns": time.monotonic_ns()}
 
+    def calls(self, node: int, op: CrashOp) -> int:
+        """As `Counting.calls`."""
+        return _hurt(self._node(node), f"count of its {op}s").calls(op)
+
     async def _heal_disks(self) -> None:
         for node in self._nodes.values():
             if node.faults is not None:

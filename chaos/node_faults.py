@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.faulted.losing import lose_power
 from broker.faulted.orders import LIMIT_BYTES, Crash, Fault, Orders, OrdersError, parse_orders
-from broker.faulted.tally import count_of, head_of, read_tally
+from broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
 
@@ -98,6 +98,10 @@ class NodeFaults:
     def hits(self, number: int) -> int:
         """How many calls a fault failed or slowed."""
         return count_of(self._tally(), number).hits
+
+    def calls(self, op: CrashOp) -> int:
+        """How many of such calls the broker has made since its first start."""
+        return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:
         """Bytes that count as written back because too many were pending, since the node's first start."""

@@ -265,7 +265,7 @@ class Plan(_Part):
             return fault
         w = self.workload
         places = [f"{topic}-{number}" for topic in topic_names(w.topics) for number in range(w.partitions)]
-        world = triggers.World(len(self.faults), places, self.nodes, self.runtime)
+        world = triggers.World(len(self.faults), places, self.nodes, triggers.uncounted(self.runtime, self.target))
         triggers.check(here, f.when, fault.id, world)
         return replace(fault, when=f.when, within_s=min(f.within_s or triggers.WITHIN_S, self.time_s - f.at_s))
 

@@ -33,10 +33,12 @@ from chaos.toolchain.engine import find_engine
 from chaos.toolchain.images import ensure_images
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka
+from chaos.triggers import counts_calls
 
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
-"""Faults for which brokers are started on files that can be hurt; others have the real ones, at no cost."""
+"""Faults for which brokers are started on files that can be hurt, as they are for conditions on their calls; others have
+the real ones, at no cost."""
 
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
@@ -86,7 +88,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     Refused for what is missing here, before anything is made.
     """
     settings = dict(plan.cluster.settings)
-    hurt = any(fault.action in BELOW_THE_SEAM for fault in plan.faults)
+    hurt = any(fault.action in BELOW_THE_SEAM or counts_calls(fault.when) for fault in plan.faults)
     framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, (ZONE,)))
     if plan.runtime == "external":
         return _external_maker(plan, say), Stranger(STRANGERS[plan.target])

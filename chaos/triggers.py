@@ -89,7 +89,20 @@ class World:
     places: Sequence[str]
     """Partitions, as TOPIC-N."""
     nodes: Sequence[int]
-    runtime: str
+    uncounted: str = ""
+    """Why nobody can tell brokers' calls there; empty where they are counted."""
+
+
+def uncounted(runtime: str, target: str) -> str:
+    """As `World.uncounted`: our own broker counts them, wherever we start it."""
+    if runtime == "external":
+        return "somebody else's brokers do not count their calls"
+    return "" if target == "squall" else "only Squall's own broker counts its calls"
+
+
+def counts_calls(when: str | None) -> bool:
+    """Whether a `when` that was checked looks at calls, so that brokers must count them."""
+    return when is not None and when.strip().partition(":")[0] in OF_CALLS
 
 
 def check(here: str, when: str, itself: int, world: World) -> None:
@@ -104,8 +117,8 @@ def check(here: str, when: str, itself: int, world: World) -> None:
     if condition.subject in OF_CALLS:
         if int(condition.of) not in world.nodes:
             raise FaultError(f"{here}: when = {when!r}: there is no node {condition.of}")
-        if world.runtime != "sim":
-            raise FaultError(f"{here}: when = {when!r}: calls are counted in runtime sim only")
+        if world.uncounted:
+            raise FaultError(f"{here}: when = {when!r}: {world.uncounted}")
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:

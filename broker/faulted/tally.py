@@ -2,7 +2,8 @@
 
 Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the control file that was taken over last;
 the incarnation that did; bytes that went through because too many were pending; and SLOTS slots of four: a fault's
-number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS.
+number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS. Then,
+whatever faults there are, how many fsyncs, writes and sends there were.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import os
 from dataclasses import dataclass
 from struct import Struct
 
-MAGIC = b"sqtally1"
+MAGIC = b"sqtally2"
 HEAD = Struct("<8sQQQ")
 SLOT = Struct("<QQQQ")
 SLOTS = 64
-SIZE = HEAD.size + SLOTS * SLOT.size
+CALLS = Struct("<QQQ")
+CALLS_AT = HEAD.size + SLOTS * SLOT.size
+SIZE = CALLS_AT + CALLS.size
+OPS = ("fsync", "write", "send")
+"""In the order of their counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,19 @@ class Tally:
             self._map = mmap.mmap(fd, SIZE)
         finally:
             os.close(fd)
-        self.head = _head(self._map[:]) or Head(0, 0, 0)
+        found = _head(self._map[:])
+        self.head = found or Head(0, 0, 0)
+        self._calls = dict(zip(OPS, CALLS.unpack_from(self._map, CALLS_AT) if found else (0, 0, 0), strict=True))
 
     def note(self, head: Head) -> None:
         """Write what stands before the slots."""
         self.head = head
         HEAD.pack_into(self._map, 0, MAGIC, head.serial, head.incarnation, head.through_bytes)
+
+    def call(self, op: str) -> None:
+        """There is one more of OPS."""
+        self._calls[op] += 1
+        CALLS.pack_into(self._map, CALLS_AT, *self._calls.values())
 
     def count(self, number: int) -> Count:
         """A fault's numbers so far; zeros where its slot is another's."""
@@ -80,6 +92,11 @@ def head_of(data: bytes) -> Head | None:
 def count_of(data: bytes, number: int) -> Count:
     """A fault's numbers."""
     return _count(data, number) if _head(data) is not None else Count()
+
+
+def calls_of(data: bytes, op: str) -> int:
+    """How many of OPS there were, over all incarnations."""
+    return int(CALLS.unpack_from(data, CALLS_AT)[OPS.index(op)]) if _head(data) is not None else 0
 
 
 def _head(data: bytes) -> Head | None:

@@ -98,11 +98,12 @@ class Wrongs:
     # ---------------------------------------------------------------------------------------------------- the calls
 
     def gate(self, op: str, what: str) -> None:
-        """Before an effect: the process ends here where this is the one that it was to crash at."""
-        crash = self.orders.crash
-        if crash is None or crash.op != op or not self._crash_left:
-            return
+        """Before an effect, which is counted: the process ends here where this is the one that it was to crash at."""
         with self.lock:
+            self._tally.call(op)
+            crash = self.orders.crash
+            if crash is None or crash.op != op or not self._crash_left:
+                return
             self._crash_left -= 1
             if self._crash_left:
                 return

@@ -69,9 +69,19 @@ def test_what_can_never_come_true_is_refused_when_the_plan_is_read(fault: dict[s
         with_faults(fault)
 
 
-def test_calls_are_counted_in_the_simulator_only() -> None:
-    with pytest.raises(PlanError, match="in runtime sim only"):
-        with_faults({"when": "fsync:1 > 1"}, runtime="process")
+THEIRS = {"bootstrap": "h:1", "target": "other", "cluster": {"nodes": 3, "ids": [1, 2, 3], "settings": {}}}
+
+
+@pytest.mark.parametrize("runtime", ["sim", "process", "docker"])
+def test_calls_of_our_own_broker_are_counted_everywhere(runtime: str) -> None:
+    assert with_faults({"when": "fsync:1 > 1"}, runtime=runtime).timeline()
+
+
+def test_calls_of_other_brokers_are_not_counted() -> None:
+    with pytest.raises(PlanError, match="only Squall's own broker counts its calls"):
+        with_faults({"when": "fsync:1 > 1"}, runtime="process", target="kafka")
+    with pytest.raises(PlanError, match="somebody else's brokers do not count their calls"):
+        with_faults({"when": "send:1 > 1", "action": "leadership"}, runtime="external", **THEIRS)
 
 
 def test_a_plan_with_triggers_reads_back_equal(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Faults that wait for a broker's own n-th call, in every world: calls are counted, and what comes not true proves
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.faults import make_fault
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import Counting, CrashOp, Runtime
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster
+from tests.live.contract.test_switched_off import Seen
+
+RECORDS = 20
+
+
+def calls(runtime: Runtime, op: CrashOp) -> int:
+    assert isinstance(runtime, Counting)
+    return runtime.calls(1, op)
+
+
+def test_a_brokers_calls_are_counted_over_its_restarts(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", flush_messages="1")
+        before = {op: calls(runtime, op) for op in ("fsync", "write", "send")}
+        assert min(before.values()) > 0
+        await client.must_produce("t", RECORDS)
+        after = {op: calls(runtime, op) for op in ("fsync", "write", "send")}
+        assert all(after[op] >= before[op] + RECORDS for op in after), (before, after)
+        await runtime.kill(1)
+        assert calls(runtime, "write") >= after["write"]
+        await runtime.start_node(1)
+        assert calls(runtime, "write") > after["write"]
+
+    on_broker(body)
+
+
+async def waiting(runtime: Runtime, when: str, within_s: float, produced: int) -> dict[str, Any]:
+    """The last line of a pause that waits, while so many records are sent."""
+    client, papers = OneClient(runtime), MemoryPapers("a run")
+    await client.create("t", flush_messages="1")
+    fault = replace(make_fault(0, 0.0, 0.3, "pause", "node:1", {}), when=when, within_s=within_s)
+    nemesis = Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Seen(), record=papers.fault)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.play)
+        with trio.move_on_after(10):
+            await client.must_produce("t", produced)
+    told: dict[str, Any] = json.loads(papers.faults[-1])
+    return told
+
+
+@pytest.mark.parametrize("op", ["fsync", "write", "send"])
+def test_a_fault_begins_at_the_n_th_call(on_broker: OnCluster, op: CrashOp) -> None:
+    async def body(runtime: Runtime) -> None:
+        wanted = calls(runtime, op) + RECORDS
+        told = await waiting(runtime, f"{op}:1 >= {wanted}", 20, 3 * RECORDS)
+        assert told["evidence"], told
+        assert told["trigger"]["seen"] >= wanted
+        assert told["asked"] <= told["trigger"]["true_ns"] <= told["began"]
+
+    on_broker(body)
+
+
+def test_a_call_that_does_not_come_leaves_the_fault_without_evidence(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        told = await waiting(runtime, f"fsync:1 >= {calls(runtime, 'fsync') + 1_000_000}", 0.5, 1)
+        assert told["began"] is None
+        assert not told["evidence"]
+        assert "did not come true within 0.5 s" in told["error"]
+
+    on_broker(body)
