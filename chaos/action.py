@@ -21,8 +21,6 @@ SIDES = ("peers", "clients", "both")
 """Whose connections to the target are hit: those between brokers (of either direction), of clients, or both."""
 
 EVERYWHERE, SIMULATED = frozenset({"process", "docker", "sim"}), frozenset({"sim"})
-FRAMED = frozenset({"process", "sim"})
-"""Where there is something on links that knows frames."""
 
 
 class FaultError(ValueError):

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from chaos import frames
 from chaos.frames import Framer
 from chaos.runtimes.contract import FrameAct, Frames, Stream
+
+BEHIND_S = 5.0
+"""How long an answer waits at most for that of a request which its own overtook."""
+DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in FrameAct}, FrameAct.DROP: "dropped"}
+"""What was done to a request, in a word."""
 
 
 class OnLink(Protocol):
@@ -38,6 +44,16 @@ def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A frame that the next one of its stream is to overtake."""
+
+    on: OnLink
+    frame: bytes
+    api: int
+    correlation_id: int
+
+
 class Conversation(ABC):
     """One connection. THERE are requests, BACK are responses."""
 
@@ -50,6 +66,11 @@ class Conversation(ABC):
         """Correlation ids asked twice -> whether the first answer has passed."""
         self._own: dict[int, bytes] = {}
         """Answers of the link's own, by correlation id, that wait for the answers before them."""
+        self._held: dict[Stream, Held] = {}
+        self._overtook: dict[int, int] = {}
+        """Correlation id of a request that overtook another one -> that one's, whose answer its asker awaits first."""
+        self._early: dict[int, bytes] = {}
+        """Correlation id of an overtaken request -> the answer that came before its own."""
 
     # ------------------------------------------------------------------ what a world does
 
@@ -65,6 +86,10 @@ class Conversation(ABC):
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         """Send bytes on, so much later than it would be."""
 
+    @abstractmethod
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Do something in so long; it does no harm where the connection has ended by then."""
+
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
         """A frame passes, or what was done to it."""
 
@@ -72,7 +97,7 @@ class Conversation(ABC):
 
     def asked(self, data: bytes) -> None:
         """Bytes of the side that opened it."""
-        if not self._requests.holds and not self.framed():
+        if not (self._held or self._requests.holds or self.framed()):
             self._requests.follow(data)
             self.put(Stream.THERE, data, 0.0)
             return
@@ -84,7 +109,8 @@ class Conversation(ABC):
 
     def answered(self, data: bytes) -> None:
         """Bytes of the other side."""
-        if not (self._twice or self._own or self._responses.holds or self.framed()):
+        waits = self._twice or self._own or self._held or self._overtook or self._early
+        if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
             self.put(Stream.BACK, data, 0.0)
             return
@@ -95,7 +121,11 @@ class Conversation(ABC):
             self._answer(frame)
 
     def ended(self, stream: Stream) -> None:
-        """No more bytes come from a stream's source: what is no whole frame passes as it is."""
+        """No more bytes come from a stream's source: what waits for more of them passes, what is no whole frame too."""
+        self._release(stream, self._held.get(stream))
+        if stream is Stream.BACK:
+            for correlation_id in list(self._early):
+                self._answer_early(correlation_id)
         rest = (self._requests if stream is Stream.THERE else self._responses).rest()
         if rest:
             self.put(stream, rest, 0.0)
@@ -104,6 +134,7 @@ class Conversation(ABC):
 
     def _ask(self, frame: bytes) -> None:
         if self._requests.lost:
+            self._release(Stream.THERE, self._held.get(Stream.THERE))
             self.put(Stream.THERE, frame, 0.0)
             return
         _, api, _, correlation_id = frames.request_head(frame)
@@ -112,24 +143,33 @@ class Conversation(ABC):
         answer = frames.error_answer(frame, on.fault.error) if on is not None and act is FrameAct.ERROR else None
         if on is None or (act is FrameAct.ERROR and answer is None):
             on, act = None, None  # an answer of this API has no place for an error
-        else:
+        elif act is not FrameAct.REORDER:
             on.hits += 1
+        self.note(Stream.THERE, api, correlation_id, len(frame), DONE[act])
         if act is FrameAct.DROP:
-            self.note(Stream.THERE, api, correlation_id, len(frame), "dropped")
             return
-        self._waiting.append((correlation_id, api))
-        self.note(Stream.THERE, api, correlation_id, len(frame), act.value if act else "")
+        if on is not None and act is FrameAct.REORDER and Stream.THERE not in self._held:
+            self._hold(Stream.THERE, Held(on, frame, api, correlation_id))
+            return
         if answer is not None:
+            self._release(Stream.THERE, self._held.get(Stream.THERE))  # its answer is awaited before this one
+            self._waiting.append((correlation_id, api))
             self._own[correlation_id] = answer
             self._answer_own()
             return
+        self._waiting.append((correlation_id, api))
         self.put(Stream.THERE, frame, _later_s(on))
         if act is FrameAct.DUPLICATE:
             self._twice[correlation_id] = False
             self.put(Stream.THERE, frame, 0.0)
+        if (held := self._held.get(Stream.THERE)) is not None:
+            held.on.hits += 1
+            self._overtook[correlation_id] = held.correlation_id
+            self._release(Stream.THERE, held)
 
     def _answer(self, frame: bytes) -> None:
         if self._responses.lost:
+            self._release(Stream.BACK, self._held.get(Stream.BACK))
             self.put(Stream.BACK, frame, 0.0)
             return
         _, correlation_id = frames.response_head(frame)
@@ -141,18 +181,53 @@ class Conversation(ABC):
         api = self._answers_to(correlation_id)
         on = self.hit(Stream.BACK, api)
         act = on.fault.act if on is not None else None
-        if on is not None:
+        if on is not None and act is not FrameAct.REORDER:
             on.hits += 1
         self.note(Stream.BACK, api, correlation_id, len(frame), act.value if act else "")
-        if act is not FrameAct.DROP:
-            self.put(Stream.BACK, frame, _later_s(on))
+        if on is not None and act is FrameAct.REORDER and Stream.BACK not in self._held:
+            self._hold(Stream.BACK, Held(on, frame, api, correlation_id))
+        elif act is FrameAct.DROP:
+            self._overtook.pop(correlation_id, None)
+        else:
+            self._give(correlation_id, frame, on)
+        self._answer_early(correlation_id)
         self._answer_own()
+
+    def _give(self, correlation_id: int, frame: bytes, on: OnLink | None = None) -> None:
+        """An answer to its asker: behind that of the request which it overtook, before the one that it overtakes."""
+        first = self._overtook.pop(correlation_id, None)
+        if first is not None and any(asked == first for asked, _ in self._waiting):
+            self._early[first] = frame
+            self.later(BEHIND_S, lambda: self._answer_early(first))  # the first one may never have an answer (acks=0)
+            return
+        self.put(Stream.BACK, frame, _later_s(on))
+        if (held := self._held.get(Stream.BACK)) is not None:
+            held.on.hits += 1
+            self._release(Stream.BACK, held)
+
+    def _answer_early(self, correlation_id: int) -> None:
+        if (frame := self._early.pop(correlation_id, None)) is not None:
+            self.put(Stream.BACK, frame, 0.0)
+
+    def _hold(self, stream: Stream, held: Held) -> None:
+        """Until it is overtaken, or nothing has come for so long that could."""
+        self._held[stream] = held
+        self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
+
+    def _release(self, stream: Stream, held: Held | None) -> None:
+        """It passes now, if it has not already."""
+        if held is None or self._held.get(stream) is not held:
+            return
+        del self._held[stream]
+        if stream is Stream.THERE:
+            self._waiting.append((held.correlation_id, held.api))
+        self.put(stream, held.frame, 0.0)
 
     def _answer_own(self) -> None:
         """The link's own answers leave in the requests' order."""
         while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
-            self._waiting.popleft()
-            self.put(Stream.BACK, answer, 0.0)
+            correlation_id, _ = self._waiting.popleft()
+            self._give(correlation_id, answer)
 
     def _saw_request(self, head: bytearray) -> None:
         size, api, _, correlation_id = frames.request_head(head)
@@ -169,6 +244,7 @@ class Conversation(ABC):
             asked, api = self._waiting.popleft()
             if asked == correlation_id:
                 return api
+            self._answer_early(asked)
         return -1
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.action import FRAMED, MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
+from chaos.action import MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
 from chaos.link_actions import LINK_ACTIONS
 from chaos.link_actions import check_relations as check_link_relations
 
@@ -125,12 +125,12 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             "protocol",
-            "drop, delay, duplicate or answer with an error the n-th request of an API to the target",
+            "drop, delay, duplicate, reorder or answer with an error the n-th request of an API to the target",
             "N",
             Number(0.2, 600, 3),
             {
                 "api": Choice(APIS, "Fetch"),
-                "act": Choice(("drop", "delay", "duplicate", "error"), "drop"),
+                "act": Choice(("drop", "delay", "duplicate", "reorder", "error"), "drop"),
                 "nth": Number(1, 1_000_000, 1),
                 "count": Number(0, 1_000_000, 1),
                 "delay_ms": Number(0, 30_000, 500),
@@ -139,7 +139,6 @@ ACTIONS: dict[str, Action] = {
                 "side": Choice(SIDES, "both"),
             },
             "how many frames were hit",
-            FRAMED,
         ),
         Action(
             "disk",

@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ class Relayed(Conversation):
         self._faults = faults
         self._source, self._target = source, target
         self._outlets = {Stream.THERE: Outlet(target), Stream.BACK: Outlet(source)}
+        self._timers: trio.Nursery | None = None
 
     def framed(self) -> bool:
         """As `Conversation.framed`."""
@@ -146,17 +148,28 @@ class Relayed(Conversation):
         """As `Conversation.put`."""
         self._outlets[stream].put(data, later_s)
 
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """As `Conversation.later`."""
+        assert self._timers is not None, "bytes come once it runs"
+        self._timers.start_soon(self._wait, delay_s, act)
+
     async def run(self) -> None:
         """Until both ends have ended, or one was reset: then the other one is."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pump, self._source, Stream.THERE)
-                nursery.start_soon(self._pump, self._target, Stream.BACK)
-                for outlet in self._outlets.values():
-                    nursery.start_soon(outlet.run)
+            async with trio.open_nursery() as self._timers:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._pump, self._source, Stream.THERE)
+                    nursery.start_soon(self._pump, self._target, Stream.BACK)
+                    for outlet in self._outlets.values():
+                        nursery.start_soon(outlet.run)
+                self._timers.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             for end in (self._source, self._target):
                 give_up(end)
+
+    async def _wait(self, delay_s: float, act: Callable[[], None]) -> None:
+        await trio.sleep(delay_s)
+        act()
 
     async def _pump(self, end: trio.SocketStream, stream: Stream) -> None:
         outlet = self._outlets[stream]

@@ -6,7 +6,7 @@ Worlds start the process and put it between their proxies and the brokers; this 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +22,8 @@ ANSWER_S = 5.0
 Address = tuple[str, int]
 Through = Sequence[tuple[Link, Address, Address]]
 """A link's way through the relay: where that listens, and where it leads to."""
+Routes = Mapping[Link, tuple[Address, Address]]
+"""Each link's proxy: what its source dials, and where that leads to."""
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
@@ -33,6 +35,21 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
             targets = [int(argument)] if kind == "node" else list(nodes)
             found |= {link for link in links_of(fault.params, targets, links) if link.target in targets}
     return tuple(link for link in links if link in found)
+
+
+def led_through(
+    routes: Routes, framed: Collection[Link], listening: Iterator[Address]
+) -> tuple[dict[Link, tuple[Address, Address]], list[tuple[Link, Address, Address]]]:
+    """Routes of proxies, those of `framed` led to the relay, which listens at the next of these addresses for each; and
+    the ways through the relay.
+    """
+    led, through = dict(routes), []
+    for link, (dialled, to) in routes.items():
+        if link in framed:
+            listen = next(listening)
+            led[link] = (dialled, listen)
+            through.append((link, listen, to))
+    return led, through
 
 
 def routes_text(control: Address, through: Through) -> str:

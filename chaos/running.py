@@ -96,7 +96,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         lossy = any(fault.action == "packet_loss" for fault in plan.faults)
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        as_planned = {"settings": settings, "lossy": lossy, "hurt": hurt, "seed": plan.seed}
+        as_planned = {"settings": settings, "lossy": lossy, "framed": framed, "hurt": hurt, "seed": plan.seed}
         return partial(in_containers, zones=(ZONE,), say=say, **as_planned), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)

@@ -70,6 +70,14 @@ def likely(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "op": "write"} if params.get("op") == "fsync" else dict(params)
 
 
+def overtaken(seed: int, fault_id: int, params: Mapping[str, Any], in_flight: int) -> dict[str, Any]:
+    """Of a load with several requests in flight some that were drawn to come late are overtaken by others instead."""
+    late = params.get("api") == "Produce" and params.get("act") == "delay"
+    if not late or in_flight < 2 or rng_for(seed, "overtaken", fault_id).random() < 0.5:
+        return dict(params)
+    return {**params, "act": "reorder", "stream": "there", "count": 0}
+
+
 def _duration(kind: str, rng: Random) -> float:
     known = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0), "rolling": (14.0, 18.0)}
     low, high = known.get(kind, (2.0, 5.0))

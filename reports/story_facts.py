@@ -218,7 +218,13 @@ def _words(action: str, params: Json, node: int, links: list[str]) -> str:
     return tell(params) if tell is not None else f"hit by {action.replace('_', ' ')}{_params(params)}"
 
 
-_ACTS = {"drop": "dropped", "delay": "delayed", "duplicate": "doubled", "error": "answered with an error"}
+_ACTS = {
+    "drop": "dropped",
+    "delay": "delayed",
+    "duplicate": "doubled",
+    "reorder": "overtaken by the next one",
+    "error": "answered with an error",
+}
 _WORDS: dict[str, Callable[[Json], str]] = {
     "kill": lambda p: "killed",
     "stop": lambda p: "told to stop",

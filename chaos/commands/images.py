@@ -7,7 +7,7 @@ import click
 
 @click.command()
 def command() -> int:
-    """Make the images of brokers and Toxiproxy where the Docker engine does not have them yet.
+    """Make the images of brokers, Toxiproxy and the frame relay where the Docker engine does not have them yet.
 
     `squall run --runtime docker` does so itself. This names them as compose/cluster.yaml does, so that a cluster can
     be started by hand. The first time takes some minutes: a base image is pulled, or made of Debian's packages (as

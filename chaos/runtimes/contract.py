@@ -165,6 +165,9 @@ class FrameAct(StrEnum):
     """It arrives late, and so does all that is behind it on its connection."""
     DUPLICATE = "duplicate"
     """The target gets the request twice. The second answer is swallowed: its asker knows of one only."""
+    REORDER = "reorder"
+    """The next one on its connection overtakes it; where none comes within `delay_ms` it passes as it is, not hit. Of
+    two requests that changed places the asker gets the answers in its own order: it knows nothing of it."""
     ERROR = "error"
     """The link answers in the target's stead, which never sees the request: every error code is `error`."""
 
@@ -180,7 +183,7 @@ class Frames:
     count: int = 1
     """0: every one from the `nth` on."""
     delay_ms: int = 0
-    """For DELAY."""
+    """For DELAY and REORDER."""
     error: int = 0
     """Kafka's error code, for ERROR."""
     stream: Stream = Stream.THERE

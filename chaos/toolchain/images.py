@@ -1,4 +1,4 @@
-"""The images that containers run: a base with Python, a broker, Toxiproxy.
+"""The images that containers run: a base with Python, a broker, Toxiproxy, a relay that knows frames.
 
 Each is named by a digest of all that goes into it, so one that is there is the one that is wanted, and an edit of the
 broker makes a new one of the upper layer only. No build has a network: wheels are fetched by pip on this machine.
@@ -29,6 +29,11 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "compose"
 LABEL = "squall.image"
 """On every image of ours; its value says which."""
+RELAY = (
+    *("__init__.py", "conversation.py", "frame_relay.py", "frames.py"),
+    *("runtimes/__init__.py", "runtimes/contract.py"),
+)
+"""The relay's modules of the harness."""
 KEPT_S = 24 * 3600
 """Images made of former sources stay for so long: another checkout may be about to start them."""
 SAY_EACH_S = 5.0
@@ -41,6 +46,7 @@ class Images:
 
     broker: str
     toxiproxy: str
+    relay: str
 
 
 def ensure_images(engine: Engine, say: Say) -> Images:
@@ -59,15 +65,19 @@ def ensure_images(engine: Engine, say: Say) -> Images:
         toxiproxy = _named("toxiproxy", (base_id, *_texts(files)))
         if engine.image(toxiproxy) is None:
             _build(engine, toxiproxy, base, files, say)
-        _forget_old(engine, {broker, toxiproxy})
-    return Images(broker, toxiproxy)
+        relay = _named("relay", (broker, *_texts(_relay_files())))
+        if engine.image(relay) is None:
+            _build(engine, relay, broker, _relay_files(), say)
+        _forget_old(engine, {broker, toxiproxy, relay})
+    return Images(broker, toxiproxy, relay)
 
 
 def name_latest(engine: Engine, images: Images) -> Images:
     """The same images under names that a compose file can hold."""
-    for image in (images.broker, images.toxiproxy):
-        engine.tag(image, f"{image.partition(':')[0]}:latest")
-    return Images("squall-broker:latest", "squall-toxiproxy:latest")
+    latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
+    for image, name in zip((images.broker, images.toxiproxy, images.relay), latest, strict=True):
+        engine.tag(image, name)
+    return Images(*latest)
 
 
 def _broker_files() -> dict[str, bytes]:
@@ -77,6 +87,12 @@ def _broker_files() -> dict[str, bytes]:
         if "codegen" not in path.parts:
             files[f"app/{path.relative_to(ROOT).as_posix()}"] = path.read_bytes()
     return files
+
+
+def _relay_files() -> dict[str, bytes]:
+    """By path in the build's context: the relay, and what of the harness it imports."""
+    files = {"Dockerfile": _read(COMPOSE / "relay/Dockerfile")}
+    return files | {f"app/chaos/{path}": _read(ROOT / "chaos" / path) for path in RELAY}
 
 
 def _wheels(engine: Engine, base: str, say: Say) -> dict[str, bytes]:

@@ -6,8 +6,13 @@ import pytest
 
 from chaos.errors import HarnessError
 from chaos.toolchain.cache import Say
-from chaos.toolchain.engine import Engine, find_engine
+from chaos.toolchain.engine import Engine, Mount, find_engine
 from chaos.toolchain.images import Images, ensure_images
+from tests.live.process.conftest import STUB
+
+STUB_INSIDE = ("python", "-P", "/stub_broker.py")
+STUB_MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
+"""The stub in a container: what is run, and how it comes there."""
 
 _found: list[tuple[Engine, Images] | str] = []
 """What was found, or why nothing: looked for once."""

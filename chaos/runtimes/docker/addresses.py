@@ -16,9 +16,11 @@ PREFIX = 24
 POOLS = (IPv4Network("10.128.0.0/9"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 TRIED_PER_POOL = 64
 
-PROXY_HOST, FIRST_NODE_HOST = 2, 10
-"""Last parts of the addresses of Toxiproxy and, with the node's id added, of a broker. The engine itself takes 1."""
-API_PORT, FIRST_PROXY_PORT = 8474, 20_001
+PROXY_HOST, RELAY_HOST, FIRST_NODE_HOST = 2, 3, 10
+"""Last parts of the addresses of Toxiproxy, the frame relay and, with the node's id added, of a broker. The engine
+itself takes 1.
+"""
+API_PORT, CONTROL_PORT, FIRST_PROXY_PORT = 8474, 8475, 20_001
 FIRST_LISTENER_PORT = 9091
 """Of INTERNAL; each zone has the next one."""
 
@@ -59,6 +61,11 @@ def of_networks(networks: Iterable[dict[str, Any]]) -> list[IPv4Network]:
 def proxy_host(network: IPv4Network) -> str:
     """Toxiproxy's address."""
     return str(network[PROXY_HOST])
+
+
+def relay_host(network: IPv4Network) -> str:
+    """The frame relay's address."""
+    return str(network[RELAY_HOST])
 
 
 def node_host(network: IPv4Network, node: int) -> str:

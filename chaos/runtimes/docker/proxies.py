@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import trio
 
 from chaos.errors import HarnessError
-from chaos.layout import Address, proxy_name, shown
+from chaos.framed_links import Routes
+from chaos.layout import proxy_name, shown
 from chaos.proxied_links import ProxiedLinks
-from chaos.runtimes.contract import Link, LinkFault, Loss
+from chaos.runtimes.contract import Frames, Link, LinkFault, Loss
 from chaos.runtimes.docker.addresses import API_PORT
 from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
 from chaos.runtimes.docker.losses import Losses
+from chaos.runtimes.docker.relay import Relay
 from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 20.0
@@ -29,16 +30,17 @@ def command(host: str) -> list[str]:
 class Proxies:
     """Toxiproxy and its links, for trio: each call waits in a thread."""
 
-    def __init__(self, container: Container, host: str, routes: Mapping[Link, tuple[Address, Address]]) -> None:
-        """routes: of each link what its source dials, and where it leads to."""
-        self._container = container
+    def __init__(self, container: Container, host: str, routes: Routes, relay: Relay | None = None) -> None:
+        self._container, self._relay = container, relay
         self._api = ToxiproxyApi(host, API_PORT)
-        self._routes = routes
+        self._routes = relay.routes if relay is not None else routes
         self._links = ProxiedLinks(self._api, {link: proxy_name(link) for link in routes})
         self._losses = Losses(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
-        """Start it with a proxy for each link. HarnessError where it does not come."""
+        """Start it with a proxy for each link, and the relay before it. HarnessError where one does not come."""
+        if self._relay is not None:
+            await self._relay.start(log.with_name("frame-relay.log"))
         await self._container.create()
         await self._container.start()
         await self._wait_ready(log)
@@ -46,16 +48,21 @@ class Proxies:
         await trio.to_thread.run_sync(self._api.populate, wanted)
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`; Loss too."""
+        """As `ProxiedLinks.add`; Loss too, and protocol faults as `FramedLinks.add`."""
         self._check()
+        if isinstance(fault, Frames) and self._relay is not None:
+            await self._relay.links.add(name, link, fault)
+            return
         if isinstance(fault, Loss):
             await self._losses.add(name, link, fault)
             return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
 
     async def remove(self, name: str, link: Link) -> int | None:
-        """As `ProxiedLinks.remove`. How many packets a Loss lost."""
+        """As `ProxiedLinks.remove`. How many packets a Loss lost, how many frames a protocol fault hit."""
         self._check()
+        if self._relay is not None and self._relay.links.has(name, link):
+            return await self._relay.links.remove(name, link)
         if self._losses.has(name, link):
             return await self._losses.remove(name, link)
         await trio.to_thread.run_sync(self._links.remove, name, link)
@@ -64,6 +71,8 @@ class Proxies:
     async def reset(self) -> None:
         """As `ProxiedLinks.reset`."""
         self._check()
+        if self._relay is not None:
+            await self._relay.links.reset()
         await self._losses.reset()
         await trio.to_thread.run_sync(self._links.reset)
 
@@ -72,8 +81,10 @@ class Proxies:
         self._api.close()
 
     def _check(self) -> None:
-        """HarnessError where Toxiproxy has ended: no link was whole since."""
+        """HarnessError where Toxiproxy has ended: no link was whole since. Or the relay behind it."""
         self._container.check_engine()
+        if self._relay is not None:
+            self._relay.check()
         if (death := self._container.death) is not None:
             raise HarnessError(f"Toxiproxy ended with {told(death)}, which nobody asked it to: every link is cut")
 

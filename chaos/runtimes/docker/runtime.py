@@ -12,18 +12,20 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError, Refused
+from chaos.framed_links import Routes
 from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
 from chaos.of_brokers import READY_S, OfBrokers
 from chaos.reaching import until_all_see_all
 from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, Loss, NodeState
-from chaos.runtimes.docker import labels
+from chaos.runtimes.docker import labels, relay
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
-from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, routed
+from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, relay_host, routed
 from chaos.runtimes.docker.container import Container, in_thread
 from chaos.runtimes.docker.losses import CAPABILITY
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
+from chaos.runtimes.docker.relay import Relay
 from chaos.runtimes.docker.slowing import Slowing
 from chaos.runtimes.docker.watch import Watch
 from chaos.toolchain.cache import Say
@@ -45,8 +47,9 @@ class DockerRuntime(Slowing, OfBrokers):
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
     ids, else the first three (one, of fewer). cpus, memory_bytes: limits of each broker. program: what is started with
     --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be
-    lost, for which Toxiproxy's container, and no other, gets NET_ADMIN. hurt: a broker is started with --faults FOLDER
-    too, so that its disk and power can be hurt; seed: of what is drawn then.
+    lost, for which Toxiproxy's container, and no other, gets NET_ADMIN. framed: links with a frame-aware relay, for
+    protocol faults (`framed_links` of a plan). hurt: a broker is started with --faults FOLDER too, so that its disk and
+    power can be hurt; seed: of what is drawn then.
     """
 
     name = "docker"
@@ -66,6 +69,7 @@ class DockerRuntime(Slowing, OfBrokers):
         program: tuple[str, ...] = BROKER,
         mounts: Sequence[Mount] = (),
         lossy: bool = False,
+        framed: Sequence[Link] = (),
         hurt: bool = False,
         seed: int = 0,
         say: Say = lambda line: None,
@@ -75,9 +79,9 @@ class DockerRuntime(Slowing, OfBrokers):
         self.nodes = tuple(range(1, nodes + 1)) if isinstance(nodes, int) else tuple(sorted(nodes))
         self.zones = zones
         acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK}
-        self.acts = frozenset(
-            acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()) | ({Act.LOSS} if lossy else set())
-        )
+        acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
+        self.acts = frozenset(acts | ({Act.LOSS} if lossy else set()) | ({Act.FRAMES} if framed else set()))
+        self._framed = tuple(framed)
         self.seed = seed
         self.run = f"{folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
         self._folder = folder.absolute()
@@ -162,12 +166,11 @@ class DockerRuntime(Slowing, OfBrokers):
             options: dict[str, Any] = {"cpus": self._cpus, "owner": self._owner, "hurt": self._is_hurt}
             self._nodes[each] = Node(each, folder, settings, address, watch, **options)
             folder.mkdir(parents=True, exist_ok=True)
-        log = self._folder / "toxiproxy.log"
-        log.touch()
-        log.chmod(0o666)
+        log = self._file("toxiproxy.log")
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}
         host = proxy_host(network)
-        self._proxies = Proxies(Container(self._engine, watch, self._proxy_spec(host, log)), host, routes)
+        behind = self._relay(relay_host(network), routes, watch) if self._framed else None
+        self._proxies = Proxies(Container(self._engine, watch, self._proxy_spec(host, log)), host, routes, behind)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._proxies.start, log)
             for found in self._nodes.values():
@@ -191,6 +194,31 @@ class DockerRuntime(Slowing, OfBrokers):
             memory_bytes=self._memory_bytes,
             cpus=self._cpus,
         )
+
+    def _file(self, name: str) -> Path:
+        """A file that a container may write into, whoever it is."""
+        file = self._folder / name
+        file.touch()
+        file.chmod(0o666)
+        return file
+
+    def _relay(self, host: str, routes: Routes, watch: Watch) -> Relay:
+        log, ways = self._file("frame-relay.log"), self._file("frame-relay.json")
+        spec = ContainerSpec(
+            name=f"squall-{self.run}-frame-relay",
+            image=self._images.relay,
+            command=relay.command(),
+            labels=self._labels,
+            network=self._network,
+            address=host,
+            user=self._user,
+            mounts=(Mount(str(log), relay.LOG_INSIDE), Mount(str(ways), relay.ROUTES_INSIDE, read_only=True)),
+            memory_bytes=PROXY_MEMORY,
+            cpus=float(os.cpu_count() or 1),
+        )
+        made = Relay(Container(self._engine, watch, spec), host, routes, self._framed)
+        ways.write_text(made.text)
+        return made
 
     def _proxy_spec(self, host: str, log: Path) -> ContainerSpec:
         return ContainerSpec(

@@ -11,13 +11,14 @@ import trio
 
 from chaos.asking import probe
 from chaos.errors import Refused
+from chaos.framed_links import Routes
 from chaos.layout import INTERNAL, Layout
 from chaos.runtimes.contract import Act, Evidence, Link, Probe
 from chaos.runtimes.process.kafka_layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, link_host
 from chaos.runtimes.process.kafka_node import KafkaNode
 from chaos.runtimes.process.node import Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
-from chaos.runtimes.process.proxies import Proxies, Routes
+from chaos.runtimes.process.proxies import Proxies
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.toolchain.cache import Say

@@ -6,14 +6,14 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import trio
 
 from chaos.errors import HarnessError
-from chaos.framed_links import FramedLinks, routes_text
-from chaos.layout import Address, proxy_name, shown
+from chaos.framed_links import FramedLinks, Routes, led_through, routes_text
+from chaos.layout import proxy_name, shown
 from chaos.proxied_links import ProxiedLinks
 from chaos.runtimes.contract import Frames, Link, LinkFault
 from chaos.runtimes.process.child import POLL_S, Child, start
@@ -24,9 +24,6 @@ from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 10.0
 END_S = 2.0
-
-Routes = Mapping[Link, tuple[Address, Address]]
-"""Each link's proxy: what its source dials, and where that leads to."""
 
 
 class Proxies:
@@ -141,19 +138,15 @@ async def _start_relay(
     families: Sequence[Routes], framed: Collection[Link], log: Path, registration: Registration
 ) -> tuple[list[Routes], tuple[Child, FramedLinks]]:
     """The families with the relay put behind the proxies of these links, and the relay."""
-    ways = [(at, link) for at, routes in enumerate(families) for link in routes if link in framed]
+    count = sum(link in framed for routes in families for link in routes)
     with locked():
-        ports = free_ports(len(ways) + 1, claimed_ports(), random.Random())
+        ports = free_ports(count + 1, claimed_ports(), random.Random())
         registration.claim_ports(ports)
-    led: list[dict[Link, tuple[Address, Address]]] = [dict(routes) for routes in families]
-    through = []
-    for (at, link), port in zip(ways, ports, strict=False):
-        listen, to = led[at][link]
-        led[at][link] = (listen, (LOOPBACK, port))
-        through.append((link, (LOOPBACK, port), to))
+    listening = iter([(LOOPBACK, port) for port in ports[:-1]])
+    led, through = zip(*(led_through(routes, framed, listening) for routes in families), strict=True)
     control = (LOOPBACK, ports[-1])
     routes = log.with_suffix(".json")
-    routes.write_text(routes_text(control, through))
+    routes.write_text(routes_text(control, [way for ways in through for way in ways]))
     command = [sys.executable, "-P", "-m", "chaos.frame_relay", str(routes)]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))}
     child = start("frame relay", command, log=log, registration=registration, env=path)

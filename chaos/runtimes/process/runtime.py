@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError, Refused
+from chaos.framed_links import Routes
 from chaos.layout import (
     INTERNAL,
     Layout,
@@ -23,7 +24,7 @@ from chaos.reaching import until_all_see_all
 from chaos.runtimes.contract import Act, Evidence, Link, NodeState
 from chaos.runtimes.process.node import BROKER, Node
 from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
-from chaos.runtimes.process.proxies import Proxies, Routes
+from chaos.runtimes.process.proxies import Proxies
 from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.runtimes.process.slowing import Slowing
 from chaos.toolchain.cache import Say

@@ -7,7 +7,7 @@ short partition holds bytes and delivers them late, and an end that dies is a FI
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -317,6 +317,14 @@ class Connection(Conversation):
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         """As `Conversation.put`."""
         (self.there if stream is Stream.THERE else self.back).put(data, later_s)
+
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """As `Conversation.later`."""
+        self.wire.kernel.at(delay_s, self._if_there, act)
+
+    def _if_there(self, act: Callable[[], None]) -> None:
+        if self.wire.connections.get(self.serial) is self:
+            act()
 
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:
         """As `Conversation.note`."""

@@ -15,8 +15,7 @@ from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
-from chaos.toolchain.engine import Mount
-from tests.live.engine import engine_and_images
+from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 
 Test = Callable[[Runtime], Awaitable[None]]
@@ -51,9 +50,8 @@ def _in_containers(folder: Path, test: Test, **options: object) -> None:
     engine, images = engine_and_images()
 
     async def run() -> None:
-        mounts = (Mount(STUB[-1], "/stub_broker.py", read_only=True),)
-        program = ("python", "-P", "/stub_broker.py")
-        runtime = DockerRuntime(folder / "run", engine, images, program=program, mounts=mounts, **options)  # type: ignore[arg-type]
+        stub = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,)}
+        runtime = DockerRuntime(folder / "run", engine, images, **stub, **options)  # type: ignore[arg-type]
         await runtime.start()
         try:
             await test(runtime)

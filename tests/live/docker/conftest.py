@@ -9,13 +9,9 @@ import pytest
 
 from chaos.runtimes.docker import labels
 from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.toolchain.engine import Engine, Mount
+from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images
-from tests.live.engine import engine_and_images
-from tests.live.process.conftest import STUB
-
-INSIDE = ("python", "-P", "/stub_broker.py")
-MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
+from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 
 MakeRuntime = Callable[..., DockerRuntime]
 
@@ -38,7 +34,7 @@ async def make_runtime(found: tuple[Engine, Images], tmp_path: Path) -> AsyncIte
     made: list[DockerRuntime] = []
 
     def make(**options: object) -> DockerRuntime:
-        given = {"program": INSIDE, "mounts": (MOUNT,), **options}
+        given = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,), **options}
         made.append(DockerRuntime(tmp_path / f"run{len(made)}", *found, **given))  # type: ignore[arg-type]
         return made[-1]
 

@@ -15,7 +15,8 @@ from chaos.cli import run as squall
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.child import until
 from chaos.toolchain.engine import Engine
-from tests.live.docker.conftest import INSIDE, MOUNT, of_run
+from tests.live.docker.conftest import of_run
+from tests.live.engine import STUB_INSIDE, STUB_MOUNT
 
 HARNESS = """
 import sys, trio
@@ -45,7 +46,7 @@ ALL = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
 @pytest.fixture
 def harness(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A harness of its own that runs three stubs, one of them paused, and says its run's id."""
-    command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), MOUNT.source, *INSIDE]
+    command = [sys.executable, "-c", HARNESS, str(tmp_path / "run"), STUB_MOUNT.source, *STUB_INSIDE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as popen:
         yield popen
         popen.kill()

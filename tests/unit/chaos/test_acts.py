@@ -172,6 +172,7 @@ PLAYABLE = [
     ("clock", {"offset_ms": 100, "strobe_ms": 300}),
     ("packet_loss", {"probability": 0.1}),
     ("protocol", {"api": "Fetch", "act": "delay", "nth": 2}),
+    ("protocol", {"api": "Produce", "act": "reorder"}),
     ("reset", {"every_ms": 500}),
     ("disk", {"how": "EIO"}),
     ("disk", {"how": "slow", "delay_ms": 50}),

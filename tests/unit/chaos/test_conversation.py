@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
 
 import pytest
@@ -31,6 +32,7 @@ class Heard(Conversation):
         self.on: list[OnLink] = [On(fault) for fault in faults]
         self.sent = {Stream.THERE: b"", Stream.BACK: b""}
         self.late: list[float] = []
+        self.timers: list[Callable[[], None]] = []
 
     def framed(self) -> bool:
         return bool(self.on)
@@ -41,6 +43,13 @@ class Heard(Conversation):
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         self.sent[stream] += data
         self.late.append(later_s)
+
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        self.timers.append(act)
+
+    def time_passes(self) -> None:
+        for act in self.timers:
+            act()
 
 
 def test_the_nth_of_an_api_is_struck_and_counted_however_bytes_come() -> None:
@@ -74,6 +83,55 @@ def test_answers_are_of_the_api_that_was_asked() -> None:
     heard.late.clear()
     heard.answered(response(1) + response(2))
     assert heard.late == [0.0, 0.25]
+
+
+def test_a_request_is_overtaken_by_the_next_one_and_its_asker_gets_the_answers_in_its_own_order() -> None:
+    heard = Heard(Frames(PRODUCE, FrameAct.REORDER))
+    heard.asked(request(PRODUCE, 1))
+    assert heard.sent[Stream.THERE] == b""
+    heard.asked(request(PRODUCE, 2) + request(PRODUCE, 3))
+    assert heard.sent[Stream.THERE] == request(PRODUCE, 2) + request(PRODUCE, 1) + request(PRODUCE, 3)
+    assert heard.on[0].hits == 1
+    heard.on.clear()
+    for number in (2, 1, 3):
+        heard.answered(response(number))
+    assert heard.sent[Stream.BACK] == response(1) + response(2) + response(3)
+
+
+def test_an_answer_that_is_to_be_overtaken_comes_behind_the_next_one() -> None:
+    heard = Heard(Frames(FETCH, FrameAct.REORDER, stream=Stream.BACK))
+    heard.asked(request(FETCH, 1) + request(PRODUCE, 2))
+    heard.answered(response(1))
+    heard.answered(response(2))
+    assert heard.sent[Stream.BACK] == response(2) + response(1)
+    assert heard.on[0].hits == 1
+
+
+@pytest.mark.parametrize("stream", [Stream.THERE, Stream.BACK])
+@pytest.mark.parametrize("end", [Heard.time_passes, lambda heard: [heard.ended(stream) for stream in heard.sent]])
+def test_what_nothing_overtakes_passes_as_it_is_and_was_not_hit(stream: Stream, end: Callable[[Heard], None]) -> None:
+    heard = Heard(Frames(FETCH, FrameAct.REORDER, stream=stream, count=0))
+    heard.asked(request(FETCH, 1))
+    heard.answered(response(1))
+    end(heard)
+    end(heard)
+    assert heard.sent == {Stream.THERE: request(FETCH, 1), Stream.BACK: response(1)}
+    assert heard.on[0].hits == 0
+
+
+@pytest.mark.parametrize("then", ["time", "another answer"])
+def test_an_answer_does_not_wait_for_that_of_a_request_which_has_none(then: str) -> None:
+    heard = Heard(Frames(PRODUCE, FrameAct.REORDER))
+    heard.asked(request(PRODUCE, 1) + request(FETCH, 2))
+    heard.on.clear()
+    heard.answered(response(2))
+    assert heard.sent[Stream.BACK] == b""
+    if then == "time":
+        heard.time_passes()
+        assert heard.sent[Stream.BACK] == response(2)
+    heard.asked(request(FETCH, 3))
+    heard.answered(response(3))
+    assert heard.sent[Stream.BACK] == response(2) + response(3)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1 << 30])

@@ -1,4 +1,6 @@
-"""Protocol faults through the frame-aware relay: what each does to a request, what is counted, what passes unharmed."""
+"""Protocol faults through the frame-aware relay, in processes and containers: what each does to a request, what is
+counted, what passes unharmed.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ from chaos.layout import addresses
 from chaos.nemesis import Nemesis
 from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
+from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process import registry
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.targets import ClusterView
+from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 from tests.support.pretending import Pretending
 
@@ -31,9 +35,18 @@ FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
 METADATA, VERSION = 3, 12
 
 
-@pytest.fixture
-async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
-    made = ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
+FramedRuntime = ProcessRuntime | DockerRuntime
+
+
+@pytest.fixture(params=["process", "docker"])
+async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FramedRuntime]:
+    """Two stubs, the first one's clients behind a relay."""
+    made: FramedRuntime
+    if request.param == "process":
+        made = ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
+    else:
+        stub = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,)}
+        made = DockerRuntime(tmp_path / "run", *engine_and_images(), nodes=2, framed=(FRAMED,), **stub)  # type: ignore[arg-type]
     await made.start()
     try:
         yield made
@@ -72,13 +85,13 @@ class Asking:
         return True
 
 
-async def connected(runtime: ProcessRuntime, body: Callable[[Asking], Awaitable[None]], node: int = 1) -> None:
+async def connected(runtime: FramedRuntime, body: Callable[[Asking], Awaitable[None]], node: int = 1) -> None:
     async with await trio.open_tcp_stream(*addresses(runtime.bootstrap("CLIENT"))[node - 1]) as stream:
         with trio.fail_after(10):
             await body(Asking(stream))
 
 
-async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: ProcessRuntime) -> None:
+async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: FramedRuntime) -> None:
     async def body(asking: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP, nth=2))
         for number in (1, 2, 3):
@@ -89,7 +102,7 @@ async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: Pro
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
-async def test_a_delayed_answer_comes_late_and_in_order(runtime: ProcessRuntime) -> None:
+async def test_a_delayed_answer_comes_late_and_in_order(runtime: FramedRuntime) -> None:
     async def body(asking: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DELAY, delay_ms=300, stream=Stream.BACK))
         began = trio.current_time()
@@ -101,7 +114,7 @@ async def test_a_delayed_answer_comes_late_and_in_order(runtime: ProcessRuntime)
     await connected(runtime, body)
 
 
-async def test_a_doubled_request_has_one_answer(runtime: ProcessRuntime) -> None:
+async def test_a_doubled_request_has_one_answer(runtime: FramedRuntime) -> None:
     async def body(asking: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DUPLICATE))
         await asking.send(1)
@@ -113,7 +126,32 @@ async def test_a_doubled_request_has_one_answer(runtime: ProcessRuntime) -> None
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
-async def test_a_request_answered_by_the_link_never_reaches_the_broker(runtime: ProcessRuntime) -> None:
+async def test_a_request_that_another_one_overtook_is_answered_in_its_turn(runtime: FramedRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.REORDER, delay_ms=10_000))
+        await asking.send(1)
+        assert await asking.nothing_for(0.2)
+        await asking.send(2)
+        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
+
+    await connected(runtime, body)
+    assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
+
+
+async def test_an_overtaken_answer_comes_behind_the_next_one_and_alone_it_comes_late(runtime: FramedRuntime) -> None:
+    async def body(asking: Asking) -> None:
+        for count, expected in ((2, [2, 1]), (1, [1])):
+            for number in range(1, count + 1):
+                await asking.send(number)
+            assert [(await asking.answer())[0] for _ in range(count)] == expected
+
+    swapped = Frames(METADATA, FrameAct.REORDER, count=0, delay_ms=300, stream=Stream.BACK)
+    await runtime.fault_link("f", FRAMED, swapped)
+    await connected(runtime, body)
+    assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
+
+
+async def test_a_request_answered_by_the_link_never_reaches_the_broker(runtime: FramedRuntime) -> None:
     async def body(asking: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.ERROR, error=41, count=1))
         await asking.send(1)
@@ -124,7 +162,7 @@ async def test_a_request_answered_by_the_link_never_reaches_the_broker(runtime: 
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
-async def test_what_is_no_frame_passes_unharmed(runtime: ProcessRuntime) -> None:
+async def test_what_is_no_frame_passes_unharmed(runtime: FramedRuntime) -> None:
     await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP, count=0))
     probe = await runtime.ending(FRAMED, spoil=True)
     assert probe.ok, "the broker saw the impossible frame, and ended the connection"
@@ -132,7 +170,7 @@ async def test_what_is_no_frame_passes_unharmed(runtime: ProcessRuntime) -> None
 
 
 async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_the_other(
-    runtime: ProcessRuntime,
+    runtime: FramedRuntime,
 ) -> None:
     async def body(asking: Asking) -> None:
         await asking.send(1)
@@ -151,12 +189,12 @@ async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_t
     assert await asking.visible_brokers(*addresses(runtime.bootstrap("CLIENT"))[0]) == {1, 2}
 
 
-async def test_a_link_that_no_plan_named_has_no_relay_and_says_so(runtime: ProcessRuntime) -> None:
+async def test_a_link_that_no_plan_named_has_no_relay_and_says_so(runtime: FramedRuntime) -> None:
     with pytest.raises(HarnessError, match="link CLIENT->2 has no frame-aware relay"):
         await runtime.fault_link("f", UNFRAMED, Frames(METADATA, FrameAct.DROP))
 
 
-async def test_a_broker_that_is_gone_is_felt_through_the_relay(runtime: ProcessRuntime) -> None:
+async def test_a_broker_that_is_gone_is_felt_through_the_relay(runtime: FramedRuntime) -> None:
     await runtime.kill(1)
     assert not (await runtime.probe(FRAMED, timeout_s=2)).ok
     await runtime.start_node(1)
@@ -164,7 +202,7 @@ async def test_a_broker_that_is_gone_is_felt_through_the_relay(runtime: ProcessR
 
 
 async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_having_asked_for_it(
-    runtime: ProcessRuntime,
+    runtime: FramedRuntime,
 ) -> None:
     async def played(world: Any) -> dict[str, Any]:
         papers = MemoryPapers("a run")
@@ -200,7 +238,20 @@ class Asked:
         return ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
 
 
-async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: ProcessRuntime) -> None:
+async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: FramedRuntime) -> None:
+    await end_relay(runtime)
+    with pytest.raises(HarnessError, match="the frame relay (ended|does not answer)"):
+        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP))
+    with pytest.raises(HarnessError, match="the frame relay (ended|does not answer)"):
+        await runtime.heal()
+
+
+async def end_relay(runtime: FramedRuntime) -> None:
+    """As its own bug would."""
+    if isinstance(runtime, DockerRuntime):
+        engine, _ = engine_and_images()
+        await trio.to_thread.run_sync(engine.kill, f"squall-{runtime.run}-frame-relay")
+        return
     folder = runtime.log_path(1).parents[2]
     (pid,) = [
         each.process.pid
@@ -210,7 +261,3 @@ async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: Process
         if each.what == "frame relay"
     ]
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(HarnessError, match="the frame relay does not answer"):
-        await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP))
-    with pytest.raises(HarnessError, match="the frame relay does not answer"):
-        await runtime.heal()

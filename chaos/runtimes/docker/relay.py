@@ -1,0 +1,55 @@
+"""The relay that knows frames, in a container of its own, behind the proxies of links that a plan wants it on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import trio
+
+from chaos.errors import HarnessError
+from chaos.framed_links import FramedLinks, Routes, led_through, routes_text
+from chaos.runtimes.contract import Link
+from chaos.runtimes.docker.addresses import CONTROL_PORT, FIRST_PROXY_PORT
+from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
+
+READY_S = 20.0
+LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
+
+
+def command() -> list[str]:
+    """What its container runs."""
+    redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
+    return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "chaos.frame_relay", ROUTES_INSIDE]
+
+
+class Relay:
+    """Its container, and the faults on its links (`links`)."""
+
+    def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
+        """routes: of all proxies."""
+        self.links = FramedLinks((host, CONTROL_PORT), framed)
+        listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
+        self.routes, through = led_through(routes, framed, listening)
+        """Of all proxies, some of them led through it."""
+        self.text = routes_text((host, CONTROL_PORT), through)
+        """What it is started with."""
+        self._container = container
+
+    async def start(self, log: Path) -> None:
+        """Start it. HarnessError where it does not come."""
+        await self._container.create()
+        await self._container.start()
+        with trio.move_on_after(READY_S):
+            while self._container.death is None:
+                if await self.links.ready():
+                    return
+                await trio.sleep(POLL_S)
+        death = self._container.death
+        how = f"ended with {told(death)}" if death else "does not answer"
+        raise HarnessError(f"the frame relay {how}; it last said:\n{last_words(log)}")
+
+    def check(self) -> None:
+        """HarnessError where it has ended: the links through it are cut since."""
+        if (death := self._container.death) is not None:
+            raise HarnessError(f"the frame relay ended with {told(death)}, which nobody asked it to: its links are cut")
