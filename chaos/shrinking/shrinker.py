@@ -21,6 +21,7 @@ from chaos.shrinking.structure import (
     shorter_load,
     thinner_load,
 )
+from chaos.shrinking.trading import fewer_operations_for_more
 
 F = TypeVar("F")
 Pass = Callable[[Search[Any]], None]
@@ -39,6 +40,7 @@ SETTINGS: tuple[tuple[str, Pass], ...] = (
     ("settings as they are by default", defaults_again),
     ("fewer nodes and replicas", fewer_nodes),
     ("fewer topics, partitions and clients", fewer_of_each),
+    ("fewer operations for more of a fault", fewer_operations_for_more),
     ("shorter load", shorter_load),
 )
 NUMBERS: tuple[tuple[str, Pass], ...] = (

@@ -163,6 +163,27 @@ def test_what_came_before_the_load_is_kept_as_a_part_of_it() -> None:
     assert plan.faults[0].at_s in (1.5, 2.0)
 
 
+def test_operations_that_are_needed_for_their_time_only_are_traded_for_a_slower_link() -> None:
+    slow = {"at_s": 0.5, "duration_s": 2.0, "action": "latency", "target": "node:2", "params": {"latency_ms": 30.0}}
+
+    def fails(plan: Plan) -> bool:
+        waits = [float(f.params.get("latency_ms", 100)) for f in plan.faults if f.action == "latency"]
+        return 1 <= len(plan.operations or ()) * max(waits, default=0) / 300
+
+    listed = [[round(0.1 * n, 3), 0, "appends-0", 0, 100] for n in range(10)]
+    plan, _ = shrunk({"time_s": 5.0, "faults": [slow], "operations": listed}, fails)
+    assert len(plan.operations or ()) <= 3
+
+
+def test_no_operation_is_traded_where_as_many_are_needed() -> None:
+    def fails(plan: Plan) -> bool:
+        return len(plan.operations or ()) >= 5 and any(f.action == "latency" for f in plan.faults)
+
+    plan, _ = shrunk({**LARGE, "operations": OPERATIONS}, fails)
+    assert len(plan.operations or ()) == 5
+    assert plan.faults[0].params == {}
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.013, 3.2, 17.77, 100.0])
 def test_a_plainer_number_is_plainer_so_that_the_search_ends(value: float) -> None:
     assert all(plainness(each) < plainness(value) for each in plainer(value))
