@@ -12,6 +12,7 @@ BaseException so that no `except Exception` or `finally` can act for a dead node
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -131,6 +132,16 @@ class Listener(Protocol):
         """Stop listening. Idempotent."""
 
 
+class Signal(Protocol):
+    """What one task waits for: another's word, or a moment. Cheaper than a cancel scope around an event."""
+
+    def set(self) -> None:
+        """Wake the task that waits; where none does, its next wait ends at once."""
+
+    async def wait(self, seconds: float = inf) -> bool:
+        """Until it was set since the last wait ended, at most `seconds` of the node's clock. Whether it was set."""
+
+
 class Env(Protocol):
     """All that node code may ask of the world. One per node incarnation."""
 
@@ -153,6 +164,9 @@ class Env(Protocol):
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         """A cancel scope that ends after `seconds` of this node's clock (as trio.move_on_after)."""
+
+    def signal(self) -> Signal:
+        """A new signal, for one task at a time."""
 
     async def listen(self, host: str, port: int) -> Listener:
         """Listen on a TCP port. OSError where it is taken."""

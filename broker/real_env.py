@@ -24,6 +24,7 @@ import trio
 
 from broker.env import Buffer, File, Fs, LinkClosed
 from broker.real_clock import RealClock
+from broker.signals import EventSignal
 
 T = TypeVar("T")
 
@@ -393,6 +394,10 @@ class RealEnv:
         """As `Env.timeout`."""
         self.mono()
         return trio.move_on_after(max(0.0, seconds) / self._clock.rate)
+
+    def signal(self) -> EventSignal:
+        """As `Env.signal`."""
+        return EventSignal(self.timeout)
 
     async def listen(self, host: str, port: int) -> RealListener:
         """As `Env.listen`. An empty host means every address of the machine."""

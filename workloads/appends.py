@@ -289,11 +289,13 @@ class _Sender:
         self._acknowledged = acknowledged
         self._driver = driver
         self._handle = handle
+        self._stopped = env.signal()
 
     async def run(self, stop: trio.Event) -> None:
         """Until `stop`, and until the last process has its outcomes."""
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_stopped, stop)
             while not stop.is_set():
                 acked = self._counters.acked
                 await nursery.start(self._mortal, stop)
@@ -304,6 +306,10 @@ class _Sender:
                 pause_s = SUCCESSOR_PAUSE_S if self._counters.acked > acked else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
                 with self._env.timeout(pause_s):
                     await stop.wait()
+
+    async def _tell_stopped(self, stop: trio.Event) -> None:
+        await stop.wait()
+        self._stopped.set()
 
     async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
@@ -370,8 +376,7 @@ class _Sender:
                 handle.done += 1
                 sequence += 1
             self._counters.skipped += agenda.skip(now)
-            with self._env.timeout(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S)):
-                await stop.wait()
+            await self._stopped.wait(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S))
         handle.over(life.scope)
 
     def _send(

@@ -69,7 +69,7 @@ class BrokerLifecycle:
         """Set when the controller has let this broker go."""
         self._ready = False
         self._stopping = False
-        self._nudged = trio.Event()
+        self._nudged = env.signal()
         feed.follow(self._metadata_changed)
 
     def ready(self) -> None:
@@ -89,10 +89,7 @@ class BrokerLifecycle:
         await self._register()
         task_status.started()
         while not self.may_stop.is_set():
-            pause_s = await self._heartbeat()
-            with self._env.timeout(pause_s):
-                await self._nudged.wait()
-            self._nudged = trio.Event()
+            await self._nudged.wait(await self._heartbeat())
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Have leaderships moved away and leave every ISR. True when the controller agreed within `timeout_s`."""

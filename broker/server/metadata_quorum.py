@@ -119,7 +119,7 @@ class MetadataQuorum:
         """Waits for its state to be durable."""
         self._working = self._syncing = self._writing = self._left = False
         self._armed_ms = NEVER
-        self._rearm = trio.Event()
+        self._rearm = env.signal()
         self._moved = trio.Event()
         self._farewells = 0
         self._nursery: trio.Nursery | None = None
@@ -310,9 +310,8 @@ class MetadataQuorum:
             task_status.started()
             while True:
                 self._armed_ms = self._raft.next_deadline_ms()
-                self._rearm = trio.Event()
-                with self._env.timeout(min(max(0, self._armed_ms - self._now_ms()), 3_600_000) / 1000):
-                    await self._rearm.wait()
+                await self._rearm.wait(min(max(0, self._armed_ms - self._now_ms()), 3_600_000) / 1000)
+                self._armed_ms = 0  # awake: nobody needs to wake this task
                 self._raft.tick(self._now_ms())
                 self._work()
 

@@ -7,7 +7,7 @@ has a lane of its own and holds up nobody's heartbeat.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -19,7 +19,7 @@ from broker.protocol.header import decode_response_header, encode_request
 from broker.server.frames import Frames, ReceiveMemory
 
 if TYPE_CHECKING:
-    from broker.env import Env, Link
+    from broker.env import Env, Link, Signal
 
 MAX_RESPONSE = 100 << 20
 Decode = Callable[[memoryview], Any]
@@ -38,9 +38,8 @@ class _Waiting:
 
     __slots__ = ("answer", "correlation_id", "decode", "done", "failure")
 
-    def __init__(self, correlation_id: int, decode: Decode) -> None:
-        self.correlation_id, self.decode = correlation_id, decode
-        self.done = trio.Event()
+    def __init__(self, correlation_id: int, decode: Decode, done: Signal) -> None:
+        self.correlation_id, self.decode, self.done = correlation_id, decode, done
         self.answer: Any = None
         self.failure: OSError | None = None
 
@@ -64,31 +63,45 @@ class _Turn:
 class _Channel:
     """One link to one node. Broken by any failure, and never mended: the next request opens another."""
 
-    def __init__(self, env: Env, link: Link) -> None:
-        self._link = link
+    def __init__(self, env: Env, link: Link, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+        self._env, self._link, self._start = env, link, start
         self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE)
         self._waiting: deque[_Waiting] = deque()
-        self._sending = _Turn()
+        self._unsent: deque[memoryview] = deque()
         self._next_id = 0
         self.broken = False
 
-    async def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
-        """Queue a request and hand its bytes to the link. OSError where the link has ended."""
-        async with self._sending:
-            self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-            waiting = _Waiting(self._next_id, decode)
-            self._waiting.append(waiting)
-            frame = memoryview(encode_request(api_key, version, self._next_id, client_id, body))
-            try:
-                while frame:
-                    frame = frame[self._link.send((frame,)) :]
-                    if frame:
-                        await self._link.wait_writable()
-            except BaseException:
-                # Half a frame may be on its way: nothing can follow it.
-                self.close("a request was cut off")
-                raise
+    def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
+        """Queue a request. What the link does not take now is sent by a task. OSError where the link has ended."""
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        waiting = _Waiting(self._next_id, decode, self._env.signal())
+        self._waiting.append(waiting)
+        frame = encode_request(api_key, version, self._next_id, client_id, body)
+        if self._unsent:
+            self._unsent.append(memoryview(frame))
+            return waiting
+        try:
+            taken = self._link.send((frame,))
+        except OSError as error:
+            self.close(str(error))
+            raise
+        if taken < len(frame):
+            self._unsent.append(memoryview(frame)[taken:])
+            self._start(self._send_rest)
         return waiting
+
+    async def _send_rest(self) -> None:
+        try:
+            while self._unsent:
+                await self._link.wait_writable()
+                frame = self._unsent[0]
+                taken = self._link.send((frame,))
+                if taken < len(frame):
+                    self._unsent[0] = frame[taken:]
+                else:
+                    self._unsent.popleft()
+        except OSError as error:
+            self.close(str(error))
 
     async def read(self) -> None:
         """Hand answers to those who wait, until the link ends."""
@@ -117,6 +130,7 @@ class _Channel:
         """End the link; everything outstanding fails."""
         self.broken = True
         self._link.close()
+        self._unsent.clear()
         while self._waiting:
             waiting = self._waiting.popleft()
             waiting.failure = LinkClosed(why)
@@ -169,15 +183,18 @@ class PeerClient:
         """As `request`, for a request body as bytes; `decode` gets the whole response frame, header included, and must
         not keep the view.
         """
-        waiting: _Waiting | None = None
-        with self._env.timeout(timeout_ms / 1000):
-            channel = await self._channel(node_id, lane)
-            waiting = await channel.send(api_key, version, self._client_id, body, decode)
-            await waiting.done.wait()
-            if waiting.failure is not None:
-                raise waiting.failure
-            return waiting.answer
-        if waiting is not None:
+        give_up_at = self._env.mono() + timeout_ms / 1000
+        channel = self._channels.get((node_id, lane))
+        if channel is None or channel.broken:
+            channel = None
+            with self._env.timeout(timeout_ms / 1000):
+                channel = await self._channel(node_id, lane)
+        if channel is not None:
+            waiting = channel.send(api_key, version, self._client_id, body, decode)
+            if await waiting.done.wait(max(0.0, give_up_at - self._env.mono())):
+                if waiting.failure is not None:
+                    raise waiting.failure
+                return waiting.answer
             # Whatever came later would stand before the answers of requests made from now on.
             channel.close("an answer was overdue")
         raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {timeout_ms} ms")
@@ -193,7 +210,8 @@ class PeerClient:
             if address is None:
                 raise Unreachable(f"no address of node {node_id} is known")
             assert self._nursery is not None, "PeerClient.run is not running"
-            channel = self._channels[place] = _Channel(self._env, await self._env.connect(*address))
+            link = await self._env.connect(*address)
+            channel = self._channels[place] = _Channel(self._env, link, self._nursery.start_soon)
             self._nursery.start_soon(channel.read)
             return channel
 

@@ -6,12 +6,11 @@ looks at coarse buckets now and then. (Kafka's purgatory uses a hierarchical tim
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-import trio
-
 if TYPE_CHECKING:
-    from broker.env import Env
+    from broker.env import Env, Signal
 
 TICK_MS = 25
 _NEVER = 1 << 40
@@ -34,7 +33,7 @@ class Timers:
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Expirable, None]] = {}
         self._awaited = 0
-        self._sooner = trio.Event()
+        self._sooner: Signal | None = None
 
     def add(self, item: Expirable, deadline_ms: int) -> None:
         """Have `item.expire` called within a tick after `deadline_ms`, unless removed before."""
@@ -42,7 +41,7 @@ class Timers:
         bucket = self._buckets.get(item.bucket)
         if bucket is None:
             bucket = self._buckets[item.bucket] = {}
-            if item.bucket < self._awaited:
+            if item.bucket < self._awaited and self._sooner is not None:
                 self._awaited = item.bucket
                 self._sooner.set()
         bucket[item] = None
@@ -64,15 +63,15 @@ class Timers:
 
     async def due(self, env: Env) -> None:
         """Wait until `expire` may find something: not a tick is spent where nothing is parked."""
+        sooner = self._sooner = self._sooner or env.signal()
         while True:
             first = min(self._buckets, default=None)
             now_ms = env.mono() * 1000
             if first is not None and first < now_ms // TICK_MS:
                 return
             self._awaited = _NEVER if first is None else first
-            self._sooner = trio.Event()
-            with env.timeout(_NEVER / 1000 if first is None else ((first + 1) * TICK_MS - now_ms) / 1000 + _JUST):
-                await self._sooner.wait()
+            await sooner.wait(inf if first is None else ((first + 1) * TICK_MS - now_ms) / 1000 + _JUST)
+            self._awaited = 0
 
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())

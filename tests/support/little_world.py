@@ -21,6 +21,7 @@ from broker.server.controller_service import ControllerService, LeadershipLost
 from broker.server.forwarding import Forwarder, open_envelope
 from broker.server.image_feed import ImageFeed
 from broker.server.lifecycle import BrokerLifecycle
+from broker.signals import EventSignal
 
 CLUSTER_ID = "little-world"
 
@@ -41,6 +42,9 @@ class LittleEnv:
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(seconds)
+
+    def signal(self) -> EventSignal:
+        return EventSignal(self.timeout)
 
     def trace(self, event: str, **fields: Any) -> None:
         self.traced.append((event, fields))

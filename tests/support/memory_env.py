@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import trio
 
 from broker.env import Buffer, LinkClosed
+from broker.signals import EventSignal
 
 WALL_MS = 1_700_000_000_000
 
@@ -122,6 +123,9 @@ class FakeEnv:
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(seconds)
+
+    def signal(self) -> EventSignal:
+        return EventSignal(self.timeout)
 
     async def listen(self, host: str, port: int) -> Any:
         raise NotImplementedError

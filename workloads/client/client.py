@@ -20,7 +20,7 @@ from workloads.client.cluster import Address, ClusterView, Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
 from workloads.client.settings import ClientSettings
-from workloads.client.waiting import Bell, Signal
+from workloads.client.waiting import Bell
 
 R = TypeVar("R", bound=Message)
 
@@ -55,7 +55,7 @@ class Client:
         self._controls: dict[Address, Connection] = {}
         self._control_lock = trio.Lock()
         self._candidate = env.rng.randrange(len(self._bootstrap))
-        self._stale = Signal()
+        self._stale = env.signal()
         self._updated = Bell()
         self._connected = Bell()
         self._nursery: trio.Nursery | None = None
@@ -183,11 +183,9 @@ class Client:
     async def _keep_metadata(self) -> None:
         failures = 0
         while True:
-            with self.env.timeout(self.settings.metadata_max_age_ms / 1000):
-                await self._stale.wait()
-                if not failures:
-                    # A broker cut off from the controller keeps answering what it last knew: ask another one.
-                    self._next_candidate()
+            if await self._stale.wait(self.settings.metadata_max_age_ms / 1000) and not failures:
+                # A broker cut off from the controller keeps answering what it last knew: ask another one.
+                self._next_candidate()
             try:
                 await self._refresh()
                 failures = 0

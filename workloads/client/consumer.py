@@ -31,7 +31,6 @@ from workloads.client.connection import Connection, RequestFailed, UnsupportedAp
 from workloads.client.fetched import Damage, read_records
 from workloads.client.outcomes import BAD_ANSWER, STALE_METADATA
 from workloads.client.settings import ConsumerSettings
-from workloads.client.waiting import Signal
 
 FETCH_OLDEST = 4
 FETCH_TOPIC_IDS_FROM = 13
@@ -130,7 +129,7 @@ class Consumer:
         self._parts: dict[Place, _Part] = {}
         self._asked: dict[int, _Asked] = {}
         self._polled = Polled()
-        self._wake = Signal()
+        self._wake = client.env.signal()
         client.listen(lambda moved: self._wake.set())
 
     @property
@@ -163,8 +162,7 @@ class Consumer:
                 break
             self._ask(now)
             look_at = min([part.retry_at for part in self._parts.values() if part.retry_at > now], default=give_up_at)
-            with self._env.timeout(max(min(look_at, give_up_at) - now, 0.0005)):
-                await self._wake.wait()
+            await self._wake.wait(max(min(look_at, give_up_at) - now, 0.0005))
         polled, self._polled = self._polled, Polled()
         for fetched in polled.fetched:
             self._parts[fetched.place].returned = fetched.position

@@ -26,7 +26,7 @@ from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA
 from workloads.client.settings import CODECS, ProducerSettings
-from workloads.client.waiting import Bell, Signal
+from workloads.client.waiting import Bell
 
 PRODUCE_OLDEST = 3
 """The first version that carries record batches of format 2."""
@@ -83,7 +83,7 @@ class Producer:
         self._producer_id = -1
         self._producer_epoch = -1
         self._in_flight: dict[int, int] = {}
-        self._wake = Signal()
+        self._wake = client.env.signal()
         self._room = Bell()
         self._look_at_ms: int | None = None
         self._closed = False
@@ -176,8 +176,7 @@ class Producer:
         if look_at_ms is None:
             await self._wake.wait()
             return
-        with self._env.timeout(max(look_at_ms / 1000 - self._env.mono(), 0.0005)):
-            await self._wake.wait()
+        await self._wake.wait(max(look_at_ms / 1000 - self._env.mono(), 0.0005))
 
     async def _get_producer_id(self) -> None:
         """Until a broker has given one; records wait, and may expire, in the meantime."""

@@ -7,18 +7,23 @@ SIGSTOP does, between two system calls.
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
+from outcome import Value
+from trio._core._traps import WaitTaskRescheduled
 
 from broker.env import Fs, NodeDead
-from chaos.runtimes.sim.world import WALL_MS
+from chaos.runtimes.sim.kernel import ABORTED
+from chaos.runtimes.sim.world import MONO_S, WALL_MS
 
 if TYPE_CHECKING:
+    from chaos.runtimes.sim.kernel import Handle
     from chaos.runtimes.sim.links import SimLink
     from chaos.runtimes.sim.network import SimListener
     from chaos.runtimes.sim.world import World
@@ -30,20 +35,29 @@ FSYNC_MEAN_S = 0.0006
 """An fsync takes this long, and an exponentially distributed time with this mean more."""
 
 
+_GO_ON = Value(None)
+"""What every task of a simulation is woken with."""
+
+
+@types.coroutine
+def _yielded(message: WaitTaskRescheduled) -> Generator[WaitTaskRescheduled, Any, Any]:
+    return (yield message)
+
+
 class SimClock:
     """A node's own clock: an offset to true wall time, and a rate for everything."""
 
-    __slots__ = ("_anchor_node", "_anchor_true", "_world", "offset_ms", "rate")
+    __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_world", "offset_ms", "rate")
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self._world, self._kernel = world, world.kernel
         self.offset_ms = 0.0
         self.rate = 1.0
         self._anchor_true = self._anchor_node = world.mono
 
     def mono(self) -> float:
         """Monotonic seconds at the node's rate."""
-        return self._anchor_node + (self._world.mono - self._anchor_true) * self.rate
+        return self._anchor_node + (MONO_S + self._kernel.now - self._anchor_true) * self.rate
 
     def wall_ms(self) -> int:
         """Wall-clock ms: true time, the offset, and what the rate has added so far."""
@@ -111,6 +125,19 @@ class SimEnv:
 
     # ------------------------------------------------------------------ waiting
 
+    async def rest(self, message: WaitTaskRescheduled) -> None:
+        """Park the task, which somebody gives to `wake`; what is to be done where it is cancelled is in the message."""
+        told = await _yielded(message)
+        if told is not _GO_ON:
+            told.unwrap()
+        if not self.alive:
+            raise NodeDead
+
+    def unhold(self, task: trio.lowlevel.Task) -> None:
+        """A task that may have been woken in a pause is cancelled."""
+        if self._held and task in self._held:
+            self._held.remove(task)
+
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
         """Park the task until somebody gives it to `wake`. `forget` is called where it is cancelled first."""
         if not self.alive:
@@ -119,14 +146,11 @@ class SimEnv:
 
         def abort(_: Any) -> trio.lowlevel.Abort:
             forget()
-            if self._held and task in self._held:
-                self._held.remove(task)
-            return trio.lowlevel.Abort.SUCCEEDED
+            self.unhold(task)
+            return ABORTED
 
         register(task)
-        await trio.lowlevel.wait_task_rescheduled(abort)
-        if not self.alive:
-            raise NodeDead
+        await self.rest(WaitTaskRescheduled(abort))
 
     def wake(self, task: trio.lowlevel.Task) -> None:
         """Let a parked task go on: now, or when the node is no longer paused."""
@@ -137,16 +161,21 @@ class SimEnv:
             kernel.woken = True
             if self._gate is not None:
                 kernel.stirred.add(self.name)
-            trio.lowlevel.reschedule(task)
+            kernel.reschedule(task, _GO_ON)
 
     async def _wait_s(self, seconds: float) -> None:
         """True virtual seconds."""
-        timer: list[Any] = []
+        if not self.alive:
+            raise NodeDead
+        task = trio.lowlevel.current_task()
+        timer = self.world.kernel.at(seconds, self.wake, task)
 
-        def register(task: trio.lowlevel.Task) -> None:
-            timer.append(self.world.kernel.at(seconds, self.wake, task))
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            timer.cancel()
+            self.unhold(task)
+            return ABORTED
 
-        await self.wait(register, lambda: timer[0].cancel())
+        await self.rest(WaitTaskRescheduled(abort))
 
     async def sleep(self, seconds: float) -> None:
         """As `Env.sleep`."""
@@ -159,6 +188,10 @@ class SimEnv:
         scopes = self._scopes
         scopes[serial] = weakref.ref(scope, lambda _: scopes.pop(serial, None))
         return scope
+
+    def signal(self) -> SimSignal:
+        """As `Env.signal`."""
+        return SimSignal(self)
 
     def pause(self) -> None:
         """Hold every wait, and every deadline."""
@@ -223,3 +256,62 @@ class SimEnv:
         self.paused = False
         self._held.clear()
         self._stopped_scopes.clear()
+
+
+class SimSignal:
+    """As `broker.env.Signal`: an event of the world's queue instead of a cancel scope."""
+
+    __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
+
+    def __init__(self, env: SimEnv) -> None:
+        self._env = env
+        self._rest = WaitTaskRescheduled(self._abort)
+        self._set = self._waits = False
+        self._task: trio.lowlevel.Task | None = None
+        self._timer: Handle | None = None
+
+    def set(self) -> None:
+        """As `Signal.set`."""
+        self._set = True
+        if self._waits:
+            self._wake()
+
+    async def wait(self, seconds: float = inf) -> bool:
+        """As `Signal.wait`."""
+        env = self._env
+        if not env.alive:
+            raise NodeDead
+        assert self._task is None, "a signal has one waiter"
+        if self._set and not env.paused:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._task = trio.lowlevel.current_task()
+            self._waits = True
+            if self._set:
+                self._wake()
+            elif seconds < inf:
+                self._timer = env.world.kernel.at(seconds / env.clock.rate, self._wake)
+            try:
+                await env.rest(self._rest)
+            finally:
+                self._task = None
+        found, self._set = self._set, False
+        return found
+
+    def _wake(self) -> None:
+        self._waits = False
+        self._quiet()
+        assert self._task is not None
+        self._env.wake(self._task)
+
+    def _abort(self, _: Any) -> trio.lowlevel.Abort:
+        self._waits = False
+        self._quiet()
+        assert self._task is not None
+        self._env.unhold(self._task)
+        return ABORTED
+
+    def _quiet(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -27,6 +27,8 @@ FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""
 
 
+ABORTED = trio.lowlevel.Abort.SUCCEEDED
+"""What waits for an event of the queue can be cancelled at any time."""
 _frozen = False
 
 
@@ -72,6 +74,8 @@ class Kernel(trio.abc.Clock):
         """Something may have changed in any node since this was last set to False."""
         self.stirred: set[str] = set()
         """Names of nodes that were given something to do since this was last cleared: nothing else has changed."""
+        self.reschedule: Callable[[trio.lowlevel.Task, Any], None] = trio.lowlevel.reschedule
+        """As trio's, without asking each time which run this is."""
         self._heap: list[tuple[float, int, Handle]] = []
         self._serial = 0
         self._scope: trio.CancelScope | None = None
@@ -107,6 +111,7 @@ class Kernel(trio.abc.Clock):
         return result
 
     async def _guarded(self, main: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+        self.reschedule = _trio_run.GLOBAL_RUN_CONTEXT.runner.reschedule
         try:
             with trio.CancelScope() as self._scope:
                 return await main(*args)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from crc32c import crc32c
+from trio._core._traps import WaitTaskRescheduled
 
 from broker.env import Buffer, File, LinkClosed, NodeDead
 from chaos.conversation import Conversation, OnLink
 from chaos.runtimes.contract import Stream
+from chaos.runtimes.sim.kernel import ABORTED
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.env import SimEnv
@@ -30,7 +32,8 @@ SHORT_READ = 0.02
 class SimLink:
     """One end of a connection, as `broker.env.Link`."""
 
-    __slots__ = ("_eof", "_in", "_reader", "_reset", "_writer", "closed", "env", "incoming", "out", "peer", "serial")
+    __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
+                 "out", "peer", "serial")  # fmt: skip
 
     def __init__(self, env: SimEnv, peer: str, serial: int) -> None:
         self.env, self.peer, self.serial = env, peer, serial
@@ -40,6 +43,9 @@ class SimLink:
         self._in = bytearray()
         self._eof = self._reset = False
         self._reader: trio.lowlevel.Task | None = None
+        self._parked: trio.lowlevel.Task | None = None
+        """Who waits, or was the last to wait, until it can read."""
+        self._reading = WaitTaskRescheduled(self._unread)
         self._writer: trio.lowlevel.Task | None = None
         env.links[serial] = self
 
@@ -83,11 +89,16 @@ class SimLink:
     async def wait_readable(self) -> None:
         """As `Link.wait_readable`."""
         self._check_open()
-        if (self._in or self._eof or self._reset) and not self.env.paused:
-            await trio.lowlevel.checkpoint()
+        if not (self._in or self._eof or self._reset):
+            assert self._reader is None, "two tasks wait to read one connection"
+            self._reader = self._parked = trio.lowlevel.current_task()
+            await self.env.rest(self._reading)
+        elif self.env.paused:
+            await self.env.wait(self.env.wake, lambda: None)
         else:
-            await self.env.wait(self._read_by, self._unread)
-        self._check_open()
+            await trio.lowlevel.checkpoint()
+        if self.closed:
+            self._check_open()
 
     async def wait_writable(self) -> None:
         """As `Link.wait_writable`."""
@@ -167,15 +178,11 @@ class SimLink:
         if self.closed:
             raise LinkClosed(f"connection with {self.peer} is closed")
 
-    def _read_by(self, task: trio.lowlevel.Task) -> None:
-        assert self._reader is None, "two tasks wait to read one connection"
-        if self._in or self._eof or self._reset:
-            self.env.wake(task)
-        else:
-            self._reader = task
-
-    def _unread(self) -> None:
+    def _unread(self, _: Any) -> trio.lowlevel.Abort:
         self._reader = None
+        assert self._parked is not None
+        self.env.unhold(self._parked)
+        return ABORTED
 
     def _written_by(self, task: trio.lowlevel.Task) -> None:
         assert self._writer is None, "two tasks wait to write to one connection"

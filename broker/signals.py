@@ -1,0 +1,43 @@
+"""Signals of worlds whose only timers are trio's cancel scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import trio
+
+
+class EventSignal:
+    """As `broker.env.Signal`. `timeout`: the Env's."""
+
+    __slots__ = ("_event", "_set", "_timeout")
+
+    def __init__(self, timeout: Callable[[float], trio.CancelScope]) -> None:
+        self._timeout = timeout
+        self._set = False
+        self._event: trio.Event | None = None
+
+    def set(self) -> None:
+        """As `Signal.set`."""
+        self._set = True
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, seconds: float = inf) -> bool:
+        """As `Signal.wait`."""
+        assert self._event is None, "a signal has one waiter"
+        if self._set:
+            await trio.lowlevel.checkpoint()
+        else:
+            event = self._event = trio.Event()
+            try:
+                if seconds == inf:
+                    await event.wait()
+                else:
+                    with self._timeout(seconds):
+                        await event.wait()
+            finally:
+                self._event = None
+        found, self._set = self._set, False
+        return found
