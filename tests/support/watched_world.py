@@ -21,6 +21,8 @@ from tests.support.batches import batch
 TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"
 NODES = (1, 2, 3)
+PATIENCE_MS = 1500
+"""After which a quorum leader without a majority gives up."""
 
 
 class FakeNode:
@@ -38,7 +40,10 @@ class FakeNode:
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
         role = SimpleNamespace(value="follower")
-        raft = SimpleNamespace(_state=QuorumState(), leadership=None, high_watermark=0, role=role)
+        patience = SimpleNamespace(for_majority=lambda: PATIENCE_MS)
+        raft = SimpleNamespace(
+            _state=QuorumState(), leadership=None, high_watermark=0, role=role, _patience=patience
+        )  # fmt: skip
         storage = SimpleNamespace(_log=metadata, _state_path="none")
         quorum = SimpleNamespace(
             _raft=raft, _storage=storage, _round=None, _left=False, _settings=SimpleNamespace(voters=NODES),

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.promise import Promise
 
 Place = tuple[bytes, int]
+LOOKS = 5
+"""How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 MOST_IMAGES = 4096
 """Offsets for which an image is kept to compare others with."""
 
@@ -74,6 +76,7 @@ class _Node:
     __slots__ = (
         "broker",
         "by_id",
+        "due",
         "id",
         "image",
         "image_offset",
@@ -102,6 +105,8 @@ class _Node:
         """Of the image and the hosted topics as they were last seen."""
         self.seat: tuple[Any, ...] = ()
         """In the quorum, as it was last seen."""
+        self.due = 0.0
+        """When the seat of one that leads is looked at again, whatever happens."""
 
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
@@ -154,8 +159,10 @@ class Watch:
                 log.generation,
                 seen.quorum._round,
             )
-            if seat != seen.seat:
+            if seat != seen.seat or (raft.leadership is not None and self._world.kernel.now >= seen.due):
+                # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
                 seen.seat = seat
+                seen.due = self._world.kernel.now + raft._patience.for_majority() / 1000 / LOOKS
                 self.quorum.take_in(seen.id, seen.incarnation, seen.quorum, sim.disk)
             if seen.image.offset != seen.image_offset or len(seen.by_id) != seen.topics:
                 self._hosting_changed(seen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from chaos.runtimes.sim.invariants import Promise, Watch
@@ -173,6 +175,19 @@ def test_two_images_at_one_offset_must_agree() -> None:
     world.nodes[3].node.feed.image.offset += 1
     world.look()
     assert world.names == ["images-agree"]
+
+
+def test_a_quorum_leader_to_which_nothing_happens_is_looked_at_all_the_same() -> None:
+    world = replicated()
+    quorum = world.nodes[2].node.quorum
+    quorum._now_ms = lambda: int(world.kernel.now * 1000)
+    quorum._raft.leadership = SimpleNamespace(majority_heard_ms=lambda now_ms: 0)
+    for world.kernel.now in (0.1, 1.0, 1.7, 1.85):
+        world.look()
+        assert world.names == [], "its patience is not over, or it may not know yet"
+    world.kernel.now = 2.2
+    world.look()
+    assert world.names == ["metadata-leader-is-followed"]
 
 
 def test_one_broken_promise_is_told_once() -> None:
