@@ -182,10 +182,10 @@ def test_a_quorum_leader_to_which_nothing_happens_is_looked_at_all_the_same() ->
     quorum = world.nodes[2].node.quorum
     quorum._now_ms = lambda: int(world.kernel.now * 1000)
     quorum._raft.leadership = SimpleNamespace(majority_heard_ms=lambda now_ms: 0)
-    for world.kernel.now in (0.1, 1.0, 1.7, 1.85):
+    for world.kernel.now in (0.1, 1.0, 1.7, 2.0):
         world.look()
         assert world.names == [], "its patience is not over, or it may not know yet"
-    world.kernel.now = 2.2
+    world.kernel.now = 2.3
     world.look()
     assert world.names == ["metadata-leader-is-followed"]
 
