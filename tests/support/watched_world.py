@@ -31,6 +31,7 @@ class FakeNode:
     def __init__(self, world: WatchedWorld, node_id: int) -> None:
         self.id, self.incarnation, self.node = node_id, 0, None
         self.disk = Disk(Random(node_id))
+        self.env = SimpleNamespace(paused=False)
         self._world = world
 
     def start(self) -> None:

@@ -57,6 +57,10 @@ class SimNode(Protocol):
         """The `broker.main.Node` that runs; None while it is down."""
 
     @property
+    def env(self) -> Any:
+        """Of the incarnation that runs: while it is `paused`, nothing of it moves. None while it is down."""
+
+    @property
     def disk(self) -> Any:
         """A `Disk`."""
 

@@ -159,7 +159,8 @@ class Watch:
                 log.generation,
                 seen.quorum._round,
             )
-            if seat != seen.seat or (raft.leadership is not None and self._world.kernel.now >= seen.due):
+            leads_on = raft.leadership is not None and self._world.kernel.now >= seen.due and not sim.env.paused
+            if seat != seen.seat or leads_on:
                 # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
                 seen.seat = seat
                 seen.due = self._world.kernel.now + raft._patience.for_majority() / 1000 / LOOKS

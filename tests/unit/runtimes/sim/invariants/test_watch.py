@@ -185,7 +185,11 @@ def test_a_quorum_leader_to_which_nothing_happens_is_looked_at_all_the_same() ->
     for world.kernel.now in (0.1, 1.0, 1.7, 2.0):
         world.look()
         assert world.names == [], "its patience is not over, or it may not know yet"
-    world.kernel.now = 2.3
+    world.nodes[2].env.paused = True
+    world.kernel.now = 9.0
+    world.look()
+    assert world.names == [], "it is held"
+    world.nodes[2].env.paused = False
     world.look()
     assert world.names == ["metadata-leader-is-followed"]
 
