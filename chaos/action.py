@@ -72,3 +72,5 @@ class Action:
     """What proves that it landed."""
     runtimes: frozenset[str] = EVERYWHERE
     """Where it can be done."""
+    nowhere_else: str = ""
+    """Why not in the other ones."""

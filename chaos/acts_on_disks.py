@@ -11,14 +11,14 @@ from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 from chaos.stage import Play, Played, Stage
 from chaos.targets import Unresolved
 
-TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling")
+TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling", "upgrade")
 """Actions that start at their end what they took down."""
 
 
 async def disk(stage: Stage, p: Played) -> None:
     """The targets' disks fail or are slow; whole again at the end. A node that ended of it is started again then."""
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     healed: list[Any] = []
     try:
         for node in p.resolved:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import trio
@@ -30,7 +30,7 @@ async def stop(stage: Stage, p: Played) -> None:
 
 async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
     runtime = stage.runtime
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     down = await stage.together(runtime.kill if kill else runtime.stop_node, p.resolved)
     await stage.rest(p)
     up = await stage.all_up(p.resolved)
@@ -44,7 +44,7 @@ async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
 async def pause(stage: Stage, p: Played) -> None:
     """Held where it is, let go at the end; by the last one where several faults hold it."""
     runtime = stage.runtime
-    stage.begin_on_running_nodes(p, joins="pause")
+    await stage.begin_on_running_nodes(p, joins="pause")
     held: list[Any] = []
     resumed: list[Any] = []
     lost: list[str] = []
@@ -81,20 +81,55 @@ async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
 
 
 async def rolling(stage: Stage, p: Played) -> None:
-    """Each target in turn, and the next one not before every partition is in sync: as brokers are upgraded."""
+    """Each target in turn, and the next one not before every partition is in sync: as brokers are restarted."""
+    await _one_by_one(stage, p)
+
+
+async def upgrade(stage: Stage, p: Played) -> None:
+    """As `rolling`, and each comes up as the second version. What it is before and after is not ours to say: the
+    machine or the engine says what runs, the broker what it speaks.
+    """
+    runtime = stage.runtime
+
+    async def was(node: int) -> dict[str, Any]:
+        return {"was": await runtime.software(node)}
+
+    async def changed(node: int) -> dict[str, Any]:
+        return {"changed": await runtime.upgrade_node(node)}
+
+    await _one_by_one(stage, p, before=was, between=changed)
+    steps: list[Any] = p.evidence["steps"]
+    for step in steps:
+        step["is"] = await runtime.software(step["node"])
+    same = [step["node"] for step in steps if step["is"]["runs"] in (step["was"]["runs"], None)]
+    if p.landed and same:
+        p.landed, p.error = False, f"node {', '.join(map(str, same))} runs what it ran before"
+
+
+Look = Callable[[int], Awaitable[dict[str, Any]]]
+
+
+async def _nothing(node: int) -> dict[str, Any]:
+    return {}
+
+
+async def _one_by_one(stage: Stage, p: Played, *, before: Look = _nothing, between: Look = _nothing) -> None:
+    """Take each target down, start it, wait until every partition is in sync. before, between: what is seen or done
+    while it still runs and while it is down, which becomes part of its step.
+    """
     runtime = stage.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
     proof = "gone" if p.fault.params["how"] == "kill" else "controlled"
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}
     for node in p.resolved:
         # One at a time is its own: what has another one down brings that up, whatever becomes of this.
         stage.release(p)
         stage.claim(p, [node])
-        step: dict[str, Any] = {"node": node, "down": await take(node)}
+        step: dict[str, Any] = {"node": node, **await before(node), "down": await take(node), **await between(node)}
         steps.append(step)
-        step["up"] = await runtime.start_node(node)
+        step["up"] = await stage.up(node)
         with trio.move_on_after(max(0.0, stage.left_s(p))):
             while not await _in_sync(stage, runtime.nodes):
                 await trio.sleep(POLL_S)
@@ -110,7 +145,7 @@ async def rolling(stage: Stage, p: Played) -> None:
 async def slow(stage: Stage, p: Played) -> None:
     """A share of a CPU; all of it again at the end. It must have been held often enough for that share to be true."""
     name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     begun: list[Any] = []
     healed: list[Any] = []
     try:
@@ -134,7 +169,7 @@ async def power_loss(stage: Stage, p: Played) -> None:
     each one's ISR before (`isr`), and the fault's record is kept open until the nodes have again what the others have
     (`caught_up_ns`; -1: not within the time there was).
     """
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     lost = await stage.runtime.power_loss(p.resolved)
     # It has landed when the nodes have ended: what is taken out of their files then is no part of that.
     stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
@@ -167,7 +202,7 @@ async def crash_at(stage: Stage, p: Played) -> None:
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
-    stage.begin_on_running_nodes(p)
+    await stage.begin_on_running_nodes(p)
     op, nth = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
     down = await stage.runtime.crash_at(node, op, nth, within_s=p.fault.duration_s)
     p.evidence = {"down": down}
@@ -175,7 +210,7 @@ async def crash_at(stage: Stage, p: Played) -> None:
         p.error = f"node {node} came to no {nth}. {op} within {p.fault.duration_s:g} s"
         return
     await trio.sleep(max(0.0, stage.left_s(p)))
-    p.evidence["up"] = await stage.runtime.start_node(node)
+    p.evidence["up"] = await stage.up(node)
     p.landed = bool(p.evidence["up"].get("ready_ns"))
 
 
@@ -244,6 +279,7 @@ ACTS: Mapping[str, Play] = {
     "stop": stop,
     "pause": pause,
     "rolling": rolling,
+    "upgrade": upgrade,
     "slow": slow,
     "power_loss": power_loss,
     "crash_at": crash_at,

@@ -10,18 +10,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from struct import Struct
 from typing import Any
+from zlib import crc32
 
 import trio
 
 from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
+from chaos.errors import HarnessError
 from chaos.runtimes.contract import Probe
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 API_VERSIONS = 18
+SPEAKS_S = 5.0
 PAD_BYTES = 30_000
 """A request is made longer by at most so many."""
 IMPOSSIBLE = b"\xff\xff\xff\xff"
@@ -137,6 +140,22 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
     if spoil and began == asked:
         return Probe(False, (trio.current_time() - asked) * 1000, f"no answer before the end: {how}")
     return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
+
+
+async def speaks(host: str, port: int) -> dict[str, Any]:
+    """What a broker says of itself in ApiVersions: its APIs with their newest versions in a word that changes when any
+    of them does, and the newest levels of its features. HarnessError where it does not say within 5 s.
+    """
+    from broker.protocol.schema.api_versions import ApiVersionsRequest
+
+    try:
+        with trio.fail_after(SPEAKS_S):
+            answer = await ask(host, port, ApiVersionsRequest("squall", "1"), 3)
+    except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
+        raise HarnessError(f"{host}:{port} does not answer ApiVersions: {str(trouble) or 'it is silent'}") from None
+    apis = sorted((api.api_key, api.min_version, api.max_version) for api in answer.api_keys)
+    levels = {each.name: each.max_version for each in answer.supported_features}
+    return {"apis": len(apis), "versions": f"{crc32(repr(apis).encode()):08x}", "features": levels}
 
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:

@@ -114,6 +114,7 @@ ACTIONS: dict[str, Action] = {
             },
             "how many packets were lost",
             frozenset({"docker", "sim"}),
+            "processes of one machine have its one loopback",
         ),
         Action(
             "reset",
@@ -168,6 +169,16 @@ ACTIONS: dict[str, Action] = {
             Number(1, 3600, 60),
             {"how": Choice(("stop", "kill"), "stop")},
             "each step's: down as asked, up as a new incarnation, every partition in sync within the length",
+        ),
+        Action(
+            "upgrade",
+            "as `rolling`, and each target starts as the version that --upgrade-to names",
+            "P",
+            Number(1, 3600, 90),
+            {"how": Choice(("stop", "kill"), "stop")},
+            "each step's; what ran before and after, as engine or kernel have it, and what the broker itself speaks",
+            frozenset({"process", "docker"}),
+            "in a simulation there is one version of the broker, the one that simulates",
         ),
         Action(
             "client",

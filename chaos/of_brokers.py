@@ -53,6 +53,12 @@ class BrokerNode(HurtNode, Protocol):
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
 
+    async def software(self) -> Evidence:
+        """As `Runtime.software`, but for what it speaks."""
+
+    async def upgrade(self) -> Evidence:
+        """As `Runtime.upgrade_node`."""
+
     async def pause(self) -> Evidence:
         """As `Runtime.pause`."""
 
@@ -125,6 +131,15 @@ class OfBrokers(Hurting, ClockWitness):
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """As `Runtime.stop_node`."""
         return await self._node(node).stop(grace_s)
+
+    async def software(self, node: int) -> Evidence:
+        """As `Runtime.software`."""
+        found = await self._node(node).software()
+        return {**found, "speaks": await asking.speaks(*self._placed().direct[INTERNAL, node])}
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """As `Runtime.upgrade_node`."""
+        return await self._node(node).upgrade()
 
     async def pause(self, node: int) -> Evidence:
         """As `Runtime.pause`."""

@@ -160,6 +160,10 @@ class Plan(_Part):
     """Of runtime external: where its brokers are asked for."""
     compose: str = ""
     """Of runtime external: the compose file whose containers its brokers are, where those may be hurt."""
+    upgrade_to: str = ""
+    """The second version, for the fault `upgrade`: a checkout of Squall, of target kafka an unpacked Kafka, of runtime
+    docker also an image.
+    """
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
@@ -247,7 +251,11 @@ class Plan(_Part):
                 check_external(fault, compose=self.compose, client=self.workload.client)
             elif self.runtime not in ACTIONS[f.action].runtimes:
                 where = " or ".join(sorted(ACTIONS[f.action].runtimes))
-                raise FaultError(f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}: use {where}")
+                why = ACTIONS[f.action].nowhere_else
+                here = f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}"
+                raise FaultError(f"{here}: use {where}" + (f" ({why})" if why else ""))
+            if f.action == "upgrade" and not self.upgrade_to:
+                raise FaultError(f"fault {number} (upgrade): to which version? name it: --upgrade-to (upgrade_to)")
             needed = required_nodes(f.action, fault.params)
             if self.cluster.nodes < needed:
                 few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
@@ -281,6 +289,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
     external = bare.runtime == "external"
     if kinds is None:
         drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
+        drawn += ("upgrade",) if bare.upgrade_to else ()
         try:
             faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s)
         except FaultError:

@@ -26,19 +26,21 @@ from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.external import ExternalRuntime
 from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings
+from chaos.runtimes.process.node import PACKAGES
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.sources import second_version
 from chaos.toolchain.cache import Say
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
-from chaos.toolchain.images import ensure_images
+from chaos.toolchain.images import ensure_images, second_image
 from chaos.toolchain.java import java_home
-from chaos.toolchain.kafka import apache_kafka
+from chaos.toolchain.kafka import apache_kafka, second_kafka
 from chaos.triggers import counts_calls
 
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
-"""Faults for which brokers are started on files that can be hurt, as they are for conditions on their calls; others have
-the real ones, at no cost."""
+"""Faults for which brokers are started on files that can be hurt, as they are for conditions on their calls; others
+have the real ones, at no cost."""
 
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
@@ -97,15 +99,22 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
         as_planned = {"settings": settings, "lossy": lossy, "framed": framed, "hurt": hurt, "seed": plan.seed}
+        if plan.upgrade_to:
+            in_containers.keywords["second"] = second_image(
+                engine, plan.upgrade_to, in_containers.keywords["images"], say
+            )
         return partial(in_containers, zones=(ZONE,), say=say, **as_planned), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
         theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, framed=framed)
-        return partial(theirs, say=say), stranger
+        return partial(
+            theirs, second=second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None, say=say
+        ), stranger
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, framed=framed, say=say)
-    return partial(ours, hurt=hurt, seed=plan.seed), None
+    second = second_version(plan.upgrade_to, PACKAGES) if plan.upgrade_to else None
+    return partial(ours, hurt=hurt, seed=plan.seed, second=second), None
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:

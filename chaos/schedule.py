@@ -11,6 +11,10 @@ from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultEr
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
 ENDING = ("kill", "stop", "crash_at", "power_loss")
 """Faults after which a broker starts again."""
+ONE_BY_ONE = ("rolling", "upgrade")
+"""Faults of all brokers, one after the other."""
+ONCE = ("upgrade",)
+"""Faults that can be done once in a run."""
 FIRST_AT_S = 2.0
 """Load without faults at the beginning, so that there is something to compare with."""
 QUIET_END_S = 3.0
@@ -51,7 +55,9 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
     order: list[str] = []
     while True:
         if not order:
-            order = list(kinds)
+            order = [kind for kind in kinds if kind not in ONCE or not faults]
+            if not order:
+                return tuple(faults)
             rng.shuffle(order)
         kind = order.pop()
         draw = rng_for(seed, "fault", len(faults))
@@ -79,7 +85,13 @@ def overtaken(seed: int, fault_id: int, params: Mapping[str, Any], in_flight: in
 
 
 def _duration(kind: str, rng: Random) -> float:
-    known = {"kill": (1.0, 4.0), "stop": (2.0, 4.0), "pause": (1.0, 5.0), "rolling": (14.0, 18.0)}
+    known = {
+        "kill": (1.0, 4.0),
+        "stop": (2.0, 4.0),
+        "pause": (1.0, 5.0),
+        "rolling": (14.0, 18.0),
+        "upgrade": (20.0, 22.0),
+    }
     low, high = known.get(kind, (2.0, 5.0))
     return round(rng.uniform(low, high), 2)
 
@@ -89,7 +101,7 @@ def _draw(fault_id: int, at_s: float, duration_s: float, kind: str, rng: Random)
     params = _PARAMS[kind](rng) if kind in _PARAMS else {}
     if kind == "protocol":
         target = _ASKED.get(params["api"], target)
-    if kind == "rolling":
+    if kind in ONE_BY_ONE:
         target = "all"
     if kind == "client":
         target = "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
@@ -134,6 +146,7 @@ _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "reset_peer": lambda rng: {"after_ms": rng.choice((0, 100, 1000)), "side": rng.choice(SIDES)},
     "slow_close": lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)},
     "rolling": lambda rng: {"how": rng.choice(("stop", "kill"))},
+    "upgrade": lambda rng: {"how": rng.choice(("stop", "stop", "kill"))},
     "client": lambda rng: {"how": rng.choice(("crash", "pause"))},
     "crash_at": lambda rng: rng.choice(
         [

@@ -80,6 +80,8 @@ class Stage:
         self.clients: Controls | None = None
         """The workload's clients, once there are any."""
         self._claims: dict[int, dict[int, str]] = {}
+        self._starting: dict[int, trio.Event] = {}
+        """Nodes that a fault starts just now, and what is set when that is over."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -99,11 +101,14 @@ class Stage:
         p.began = self.now_ns()
         self.note(p)
 
-    def begin_on_running_nodes(self, p: Played, *, joins: str = "") -> None:
-        """Unresolved where a node is down or paused already: hitting it again would prove nothing.
+    async def begin_on_running_nodes(self, p: Played, *, joins: str = "") -> None:
+        """Unresolved where a node is down or paused already: hitting it again would prove nothing. One that an earlier
+        fault is just starting is waited for: its start is part of that fault's proof.
 
         joins: an action; a node that is paused by faults of this action alone may be hit once more.
         """
+        while starting := [over for node, over in self._starting.items() if node in p.resolved]:
+            await starting[0].wait()
         for node in p.resolved:
             state, others = self.runtime.state(node), self.others(p, node)
             joined = state is NodeState.PAUSED and bool(self.others(p, node, joins))
@@ -133,7 +138,16 @@ class Stage:
 
     async def all_up(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""
-        return await self.together(self.runtime.start_node, nodes)
+        return await self.together(self.up, nodes)
+
+    async def up(self, node: int) -> Any:
+        """Start a node. Evidence of it."""
+        over = self._starting[node] = trio.Event()
+        try:
+            return await self.runtime.start_node(node)
+        finally:
+            del self._starting[node]
+            over.set()
 
     async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:
         """What an act answers for each of the nodes, all at once. The first HarnessError is raised."""

@@ -266,6 +266,17 @@ def _rolling(seen: Json) -> str:
     return " ".join(words)
 
 
+def _upgrade(seen: Json) -> str:
+    changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in objects(seen.get("steps"))]
+    by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))
+    told = {f"{_short(was.get('runs'))} before, {_short(now.get('runs'))} after" for was, now in changes}
+    return f"{_rolling(seen)} What ran was {'; '.join(sorted(told))} ({by})."
+
+
+def _short(runs: object) -> str:
+    return str(runs).removeprefix("sha256:")[:16]
+
+
 def _client(seen: Json) -> str:
     who = str(seen.get("client")).capitalize()
     if "process" in seen:
@@ -310,6 +321,7 @@ _TOLD: dict[str, Callable[[Json], str]] = {
     "slow_close": _ended,
     "flapping": _flapping,
     "rolling": _rolling,
+    "upgrade": _upgrade,
     "client": _client,
     "crash_at": _crash,
     "power_loss": _power_loss,

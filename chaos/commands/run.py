@@ -129,6 +129,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 @click.option("--bootstrap", metavar="HOST:PORT", help="Of an external cluster.")
 @click.option("--compose", metavar="FILE", help="Whose containers are an external cluster's brokers, to be hurt.")
+@click.option("--upgrade-to", metavar="DIR|IMAGE", help="The second version, of the fault upgrade.")
 @click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="Whose brokers. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
 @workload_flags
@@ -159,9 +160,11 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         values = {"seed": _drawn_seed()}
     values["runtime"] = runtime or (values["runtime"] if values.get("runtime") in KEPT else "process")
     given = {name: value for name, value in flags.items() if value is not None}
-    for name in ("seed", "time_s", "warmup_s", "expect", "target"):
+    for name in ("seed", "time_s", "warmup_s", "expect", "target", "upgrade_to"):
         if name in given:
             values[name] = given[name]
+    if Path(values.get("upgrade_to") or "-").is_dir():
+        values["upgrade_to"] = str(Path(values["upgrade_to"]).absolute())  # a plan is repeated from anywhere
     cluster = values.setdefault("cluster", make_plan({"workload": {}}).cluster.model_dump(mode="json"))
     if values["runtime"] == "external":
         _as_found(values, given)

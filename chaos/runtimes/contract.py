@@ -38,6 +38,8 @@ class Act(StrEnum):
     ROT = "rot"
     SLOW = "slow"
     """`slow_cpu`, `heal_cpu`."""
+    UPGRADE = "upgrade"
+    """`upgrade_node`."""
     LOSS = "loss"
     FRAMES = "frames"
 
@@ -333,6 +335,18 @@ class Runtime(Protocol):
         """Start a node that is down, on the data it left, and wait until it is ready.
 
         Evidence: pid, incarnation, asked_ns, ready_ns.
+        """
+
+    async def software(self, node: int) -> Evidence:
+        """What a running node is. Evidence: runs (an image's id, a digest of a program's files, a version: whatever
+        tells two of them apart), by (who says so), speaks (what the node itself answers to ApiVersions).
+        """
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """Have a node that is down come up as the second version, at its next start and later ones. Refused where none
+        was given.
+
+        Evidence: from, to.
         """
 
     async def pause(self, node: int) -> Evidence:

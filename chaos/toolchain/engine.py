@@ -295,6 +295,10 @@ class Engine:
         said = _call(f"read what container {container[:12]} printed", self._api.logs, container, tail=lines)
         return str(said.decode(errors="replace")).strip()
 
+    def image_of(self, container: str) -> str:
+        """Id of the image that a container was made of."""
+        return str(_call(f"look at container {container[:12]}", self._api.inspect_container, container)["Image"])
+
     def remove(self, container: str) -> None:
         """End it by force and forget it; one that is not there is no error."""
         _unless_gone(f"remove container {container[:12]}", self._api.remove_container, container, force=True, v=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import Refused
+from chaos.sources import second_version
 from chaos.toolchain.base_image import base_image
 from chaos.toolchain.cache import Say, cache_folder, installed, run
 from chaos.toolchain.engine import Engine
@@ -57,9 +58,7 @@ def ensure_images(engine: Engine, say: Say) -> Images:
     """
     with _one_at_a_time():
         base, base_id = base_image(engine, say)
-        broker = _named("broker", (base_id, *_texts(_broker_files())))
-        if engine.image(broker) is None:
-            _build(engine, broker, base, {**_broker_files(), **_wheels(engine, base, say)}, say)
+        broker = _broker(engine, base, base_id, ROOT, say)
         server = toxiproxy_server(say)
         files = {"Dockerfile": _read(COMPOSE / "toxiproxy/Dockerfile"), "toxiproxy-server": server.read_bytes()}
         toxiproxy = _named("toxiproxy", (base_id, *_texts(files)))
@@ -72,6 +71,25 @@ def ensure_images(engine: Engine, say: Say) -> Images:
     return Images(broker, toxiproxy, relay)
 
 
+def second_image(engine: Engine, given: str, images: Images, say: Say) -> str:
+    """Id of the broker's image that --upgrade-to names: one of the engine's, or of a registry's, or made of a checkout.
+
+    Refused where there is none, or it is the one that there is anyway.
+    """
+    if Path(given).is_dir():
+        with _one_at_a_time():
+            name = _broker(engine, *base_image(engine, say), second_version(given, ROOT), say)
+    else:
+        name = given if ":" in given.rpartition("/")[2] else f"{given}:latest"
+        if engine.image(name) is None and not engine.pull(name):
+            raise Refused(f"--upgrade-to {given}: no folder, no image of the engine, and it cannot be pulled")
+    found = engine.image(name)
+    assert found is not None, "it was just found, pulled or made"
+    if found == engine.image(images.broker):
+        raise Refused(f"--upgrade-to {given}: it is the image that brokers are started from: name another one")
+    return found
+
+
 def name_latest(engine: Engine, images: Images) -> Images:
     """The same images under names that a compose file can hold."""
     latest = [f"{image.partition(':')[0]}:latest" for image in (images.broker, images.toxiproxy, images.relay)]
@@ -80,12 +98,23 @@ def name_latest(engine: Engine, images: Images) -> Images:
     return Images(*latest)
 
 
-def _broker_files() -> dict[str, bytes]:
-    """By path in the build's context: everything but the wheels, which the requirements name by hash."""
+def _broker(engine: Engine, base: str, base_id: str, root: Path, say: Say) -> str:
+    """Name of the image of a checkout's broker, made where the engine does not have it."""
+    files = _broker_files(root)
+    name = _named("broker", (base_id, *_texts(files)))
+    if engine.image(name) is None:
+        _build(engine, name, base, {**files, **_wheels(engine, base, say)}, say)
+    return name
+
+
+def _broker_files(root: Path) -> dict[str, bytes]:
+    """By path in the build's context: everything but the wheels, which the requirements name by hash. Whatever
+    checkout the broker is of, what it is built with is this one's.
+    """
     files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", "requirements.txt")}
-    for path in sorted((ROOT / "broker").rglob("*.py")):
+    for path in sorted((root / "broker").rglob("*.py")):
         if "codegen" not in path.parts:
-            files[f"app/{path.relative_to(ROOT).as_posix()}"] = path.read_bytes()
+            files[f"app/{path.relative_to(root).as_posix()}"] = path.read_bytes()
     return files
 
 

@@ -52,17 +52,29 @@ def apache_kafka(say: Say) -> ApacheKafka:
     """
     java = _java()
     if home := os.environ.get("KAFKA_HOME"):
-        libs = Path(home) / "libs"
-        if not any(libs.glob("kafka_*.jar")):
-            raise Refused(f"KAFKA_HOME={home} holds no libs/kafka_*.jar: it must be an unpacked Apache Kafka 4.x")
-        return _found(java, libs)
+        return _unpacked(java, Path(home), f"KAFKA_HOME={home}")
     return _found(java, installed(f"kafka-{VERSION}", lambda folder: _fetch(folder, say)))
+
+
+def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
+    """The unpacked Apache Kafka that --upgrade-to names, of another version than the first. Refused otherwise."""
+    found = _unpacked(first.java, Path(given).absolute(), f"--upgrade-to {given}")
+    if found.version == first.version:
+        raise Refused(f"--upgrade-to {given}: it is Apache Kafka {first.version} too: another version is wanted")
+    return found
 
 
 def at_hand() -> bool:
     """Whether a cluster could be started here without fetching anything."""
     there = bool(os.environ.get("KAFKA_HOME")) or (cache_folder() / f"kafka-{VERSION}").is_dir()
     return there and java_here() is not None
+
+
+def _unpacked(java: str, home: Path, here: str) -> ApacheKafka:
+    libs = home / "libs"
+    if not any(libs.glob("kafka_*.jar")):
+        raise Refused(f"{here} holds no libs/kafka_*.jar: it must be an unpacked Apache Kafka 4.x")
+    return _found(java, libs)
 
 
 def _found(java: str, jars: Path) -> ApacheKafka:

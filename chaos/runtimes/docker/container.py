@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,17 @@ class Container:
     async def create(self) -> None:
         """Have the engine make it."""
         self._id = await in_thread(self._engine.create, self._spec)
+
+    async def made_of(self, image: str) -> Container:
+        """It is forgotten, and the same one made of another image."""
+        await in_thread(self._engine.remove, self._id)
+        other = Container(self._engine, self._watch, replace(self._spec, image=image))
+        await other.create()
+        return other
+
+    async def image(self) -> str:
+        """Id of the image that it was made of, as the engine has it."""
+        return await in_thread(self._engine.image_of, self._id)
 
     async def start(self) -> int:
         """Start it. Its first process's pid on this machine; 0 where it has ended already."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.asking import probe
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
 from chaos.layout import Address, properties_text
 from chaos.node_faults import NodeFaults
 from chaos.node_folder import NodeFolder
@@ -34,7 +34,7 @@ class Node(NodeFolder):
     offset of its clock, its data, the orders to its disk.
 
     cpus: how many it may keep busy. owner: the user id that the broker has, where it is not the harness's. hurt: its
-    files can lose power and fail, as `broker.faulted` has it.
+    files can lose power and fail, as `broker.faulted` has it. second: the image that it can be upgraded to.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Node(NodeFolder):
         cpus: float = 1.0,
         owner: int | None = None,
         hurt: bool = False,
+        second: str | None = None,
     ) -> None:
         self.id = node
         self.folder = folder
@@ -57,7 +58,7 @@ class Node(NodeFolder):
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
         self.quota = Quota(cpus)
-        self._owner = owner
+        self._owner, self._second = owner, second
         self._settings = dict(settings)
         self._address = address
         self._watch = watch
@@ -119,6 +120,22 @@ class Node(NodeFolder):
                 f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{last_words(self.log)}"
             )
         return time.monotonic_ns()
+
+    async def software(self) -> Evidence:
+        """As `Runtime.software`, but for what it speaks."""
+        self.must_be(NodeState.RUNNING)
+        return {"runs": await self.container.image(), "by": "the engine: the image of its container"}
+
+    async def upgrade(self) -> Evidence:
+        """As `Runtime.upgrade_node`: another container on the same folder."""
+        self.must_be(NodeState.DOWN)
+        if self._second is None:
+            raise Refused("there is no second image to upgrade to")
+        before = await self.container.image()
+        self._container = await self.container.made_of(self._second)
+        if self.quota.shares:
+            await self._container.set_cpus(min(self.quota.shares.values()))
+        return {"from": before, "to": self._second}
 
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""

@@ -49,7 +49,7 @@ class DockerRuntime(Slowing, OfBrokers):
     --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be
     lost, for which Toxiproxy's container, and no other, gets NET_ADMIN. framed: links with a frame-aware relay, for
     protocol faults (`framed_links` of a plan). hurt: a broker is started with --faults FOLDER too, so that its disk and
-    power can be hurt; seed: of what is drawn then.
+    power can be hurt; seed: of what is drawn then. second: the id of the image that brokers can be upgraded to.
     """
 
     name = "docker"
@@ -72,6 +72,7 @@ class DockerRuntime(Slowing, OfBrokers):
         framed: Sequence[Link] = (),
         hurt: bool = False,
         seed: int = 0,
+        second: str | None = None,
         say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
@@ -81,7 +82,8 @@ class DockerRuntime(Slowing, OfBrokers):
         acts = {Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, Act.LINK}
         acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
         self.acts = frozenset(acts | ({Act.LOSS} if lossy else set()) | ({Act.FRAMES} if framed else set()))
-        self._framed = tuple(framed)
+        self.acts |= {Act.UPGRADE} if second is not None else set()
+        self._framed, self._second = tuple(framed), second
         self.seed = seed
         self.run = f"{folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
         self._folder = folder.absolute()
@@ -164,6 +166,7 @@ class DockerRuntime(Slowing, OfBrokers):
             settings = {**self._settings, **layout.settings(each), "squall.cluster.id": cluster_id}
             folder, address = self._folder / "nodes" / str(each), layout.direct[INTERNAL, each]
             options: dict[str, Any] = {"cpus": self._cpus, "owner": self._owner, "hurt": self._is_hurt}
+            options["second"] = self._second
             self._nodes[each] = Node(each, folder, settings, address, watch, **options)
             folder.mkdir(parents=True, exist_ok=True)
         log = self._file("toxiproxy.log")

@@ -330,6 +330,14 @@ class ExternalRuntime:
         """As `Runtime.heal_disk`."""
         _refuse("disk that can be hurt", f"node {node}")
 
+    async def software(self, node: int) -> Evidence:
+        """Not of ours to say."""
+        _refuse("version that is ours to know", f"node {node}")
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """Not ours to do."""
+        _refuse("version that is ours to change", f"node {node}")
+
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
         """As `Runtime.rot`."""
         _refuse("disk that can be hurt", f"node {node}")

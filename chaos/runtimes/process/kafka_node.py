@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from chaos.errors import HarnessError
-from chaos.runtimes.contract import Evidence
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.contract import Evidence, NodeState
 from chaos.runtimes.process.child import tail
 from chaos.runtimes.process.node import Node, Words
 from chaos.runtimes.process.registry import Registration
@@ -32,6 +32,7 @@ rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = STDOUT
 """
 
+VERSION = re.compile(r"Kafka version: (\S+)")
 REGISTERED = re.compile(r"Successfully registered broker \d+ with broker epoch (\d+)")
 STARTED = "Kafka Server started"
 LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit controlled shutdown")
@@ -44,18 +45,21 @@ class LogWords:
         self._log = log
         self._at = log.stat().st_size if log.exists() else 0
         self._epoch: int | None = None
+        self._version: str | None = None
 
     def ready(self, incarnation: int) -> Evidence | None:
         """As `Words.ready`: the broker epoch that the controller gave this incarnation, which no other one ever has."""
         for line in self._lines():
             if found := REGISTERED.search(line):
                 self._epoch = int(found[1])
+            if found := VERSION.search(line):
+                self._version = found[1]
             if STARTED in line:
                 if self._epoch is None:
                     raise HarnessError(
                         f"{self._log} says {STARTED!r}, and not in which broker epoch: what Kafka is it?"
                     )
-                return {"broker_epoch": self._epoch, "seen_in": self._log.name}
+                return {"broker_epoch": self._epoch, "version": self._version, "seen_in": self._log.name}
         return None
 
     def left(self, code: int) -> tuple[bool, list[str]]:
@@ -88,11 +92,25 @@ class KafkaNode(Node):
         registration: Registration,
         probe_port: int,
         kafka: ApacheKafka,
+        second: ApacheKafka | None,
         hosts: str,
     ) -> None:
         super().__init__(node, folder, settings, registration=registration, probe_port=probe_port)
-        self._kafka = kafka
+        self._kafka, self._second_kafka = kafka, second
         self._hosts = hosts
+
+    async def software(self) -> Evidence:
+        """As `Runtime.software`: what it called itself when it started."""
+        self.must_be(NodeState.RUNNING)
+        return {"runs": self.came_up.get("version"), "by": f"its own {self.log.name}"}
+
+    async def upgrade(self) -> Evidence:
+        """As `Runtime.upgrade_node`. Its metadata.version stays what it was formatted with."""
+        self.must_be(NodeState.DOWN)
+        if self._second_kafka is None:
+            raise Refused("there is no second Apache Kafka to upgrade to")
+        before, self._kafka = self._kafka, self._second_kafka
+        return {"from": before.version, "to": self._kafka.version}
 
     def format(self, cluster_id: str) -> None:
         """Give an empty log directory the cluster's id and features, as Kafka wants it. Blocks for a JVM's time."""

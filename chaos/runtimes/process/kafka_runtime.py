@@ -44,14 +44,15 @@ class KafkaRuntime(ProcessRuntime):
         zones: tuple[str, ...] = ("CLIENT",),
         settings: Mapping[str, str] | None = None,
         framed: Sequence[Link] = (),
+        second: ApacheKafka | None = None,
         say: Say = lambda line: None,
     ) -> None:
         given = dict(settings or {})
         super().__init__(
             folder, nodes=nodes, zones=zones, settings={**_replicated(nodes), **SMALL, **given}, framed=framed, say=say
         )
-        self.acts = frozenset(self.acts - {Act.CLOCK})
-        self.kafka = kafka
+        self.acts = frozenset(self.acts - {Act.CLOCK}) | ({Act.UPGRADE} if second is not None else set())
+        self.kafka, self.second_kafka = kafka, second
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """As `Runtime.set_clock`."""
@@ -103,6 +104,7 @@ class KafkaRuntime(ProcessRuntime):
             registration=registration,
             probe_port=layout.direct[INTERNAL, node][1],
             kafka=self.kafka,
+            second=self.second_kafka,
             hosts=self._kafka_layout().hosts(node),
         )
 

@@ -12,15 +12,17 @@ from typing import Protocol
 import trio
 
 from chaos.asking import probe
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
 from chaos.layout import properties_text
 from chaos.node_faults import NodeFaults
 from chaos.node_folder import NodeFolder
+from chaos.proc import environment
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.process.child import Child, start, until
 from chaos.runtimes.process.ports import LOOPBACK
 from chaos.runtimes.process.registry import Registration
 from chaos.runtimes.process.throttle import Measured, Throttle
+from chaos.sources import digest_of
 from chaos.trace_tail import TraceTail
 
 BROKER = (sys.executable, "-P", "-m", "broker")
@@ -61,7 +63,8 @@ class TraceWords:
 class Node(NodeFolder):
     """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place.
 
-    hurt: its files can lose power and fail, as `broker.faulted` has it.
+    hurt: its files can lose power and fail, as `broker.faulted` has it. second: a folder with the package `broker`, the
+    version that it can be upgraded to.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Node(NodeFolder):
         probe_port: int,
         program: tuple[str, ...] = BROKER,
         hurt: bool = False,
+        second: Path | None = None,
     ) -> None:
         self.id = node
         self.folder = folder
@@ -90,6 +94,7 @@ class Node(NodeFolder):
         self._registration = registration
         self._probe_port = probe_port
         self._program = program
+        self._packages, self._second = PACKAGES, second
         self._child: Child | None = None
         self._words: Words | None = None
         self.came_up: Evidence = {}
@@ -124,7 +129,7 @@ class Node(NodeFolder):
             self._command(),
             log=self.log,
             registration=self._registration,
-            env={"PYTHONPATH": str(PACKAGES), "PYTHONUNBUFFERED": "1"},
+            env={"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"},
         )
         self.state = NodeState.RUNNING
         if self.slowed:
@@ -152,6 +157,21 @@ class Node(NodeFolder):
                 f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{child.last_words()}"
             )
         return time.monotonic_ns()
+
+    async def software(self) -> Evidence:
+        """As `Runtime.software`, but for what it speaks: whose files the kernel says that it was started with."""
+        self.must_be(NodeState.RUNNING)
+        folder = Path(environment(self._running().pid)["PYTHONPATH"])
+        runs = await trio.to_thread.run_sync(digest_of, folder / "broker")
+        return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}
+
+    async def upgrade(self) -> Evidence:
+        """As `Runtime.upgrade_node`."""
+        self.must_be(NodeState.DOWN)
+        if self._second is None:
+            raise Refused("there is no second version to upgrade to")
+        before, self._packages = self._packages, self._second
+        return {"from": str(before), "to": str(self._packages)}
 
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""

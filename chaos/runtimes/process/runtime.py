@@ -42,7 +42,8 @@ class ProcessRuntime(Slowing, OfBrokers):
     without Toxiproxy: for development, no link can be hurt then. client_port: of the first zone's first listener, the
     others follow; else all are chosen. framed: links with a frame-aware relay, for protocol faults (`framed_links` of a
     plan). program: what is started with --config FILE for a broker. hurt: it is started
-    with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
+    with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then. second: a folder with
+    the package `broker` that brokers can be upgraded to.
     """
 
     name = "process"
@@ -61,6 +62,7 @@ class ProcessRuntime(Slowing, OfBrokers):
         hurt: bool = False,
         seed: int = 0,
         framed: Sequence[Link] = (),
+        second: Path | None = None,
         say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
@@ -73,8 +75,8 @@ class ProcessRuntime(Slowing, OfBrokers):
         self.acts = frozenset(acts | ({Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()))
         self.seed = seed
         self._framed = tuple(framed) if proxied else ()
-        if self._framed:
-            self.acts |= {Act.FRAMES}
+        self.acts |= ({Act.FRAMES} if self._framed else set()) | ({Act.UPGRADE} if second is not None else set())
+        self._second = second
         self._folder = folder.absolute()
         self._settings = dict(settings or {})
         self._controllers = tuple(controllers) if controllers is not None else choose_controllers(self.nodes)
@@ -168,6 +170,7 @@ class ProcessRuntime(Slowing, OfBrokers):
             probe_port=layout.direct[INTERNAL, node][1],
             program=self._program,
             hurt=self._is_hurt,
+            second=self._second,
         )
 
     async def _prepare(self) -> None:

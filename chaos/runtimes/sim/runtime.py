@@ -288,6 +288,14 @@ class SimRuntime:
         await trio.lowlevel.checkpoint()
         return {"hits": hits, "ended_ns": self.world.now_ns()}
 
+    async def software(self, node: int) -> Evidence:
+        """As `Runtime.software`."""
+        return {"runs": "this one", "by": "the simulator", "speaks": {}, "node": self._node(node).id}
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """As `Runtime.upgrade_node`."""
+        raise Refused(f"node {node}: in a simulation there is one version of the broker, the one that simulates")
+
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
         """As `Runtime.rot`."""
         rng: Random = self.world.rng("rot", node, self.world.kernel.now)

@@ -71,7 +71,9 @@ SETTINGS = {**FAST_FAILOVER, "broker.session.timeout.ms": "900", "broker.heartbe
 """A broker alone: only its own restart waits for its session's end."""
 
 
-def _our_broker(folder: Path, test: Test, **options: object) -> None:
+def our_broker(folder: Path, test: Test, **options: object) -> None:
+    """Run a test's body on one of our brokers as a process."""
+
     async def run() -> None:
         runtime = ProcessRuntime(
             folder / "run",
@@ -91,7 +93,8 @@ def _our_broker(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
-def _our_contained_broker(folder: Path, test: Test, **options: object) -> None:
+def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
+    """Run a test's body on one of our brokers in a container."""
     engine, images = engine_and_images()
 
     async def run() -> None:
@@ -111,7 +114,7 @@ def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
     _in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
-@pytest.fixture(params=[_our_broker, _our_simulated_broker, _our_contained_broker], ids=["process", "sim", "docker"])
+@pytest.fixture(params=[our_broker, _our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)

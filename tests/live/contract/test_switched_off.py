@@ -59,11 +59,13 @@ class SwitchedOff:
         return {"nodes": {}, "killed": [await self._runtime.kill(node) for node in nodes]}
 
 
-async def played(runtime: Any, real: Runtime, action: str, params: dict[str, Any]) -> dict[str, Any]:
+async def played(
+    runtime: Any, real: Runtime, action: str, params: dict[str, Any], *, duration_s: float = 1.6
+) -> dict[str, Any]:
     """The fault's last line, played while records are sent."""
     client, papers = OneClient(real), MemoryPapers("a run")
     await client.create("t", flush_messages="1")
-    fault = make_fault(0, 0.0, 1.6, action, "node:1", params)
+    fault = make_fault(0, 0.0, duration_s, action, "node:1", params)
     nemesis = Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
 
     async def load() -> None:

@@ -45,6 +45,7 @@ class World:
         self.clocks: dict[int, float] = {}
         self.words: dict[int, list[ClockWord]] = {}
         self.done: list[str] = []
+        self.upgraded: set[int] = set()
 
     def env(self, name: str) -> VirtualEnv:
         return VirtualEnv()
@@ -64,6 +65,19 @@ class World:
         self.states[node] = NodeState.RUNNING
         self.done.append(f"start {node}")
         return {"ready_ns": 1}
+
+    async def stop_node(self, node: int, *, grace_s: float = 30.0) -> dict[str, Any]:
+        self.states[node] = NodeState.DOWN
+        return {"controlled": True}
+
+    async def software(self, node: int) -> dict[str, Any]:
+        return {"runs": "B" if node in self.upgraded else "A", "by": "the world"}
+
+    async def upgrade_node(self, node: int) -> dict[str, Any]:
+        assert self.states[node] is NodeState.DOWN
+        if self.hits:
+            self.upgraded.add(node)
+        return {"from": "A", "to": "B"}
 
     async def power_loss(self, nodes: tuple[int, ...]) -> dict[str, Any]:
         for node in nodes:
@@ -174,6 +188,7 @@ PLAYABLE = [
     ("protocol", {"api": "Fetch", "act": "delay", "nth": 2}),
     ("protocol", {"api": "Produce", "act": "reorder"}),
     ("reset", {"every_ms": 500}),
+    ("upgrade", {}),
     ("disk", {"how": "EIO"}),
     ("disk", {"how": "slow", "delay_ms": 50}),
     ("bit_rot", {}),
@@ -188,11 +203,12 @@ async def test_a_fault_that_strikes_has_its_evidence_and_leaves_every_node_runni
     last = (await played(world, action, params))[-1]
     assert last["error"] is None
     assert last["evidence"]
-    assert last["ended"] - last["began"] == pytest.approx(2e9, rel=0.3)
+    assert last["ended"] - last["began"] == pytest.approx(2e9, rel=0.3) or action == "upgrade"
     assert set(world.states.values()) == {NodeState.RUNNING}
 
 
-NEEDS_PROOF = ("slow", "crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot")
+NEEDS_PROOF = ("slow", "crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot",
+               "upgrade")  # fmt: skip
 
 
 @pytest.mark.parametrize("action", NEEDS_PROOF)
@@ -200,6 +216,15 @@ async def test_a_fault_that_never_strikes_has_no_evidence(action: str, autojump_
     last = (await played(World(hits=0), action))[-1]
     assert last["evidence"] is None
     assert last["error"]
+
+
+async def test_every_broker_comes_up_as_the_second_version_one_after_the_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = World()
+    last = (await played(world, "upgrade", target="all"))[-1]
+    assert [step["node"] for step in last["evidence"]["steps"]] == [1, 2, 3]
+    assert {(step["was"]["runs"], step["is"]["runs"]) for step in last["evidence"]["steps"]} == {("A", "B")}
 
 
 async def test_a_power_loss_stays_open_until_its_nodes_have_again_what_the_others_have(

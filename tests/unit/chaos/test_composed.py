@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from chaos.errors import HarnessError
 from chaos.faults import Fault, FaultError, make_fault
 from chaos.plan import make_plan
 from chaos.runtimes.contract import Link, NodeState, Probe
@@ -37,6 +38,26 @@ async def test_a_node_paused_by_two_faults_goes_on_when_the_last_one_ends(
     assert [line["error"] for line in both] == [None, None]
     assert both[0]["evidence"]["resumed"] == [{"node": 1, "held_by": [1]}]
     assert world.done == ["resume 1"], "once, by the second"
+
+
+class SlowToStart(World):
+    """Whose nodes take two seconds to come up, in which a signal would end them."""
+
+    async def start_node(self, node: int) -> dict[str, Any]:
+        self.states[node] = NodeState.RUNNING
+        await trio.sleep(2)
+        if self.states[node] is not NodeState.RUNNING:
+            raise HarnessError(f"broker {node} ended before it was ready")
+        return await super().start_node(node)
+
+
+async def test_a_node_that_is_just_starting_is_killed_when_it_is_up(autojump_clock: trio.testing.MockClock) -> None:
+    world = SlowToStart()
+    faults = [make_fault(0, 0.0, 2.0, "kill", "node:1", {}), make_fault(1, 3.0, 2.0, "kill", "node:1", {})]
+    first, second = await played(world, faults)
+    assert (first["error"], second["error"]) == (None, None)
+    assert second["began"] >= first["ended"]
+    assert world.done == ["kill 1", "start 1", "kill 1", "start 1"]
 
 
 async def test_what_is_paused_cannot_be_killed_and_says_by_whom_it_is_held(

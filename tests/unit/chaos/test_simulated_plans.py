@@ -11,7 +11,7 @@ import pytest
 from chaos import swarm
 from chaos.faults import ACTIONS, SHAPES, SIDES
 from chaos.operations import concrete, drawn
-from chaos.plan import Operation, PlanError, make_plan, read_plan, write_plan
+from chaos.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.rare_paths import PATHS, count
 from chaos.runs import appends_settings
 from chaos.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
@@ -20,6 +20,22 @@ from chaos.swarm import KINDS, NEWER, swarm_plan
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]
+
+
+def test_an_upgrade_needs_a_second_version_and_a_world_that_can_have_one() -> None:
+    fault = {"at_s": 3, "duration_s": 9, "action": "upgrade"}
+    with pytest.raises(PlanError, match=r"fault 0 \(upgrade\): to which version\? name it: --upgrade-to"):
+        make_plan({"faults": [fault]})
+    with pytest.raises(PlanError, match="use docker or process .in a simulation there is one version of the broker"):
+        make_plan({**SIM, "faults": [fault], "upgrade_to": "elsewhere"})
+    assert make_plan({"faults": [fault], "upgrade_to": "elsewhere"}).faults
+
+
+@pytest.mark.parametrize("kinds", [None, ("upgrade",), ("kill", "upgrade")])
+def test_an_upgrade_is_drawn_once(kinds: tuple[str, ...] | None) -> None:
+    for seed in range(10):
+        drawn = with_schedule({"seed": seed, "time_s": 120, "upgrade_to": "elsewhere"}, kinds).faults
+        assert [fault.target for fault in drawn if fault.action == "upgrade"] == ["all"]
 
 
 def test_a_plan_with_operations_reads_back_equal(tmp_path: Path) -> None:

@@ -28,6 +28,11 @@ ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
             "Broker 2 came back as incarnation 3; in sync 2.00 s later.",
         ),
         (
+            "upgrade",
+            {"steps": [{"node": 2, "was": {"runs": "sha256:aa"}, "is": {"runs": "sha256:bb", "by": "the engine"}}]},
+            "What ran was aa before, bb after (the engine).",
+        ),
+        (
             "client",
             {"client": "producer 1", "process": 4, "followed_by": 9},
             "Producer 1: process 4 was gone, process 9 followed.",

@@ -1,0 +1,27 @@
+"""A broker's program as files: which one it is, and whether it is one."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from chaos.errors import Refused
+
+
+def digest_of(package: Path) -> str:
+    """16 hex digits of all Python files of a package, by name: equal for equal programs, wherever they are."""
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        for data in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
+            found.update(len(data).to_bytes(8, "big") + data)
+    return found.hexdigest()[:16]
+
+
+def second_version(given: str, first: Path) -> Path:
+    """The checkout that --upgrade-to names, where it holds another broker than `first` does. Refused otherwise."""
+    folder = Path(given).absolute()
+    if not (folder / "broker" / "__main__.py").is_file():
+        raise Refused(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
+    if digest_of(folder / "broker") == digest_of(first / "broker"):
+        raise Refused(f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted")
+    return folder

@@ -1,0 +1,118 @@
+"""A broker that comes up as another version: what clients are told is that one's, and only then there is evidence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.protocol.schema.api_versions import ApiVersionsRequest
+from chaos.errors import Refused
+from chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
+from chaos.runtimes.process.node import PACKAGES
+from chaos.sources import second_version
+from chaos.toolchain.images import second_image
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import our_broker, our_contained_broker
+from tests.live.contract.test_switched_off import played
+from tests.live.engine import engine_and_images
+
+LIST_OFFSETS = 2
+NEWEST = '_api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, 6)'
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Path:
+    """A checkout whose broker speaks an older ListOffsets."""
+    folder = tmp_path / "another"
+    shutil.copytree(PACKAGES / "broker", folder / "broker", ignore=shutil.ignore_patterns("__pycache__"))
+    apis = folder / "broker/protocol/apis.py"
+    assert NEWEST in apis.read_text()
+    apis.write_text(apis.read_text().replace(NEWEST, NEWEST.replace("11", "9")))
+    return folder
+
+
+async def spoken(runtime: Runtime) -> int:
+    """The newest version of ListOffsets that the broker tells clients of."""
+    answer = await OneClient(runtime).ask(ApiVersionsRequest("test", "1"), 3)
+    return next(int(api.max_version) for api in answer.api_keys if api.api_key == LIST_OFFSETS)
+
+
+class SwitchedOff:
+    """A runtime with somebody beside it who has the first version started all the same."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """As if."""
+        return {"from": "A", "to": "B"}
+
+
+def on_upgradable(where: str, folder: Path, body: Any, another: Path) -> None:
+    """Run a test's body on one broker that has a second version."""
+    if where == "process":
+        our_broker(folder, body, second=second_version(str(another), PACKAGES))
+    else:
+        engine, images = engine_and_images()
+        our_contained_broker(folder, body, second=second_image(engine, str(another), images, lambda line: None))
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
+@pytest.mark.parametrize("where", ["process", "docker"])
+def test_clients_hear_the_second_version_and_only_then_there_is_evidence(
+    where: str, off: bool, tmp_path: Path, another: Path
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        assert Act.UPGRADE in runtime.acts
+        before = await spoken(runtime)
+        told = await played(SwitchedOff(runtime) if off else runtime, runtime, "upgrade", {}, duration_s=60.0)
+        assert bool(told["evidence"]) is not off, told
+        assert (await spoken(runtime) == 9 < before) is not off
+        if off:
+            assert "runs what it ran before" in told["error"]
+            return
+        (step,) = told["evidence"]["steps"]
+        assert step["was"]["runs"] != step["is"]["runs"]
+        assert step["was"]["speaks"]["versions"] != step["is"]["speaks"]["versions"]
+        await runtime.kill(1)
+        await runtime.start_node(1)
+        assert await spoken(runtime) == 9, "it is kept over later restarts"
+        assert (await OneClient(runtime).end("t")) > 0, "and has what the first one had"
+
+    on_upgradable(where, tmp_path, body, another)
+
+
+@pytest.mark.parametrize("where", ["process", "docker"])
+def test_without_a_second_version_there_is_none_to_upgrade_to(where: str, tmp_path: Path) -> None:
+    async def body(runtime: Runtime) -> None:
+        assert Act.UPGRADE not in runtime.acts
+        await runtime.kill(1)
+        with pytest.raises(Refused, match="no second"):
+            await runtime.upgrade_node(1)
+        await runtime.start_node(1)
+        assert runtime.state(1) is NodeState.RUNNING
+
+    {"process": our_broker, "docker": our_contained_broker}[where](tmp_path, body)
+
+
+async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="its broker is this one, file by file"):
+        second_version(str(PACKAGES), PACKAGES)
+    with pytest.raises(Refused, match="no broker/__main__.py"):
+        second_version(str(tmp_path), PACKAGES)
+    await trio.lowlevel.checkpoint()
+
+
+def test_an_image_that_is_none_or_the_first_one_is_refused() -> None:
+    engine, images = engine_and_images()
+    with pytest.raises(Refused, match="it is the image that brokers are started from"):
+        second_image(engine, images.broker, images, print)
+    with pytest.raises(Refused, match="no folder, no image of the engine, and it cannot be pulled"):
+        second_image(engine, "127.0.0.1:1/nothing:here", images, print)
