@@ -8,7 +8,7 @@ from typing import Any, cast
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import ClockWord, CrashOp, NodeState
+from chaos.runtimes.contract import ClockWord, CrashOp, Evidence, FakingTime, NodeState
 from chaos.stage import POLL_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
@@ -222,7 +222,7 @@ async def clock(stage: Stage, p: Played) -> None:
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
-    runtime = stage.runtime
+    runtime, bend = stage.runtime, _bender(stage, str(p.fault.params["how"]))
     before = {node: len(runtime.clock_words(node)) for node in p.resolved}
     for node in p.resolved:
         if stage.others(p, node, "clock"):
@@ -231,19 +231,19 @@ async def clock(stage: Stage, p: Played) -> None:
     stage.begun(p)
     bent: list[Any] = []
     try:
-        bent = [await runtime.set_clock(node, offset_ms, rate=rate) for node in p.resolved]
+        bent = [await bend(node, offset_ms, rate) for node in p.resolved]
         away = True
         while strobe_s and stage.left_s(p) > strobe_s:
             await trio.sleep(strobe_s)
             away = not away
             for node in p.resolved:
-                await runtime.set_clock(node, offset_ms if away else 0, rate=rate if away else 1.0)
+                await bend(node, offset_ms if away else 0, rate if away else 1.0)
         await stage.rest(p)
     finally:
         words = {node: list(runtime.clock_words(node))[before[node] :] for node in p.resolved}
         with trio.CancelScope(shield=True):
             for node in p.resolved:
-                await runtime.set_clock(node, 0)
+                await bend(node, 0, 1.0)
         p.ended = stage.now_ns()
     said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
     p.evidence = {"bent": bent, "said": said}
@@ -251,6 +251,22 @@ async def clock(stage: Stage, p: Played) -> None:
     if not p.landed:
         silent = [node for node, each in said.items() if not each["off"]]
         p.error = f"node {', '.join(silent) or 'clocks'} did not show a bent clock in what it said itself"
+
+
+def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
+    """What bends a node's clock: its offset file, or libfaketime, which knows no rates."""
+    runtime = stage.runtime
+
+    async def by_file(node: int, offset_ms: float, rate: float) -> Evidence:
+        return await runtime.set_clock(node, offset_ms, rate=rate)
+
+    async def from_below(node: int, offset_ms: float, rate: float) -> Evidence:
+        assert isinstance(runtime, FakingTime), "it was looked at"
+        return await runtime.fake_time(node, offset_ms)
+
+    if how == "faketime" and not isinstance(runtime, FakingTime):
+        raise HarnessError("how = 'faketime': there is no libfaketime under these brokers")
+    return from_below if how == "faketime" else by_file
 
 
 def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:

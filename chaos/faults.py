@@ -98,6 +98,7 @@ ACTIONS: dict[str, Action] = {
                 "offset_ms": Number(-86_400_000, 86_400_000, 1000),
                 "rate": Number(0.5, 2, 1),
                 "strobe_ms": Number(0, 60_000, 0),
+                "how": Choice(("offset", "faketime"), "offset"),
             },
             "what the node's own trace shows of its wall clock: off by as much as it was bent",
         ),
@@ -252,6 +253,8 @@ def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
     check_link_relations(here, action, params)
     if action == "clock" and 0 < params["strobe_ms"] < LEAST_STROBE_MS:
         raise FaultError(f"{here}: strobe_ms = {params['strobe_ms']:g}: 0, or {LEAST_STROBE_MS} at least")
+    if action == "clock" and params["how"] == "faketime" and params["rate"] != 1:
+        raise FaultError(f"{here}: rate = {params['rate']:g}: libfaketime's begin with the broker: how = 'offset'")
     if action == "protocol" and params["stream"] == "back" and params["act"] in ("duplicate", "error"):
         raise FaultError(f"{here}: act = {params['act']!r} is of requests: stream = 'there'")
 

@@ -98,7 +98,15 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         lossy = any(fault.action == "packet_loss" for fault in plan.faults)
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        as_planned = {"settings": settings, "lossy": lossy, "framed": framed, "hurt": hurt, "seed": plan.seed}
+        faked = any(fault.params.get("how") == "faketime" for fault in plan.faults)
+        as_planned = {
+            "settings": settings,
+            "lossy": lossy,
+            "fake_time": faked,
+            "framed": framed,
+            "hurt": hurt,
+            "seed": plan.seed,
+        }
         if plan.upgrade_to:
             in_containers.keywords["second"] = second_image(
                 engine, plan.upgrade_to, in_containers.keywords["images"], say

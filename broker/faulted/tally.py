@@ -2,8 +2,8 @@
 
 Layout, little-endian: magic (8 bytes), then 64-bit numbers: the serial of the control file that was taken over last;
 the incarnation that did; bytes that went through because too many were pending; and SLOTS slots of four: a fault's
-number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS. Then,
-whatever faults there are, how many fsyncs, writes and sends there were.
+number, calls that it matched, calls that it failed or slowed, its limit. A fault's slot is its number modulo SLOTS.
+Last, how many fsyncs, writes and sends there were, whatever faults there are.
 """
 
 from __future__ import annotations

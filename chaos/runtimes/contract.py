@@ -280,6 +280,14 @@ class Counting(Protocol):
         """How many of such calls a node has made since the cluster was made, over all its incarnations."""
 
 
+@runtime_checkable
+class FakingTime(Protocol):
+    """A world that can bend a broker's clock from below as well, where it has no part in it."""
+
+    async def fake_time(self, node: int, offset_ms: float) -> Evidence:
+        """As `Runtime.set_clock`, without a rate; `clock_words` tell of it too. Refused where it was not made so."""
+
+
 class Runtime(Protocol):
     """A cluster in one of the worlds. Methods may be called from one trio run only; they wait and never block it.
 

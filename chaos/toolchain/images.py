@@ -38,6 +38,8 @@ RELAY = (
 KEPT_S = 24 * 3600
 """Images made of former sources stay for so long: another checkout may be about to start them."""
 SAY_EACH_S = 5.0
+PINNED = ("requirements.txt", "libfaketime.txt")
+"""What wheels a broker's image gets."""
 ASK_PYTHON = "import platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), platform.libc_ver()[0])"
 
 
@@ -111,7 +113,7 @@ def _broker_files(root: Path) -> dict[str, bytes]:
     """By path in the build's context: everything but the wheels, which the requirements name by hash. Whatever
     checkout the broker is of, what it is built with is this one's.
     """
-    files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", "requirements.txt")}
+    files = {name: _read(COMPOSE / "broker" / name) for name in ("Dockerfile", *PINNED)}
     for path in sorted((root / "broker").rglob("*.py")):
         if "codegen" not in path.parts:
             files[f"app/{path.relative_to(root).as_posix()}"] = path.read_bytes()
@@ -132,18 +134,19 @@ def _wheels(engine: Engine, base: str, say: Say) -> dict[str, bytes]:
     version, machine = said[0], said[1]
     if machine != platform.machine():
         raise Refused(f"base image {base} is for {machine}, this machine is {platform.machine()}")
-    requirements = COMPOSE / "broker/requirements.txt"
-    digest = _digest((requirements.read_bytes(), version.encode(), machine.encode()))
+    pinned = [COMPOSE / "broker" / name for name in PINNED]
+    digest = _digest((*(each.read_bytes() for each in pinned), version.encode(), machine.encode()))
 
     def fetch(folder: Path) -> None:
         say(f"fetching the broker's wheels for Python {version}")
         platforms = [f"--platform=manylinux{glibc}_{machine}" for glibc in ("2014", "_2_17", "_2_28", "_2_34")]
         options = ["--only-binary=:all:", "--require-hashes", "--no-deps", f"--python-version={version}", *platforms]
-        run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", *options]
-            + ["--dest", str(folder), "--requirement", str(requirements)],
-            what="the broker's wheels could not be fetched",
-        )
+        for each in pinned:
+            run(
+                [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+                + [*options, "--dest", str(folder), "--requirement", str(each)],
+                what="the broker's wheels could not be fetched",
+            )
 
     folder = installed(f"wheelhouse-{digest}", fetch)
     return {f"wheelhouse/{path.name}": path.read_bytes() for path in sorted(folder.iterdir())}

@@ -14,6 +14,7 @@ from chaos.node_faults import NodeFaults
 from chaos.node_folder import NodeFolder
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
+from chaos.runtimes.docker.faking import FILE, before_program
 from chaos.runtimes.docker.slowing import Quota
 from chaos.runtimes.docker.watch import Watch
 from chaos.trace_tail import TraceTail
@@ -266,8 +267,9 @@ class Node(NodeFolder):
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")
 
 
-def command(program: Sequence[str], *, hurt: bool) -> list[str]:
+def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> list[str]:
     """What a broker's container runs: the program, printing to the end of its log."""
+    program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
     faults = ["--faults", f"{INSIDE}/{FAULTS}"] if hurt else []
     return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties", *faults]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -16,12 +17,13 @@ from chaos.framed_links import Routes
 from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
 from chaos.of_brokers import READY_S, OfBrokers
 from chaos.reaching import until_all_see_all
-from chaos.runtimes.contract import Act, Evidence, Link, LinkFault, Loss, NodeState
+from chaos.runtimes.contract import Act, ClockWord, Evidence, Link, LinkFault, Loss, NodeState
 from chaos.runtimes.docker import labels, relay
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
 from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, relay_host, routed
 from chaos.runtimes.docker.container import Container, in_thread
+from chaos.runtimes.docker.faking import TELLING_MS, FakeTime, check_image
 from chaos.runtimes.docker.losses import CAPABILITY
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
@@ -45,11 +47,12 @@ class DockerRuntime(Slowing, OfBrokers):
     toxiproxy.log. Everything that the engine is told to make carries the run's labels (`labels`).
 
     nodes: how many, with ids from 1, or which ids. settings: Kafka's names, for every broker. controllers: the voters'
-    ids, else the first three (one, of fewer). cpus, memory_bytes: limits of each broker. program: what is started with
-    --config FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be
-    lost, for which Toxiproxy's container, and no other, gets NET_ADMIN. framed: links with a frame-aware relay, for
-    protocol faults (`framed_links` of a plan). hurt: a broker is started with --faults FOLDER too, so that its disk and
-    power can be hurt; seed: of what is drawn then. second: the id of the image that brokers can be upgraded to.
+    ids, else the first three (one, of fewer). fake_time: brokers run behind libfaketime, which can fake their time.
+    cpus, memory_bytes: limits of each broker. program: what is started with --config FILE for a broker. mounts: more of
+    this machine's files in the brokers' containers. lossy: packets can be lost, for which Toxiproxy's container, and no
+    other, gets NET_ADMIN. framed: links with a frame-aware relay, for protocol faults (`framed_links` of a plan). hurt:
+    a broker is started with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
+    second: the id of the image that brokers can be upgraded to.
     """
 
     name = "docker"
@@ -72,6 +75,7 @@ class DockerRuntime(Slowing, OfBrokers):
         framed: Sequence[Link] = (),
         hurt: bool = False,
         seed: int = 0,
+        fake_time: bool = False,
         second: str | None = None,
         say: Say = lambda line: None,
     ) -> None:
@@ -96,6 +100,8 @@ class DockerRuntime(Slowing, OfBrokers):
         self._labels = labels.labels_of(self.run, str(self._folder))
         self._is_lossy = lossy
         self._is_hurt = hurt
+        self._is_faked = fake_time
+        self._faked: dict[int, FakeTime] = {}
         self._owner = NOBODY if os.getuid() == 0 else None
         self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
         self._network = ""
@@ -111,6 +117,8 @@ class DockerRuntime(Slowing, OfBrokers):
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock_folder()
         try:
+            if self._is_faked:
+                await in_thread(check_image, self._engine, self._images.broker)
             self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
             network = await self._make_network()
             self._layout = place(network, self.nodes, self._controllers, self.zones)
@@ -143,6 +151,26 @@ class DockerRuntime(Slowing, OfBrokers):
             raise Refused("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
         return await super().fault_link(name, link, fault)
 
+    async def fake_time(self, node: int, offset_ms: float) -> Evidence:
+        """As `FakingTime.fake_time`. The broker's own clock file bends nothing, but has it tell its time."""
+        if node not in self._faked:
+            raise Refused(f"broker {node} was started without libfaketime")
+        asked_ns = time.monotonic_ns()
+        self._faked[node].order(offset_ms)
+        self._node(node).set_clock(TELLING_MS if offset_ms else 0, 1.0)
+        return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
+
+    def clock_words(self, node: int) -> Sequence[ClockWord]:
+        """As `Runtime.clock_words`."""
+        words = super().clock_words(node)
+        return self._faked[node].meant(words) if node in self._faked else words
+
+    async def heal(self) -> Evidence:
+        """As `Runtime.heal`."""
+        for faked in self._faked.values():
+            faked.order(0)
+        return await super().heal()
+
     async def _make_network(self) -> IPv4Network:
         """A network of a range that nobody has. Two runs may look at the same time: the engine refuses one of them."""
         networks = await in_thread(self._engine.networks)
@@ -169,6 +197,9 @@ class DockerRuntime(Slowing, OfBrokers):
             options["second"] = self._second
             self._nodes[each] = Node(each, folder, settings, address, watch, **options)
             folder.mkdir(parents=True, exist_ok=True)
+            if self._is_faked:
+                self._faked[each] = FakeTime(folder)
+                self._faked[each].order(0)  # whatever an earlier run on this folder ordered
         log = self._file("toxiproxy.log")
         routes = {link: (layout.address(link), layout.target(link)) for link in layout.links()}
         host = proxy_host(network)
@@ -188,7 +219,7 @@ class DockerRuntime(Slowing, OfBrokers):
         return ContainerSpec(
             name=f"squall-{self.run}-broker-{found.id}",
             image=self._images.broker,
-            command=broker.command(self._program, hurt=self._is_hurt),
+            command=broker.command(self._program, hurt=self._is_hurt, fake_time=self._is_faked),
             labels={**self._labels, labels.NODE: str(found.id)},
             network=self._network,
             address=host,

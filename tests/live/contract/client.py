@@ -17,7 +17,7 @@ from chaos.runtimes.contract import Runtime
 from chaos.runtimes.sim import asking
 from tests.support.batches import batch
 
-LATEST = -1
+LATEST, EARLIEST = -1, -2
 
 
 class OneClient:
@@ -64,9 +64,13 @@ class OneClient:
                 return True
         return True
 
-    async def offset(self, topic: str) -> int | None:
+    async def start(self, topic: str) -> int | None:
+        """Where the partition begins; None while nobody leads it."""
+        return await self.offset(topic, EARLIEST)
+
+    async def offset(self, topic: str, timestamp: int = LATEST) -> int | None:
         """The end of the partition; None while nobody leads it."""
-        part = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
         found = (await self.ask(asked, 4)).topics[0].partitions[0]
         return int(found.offset) if found.error_code == 0 else None

@@ -52,6 +52,9 @@ class SwitchedOff:
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         return await self._runtime.set_clock(node, 0.0)
 
+    async def fake_time(self, node: int, offset_ms: float) -> Evidence:
+        return await self._runtime.fake_time(node, 0.0)  # type: ignore[attr-defined,no-any-return]
+
     async def crash_at(self, node: int, op: Any, nth: int, *, within_s: float) -> Evidence:
         return await self._runtime.crash_at(node, op, nth, within_s=0.0)
 

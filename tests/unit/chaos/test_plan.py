@@ -103,3 +103,14 @@ def test_a_broker_that_takes_long_to_come_back_has_its_time_before_the_next_faul
         gaps[fault.action].append(following.at_s - fault.at_s - fault.duration_s)
     assert min(gaps["kill"]) >= 9.5
     assert max(gaps["pause"]) <= 3.5
+
+
+def test_libfaketime_is_for_containers_and_knows_no_rate() -> None:
+    clock = {"at_s": 1, "duration_s": 2, "action": "clock", "target": "node:1"}
+    faked = {**clock, "params": {"how": "faketime"}}
+    assert make_plan({"runtime": "docker", "faults": [faked]}).timeline()
+    for runtime in ("process", "sim"):
+        with pytest.raises(PlanError, match="libfaketime is in brokers' images only"):
+            make_plan({"runtime": runtime, "faults": [faked]})
+    with pytest.raises(PlanError, match="rate = 2: libfaketime's begin with the broker"):
+        make_plan({"runtime": "docker", "faults": [{**clock, "params": {"how": "faketime", "rate": 2}}]})

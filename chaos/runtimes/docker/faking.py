@@ -1,0 +1,75 @@
+"""A broker's wall clock bent from below, by libfaketime: a check on the way by which clocks are bent otherwise.
+
+The library is loaded before the broker's and answers for the C library, so that the broker knows nothing of it. It
+reads an offset from a file at each question (8.8 us instead of 0.12). What is monotonic stays true
+(FAKETIME_DONT_FAKE_MONOTONIC, without which waits hang), and so do the times of files.
+
+Without rates: libfaketime counts them from the process's start, and not from when they were ordered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import ClockWord
+from chaos.toolchain.engine import Engine, EngineError
+from chaos.toolchain.images import LABEL
+
+LIBRARY = "/opt/squall/libfaketime.so.1"
+FILE = "faketime"
+"""In the node's folder."""
+TELLING_MS = 0.001
+"""What the clock's own file says meanwhile: it bends nothing, but has the broker tell its time in its trace."""
+TRUE = "+0 x1.0"
+TRIED = "-86400 x1.0"
+OFF_BY_S = (86_000, 86_800)
+
+
+def before_program(file: str) -> tuple[str, ...]:
+    """What a command is put behind, so that its time is what `file` says."""
+    settings = {
+        "LD_PRELOAD": LIBRARY,
+        "FAKETIME_TIMESTAMP_FILE": file,
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
+    return ("env", *(f"{name}={value}" for name, value in settings.items()))
+
+
+def check_image(engine: Engine, image: str) -> None:
+    """Refused where libfaketime does not work in an image: it is not there, or for another kind of processor."""
+    show = ("env", f"LD_PRELOAD={LIBRARY}", f"FAKETIME={TRIED}", "python", "-c", "import time; print(time.time())")
+    try:
+        off_by_s = time.time() - float(engine.output_of(image, show, {LABEL: "question"}).split()[-1])
+    except (EngineError, ValueError, IndexError) as trouble:
+        raise Refused(f"clocks cannot be bent by libfaketime in image {image}: {trouble}; how = 'offset'") from trouble
+    low, high = OFF_BY_S
+    if not low < off_by_s < high:
+        raise Refused(f"image {image} has no libfaketime that works (see {LIBRARY} in it): how = 'offset'")
+
+
+class FakeTime:
+    """One node's file, and what it said when."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._ordered: list[tuple[int, float]] = []
+
+    def order(self, offset_ms: float) -> None:
+        """From now on the node's wall clock is off by so much. The file is never half written."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{offset_ms / 1000:+.6f} x1.0\n" if offset_ms else f"{TRUE}\n")
+        fresh.replace(self._file)
+        self._ordered.append((time.monotonic_ns(), offset_ms))
+
+    def meant(self, words: Sequence[ClockWord]) -> list[ClockWord]:
+        """What the node said, with what it was told, which it cannot know: those words that TELLING_MS had it say."""
+        return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == TELLING_MS else word for word in words]
+
+    def _at(self, t_ns: int) -> float:
+        return next((offset for since, offset in reversed(self._ordered) if since <= t_ns), 0.0)
