@@ -25,6 +25,8 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("disk", {"how": "EIO", "op": "write"}),
     ("clock", {"offset_ms": 60_000}),
     ("clock", {"offset_ms": -5_000, "strobe_ms": 300}),
+    ("clock", {"offset_ms": 86_400_000, "strobe_ms": 300}),
+    ("clock", {"offset_ms": -86_400_000, "strobe_ms": 300}),
 ]
 
 

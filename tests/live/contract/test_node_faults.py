@@ -1,0 +1,123 @@
+"""Faults of whole nodes, played by the nemesis in every world: a client goes without an answer, there is proof, and
+none where somebody undid the fault under the nemesis's feet.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.faults import make_fault
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import Evidence, Runtime
+from checkers.fault_classes import not_landed
+from checkers.nemesis_log import parse_faults
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster
+from tests.live.contract.test_switched_off import Seen
+
+FAULTS: list[tuple[str, dict[str, Any], float]] = [
+    ("kill", {}, 1.0),
+    ("stop", {}, 1.0),
+    ("pause", {}, 1.0),
+    ("rolling", {"how": "stop"}, 60.0),
+    ("rolling", {"how": "kill"}, 60.0),
+]
+ANSWER_S = 0.4
+
+
+class Undone:
+    """A runtime with somebody beside it who puts a node back as soon as it is hurt."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    async def kill(self, node: int) -> Evidence:
+        told = await self._runtime.kill(node)
+        await self._runtime.start_node(node)
+        return told
+
+    async def stop_node(self, node: int) -> Evidence:
+        told = await self._runtime.stop_node(node)
+        await self._runtime.start_node(node)
+        return told
+
+    async def pause(self, node: int) -> Evidence:
+        told = await self._runtime.pause(node)
+        await self._runtime.resume(node)
+        return told
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+        return await self._runtime.rot(node, path_glob="no such file", bits=bits)
+
+
+async def played(
+    runtime: Any, real: Runtime, action: str, params: dict[str, Any], duration_s: float
+) -> tuple[dict[str, Any], int]:
+    """The fault's last line, and how often a client had no answer while it went on."""
+    papers, client, unanswered = MemoryPapers("a run"), OneClient(real), 0
+    fault = make_fault(0, 0.0, duration_s, action, "node:1", params)
+    nemesis = Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
+
+    async def feel() -> None:
+        nonlocal unanswered
+        while True:
+            with trio.move_on_after(ANSWER_S) as scope:
+                unanswered += await client.refused("t")
+            unanswered += scope.cancelled_caught
+            await trio.sleep(0.005)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(feel)
+        await nemesis.play()
+        nursery.cancel_scope.cancel()
+    return json.loads(papers.faults[-1]), unanswered
+
+
+def unproven(line: dict[str, Any]) -> str | None:
+    """Why a verdict counts it for nothing."""
+    (fault,), _ = parse_faults([json.dumps(line).encode()])
+    return not_landed(fault)
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
+@pytest.mark.parametrize(("action", "params", "duration_s"), FAULTS, ids=str)
+def test_only_what_is_left_on_has_evidence(
+    on_broker: OnCluster, action: str, params: dict[str, Any], duration_s: float, off: bool
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        await OneClient(runtime).create("t")
+        line, unanswered = await played(Undone(runtime) if off else runtime, runtime, action, params, duration_s)
+        assert bool(line["evidence"]) is not off, line
+        assert bool(unproven(line)) is off
+        assert bool(line["error"]) is off
+        if not off and action != "rolling":  # whose broker is down for a few ms of a simulation
+            assert unanswered
+        with trio.fail_after(20):
+            while await OneClient(runtime).refused("t"):
+                await trio.sleep(0.05)
+
+    on_broker(body)
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
+def test_bits_that_did_not_rot_are_no_evidence(on_broker: OnCluster, off: bool) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", segment_bytes="1000", flush_messages="1")
+        await client.must_produce("t", 10, size=400)
+        await runtime.kill(1)
+        await runtime.start_node(1)
+        await client.end("t")
+        line, _ = await played(Undone(runtime) if off else runtime, runtime, "bit_rot", {"bits": 8}, 0.3)
+        assert bool(line["evidence"]) is not off, line
+        assert bool(unproven(line)) is off
+
+    on_broker(body)
