@@ -26,6 +26,8 @@ SCHEMA = 1
 TOPIC_PREFIX = "appends"
 OURS_ONLY = ("clock", "power_loss", "crash_at", "disk")
 """Faults that need our own broker's help: what is below its seam."""
+ON_FILES = ("power_loss", "crash_at", "disk", "bit_rot")
+"""Faults that need a broker's files in reach."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""
 
@@ -71,6 +73,8 @@ class ClusterPlan(_Part):
     """Of runtime external: the brokers' ids, as they were found; else they are 1 and so on."""
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Broker settings by Kafka's names."""
+    volume_mib: int = Field(0, ge=0, le=1 << 20)
+    """Of runtime docker: MiB that each broker's data may take, on a volume of its own; 0: no limit."""
 
 
 class WorkloadPlan(_Part):
@@ -183,6 +187,7 @@ class Plan(_Part):
                 f"cluster.nodes is {self.cluster.nodes}"
             )
         self._check_target()
+        self._check_volumes()
         for number, fault in enumerate(self.faults):
             if fault.at_s >= self.time_s:
                 raise ValueError(f"fault {number} begins at {fault.at_s:g} s, after the load of {self.time_s:g} s")
@@ -206,6 +211,15 @@ class Plan(_Part):
             )
         if self.cluster.settings:
             raise ValueError("cluster.settings: an external cluster has its own, which cannot be given")
+
+    def _check_volumes(self) -> None:
+        """Data in volumes is the engine's, and out of reach of what is done to files."""
+        if not self.cluster.volume_mib:
+            return
+        if self.runtime != "docker":
+            raise ValueError('cluster.volume_mib is of runtime = "docker": elsewhere data has no volumes')
+        if beyond := sorted({fault.action for fault in self.faults} & {*ON_FILES}):
+            raise ValueError(f"cluster.volume_mib: {', '.join(beyond)} need brokers' data in folders of this machine")
 
     def _check_target(self) -> None:
         """Settings are our broker's to refuse where the brokers are ours; others say themselves what they know."""

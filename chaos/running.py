@@ -107,6 +107,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
             "hurt": hurt,
             "seed": plan.seed,
         }
+        as_planned["volume_bytes"] = plan.cluster.volume_mib << 20
         if plan.upgrade_to:
             in_containers.keywords["second"] = second_image(
                 engine, plan.upgrade_to, in_containers.keywords["images"], say

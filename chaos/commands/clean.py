@@ -106,7 +106,7 @@ def _containers(tidied: Tidied, images: bool) -> None:
         if left.harness_alive:
             tidied.alone(left.run, f"{len(left.containers)} containers")
             continue
-        names = [f"container {name}" for _, name in left.containers] + [f"network {name}" for _, name in left.networks]
+        names = left.names()
         for name in names if tidied.dry_run else labels.remove(engine, left):
             tidied.gone(left.run, name)
     if images:
@@ -118,7 +118,8 @@ def _images(engine: Engine, tidied: Tidied) -> None:
     from chaos.toolchain.images import LABEL
 
     # Those that others are made of go last.
-    for image in sorted(engine.images(LABEL), key=lambda each: each["Labels"].get(LABEL) == "base"):
+    made_of = {"base": 2, "broker": 1}
+    for image in sorted(engine.images(LABEL), key=lambda each: made_of.get(each["Labels"].get(LABEL), 0)):
         name = (image.get("RepoTags") or [image["Id"]])[0]
         if tidied.dry_run or engine.forget_image(image["Id"]):
             tidied.gone("images", name)

@@ -127,6 +127,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     type=click.Choice(["process", "docker", "external"]),
     help="Where. external: a cluster that is there. [default: the plan's, else process]",
 )
+@click.option("--volume-mib", type=int, help="Of runtime docker: MiB for each broker's data. [default: no limit]")
 @click.option("--bootstrap", metavar="HOST:PORT", help="Of an external cluster.")
 @click.option("--compose", metavar="FILE", help="Whose containers are an external cluster's brokers, to be hurt.")
 @click.option("--upgrade-to", metavar="DIR|IMAGE", help="The second version, of the fault upgrade.")
@@ -168,8 +169,9 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
     cluster = values.setdefault("cluster", make_plan({"workload": {}}).cluster.model_dump(mode="json"))
     if values["runtime"] == "external":
         _as_found(values, given)
-    if "nodes" in given:
-        cluster["nodes"] = given["nodes"]
+    for name in ("nodes", "volume_mib"):
+        if name in given:
+            cluster[name] = given[name]
     cluster["settings"] = {**cluster["settings"], **given["broker_settings"]}
     workload = values.setdefault("workload", {})
     workload.update(

@@ -20,6 +20,7 @@ NAMED = "SQUALL_BASE_IMAGE"
 PACKAGES = ("python3", "python3-venv", "iptables")
 TAG = "squall-base:{suite}-1"
 """The number counts changes of how it is made."""
+OFFICIAL, VERSION = "python:{version}-slim", f"{sys.version_info[0]}.{sys.version_info[1]}"
 NEEDLESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 STAGES = {
     "Retrieving": "fetching packages",
@@ -43,7 +44,7 @@ def base_image(engine: Engine, say: Say) -> tuple[str, str]:
         return _known(engine, given)
     suite = _suite()
     made = TAG.format(suite=suite)
-    official = f"python:{sys.version_info[0]}.{sys.version_info[1]}-slim"
+    official = OFFICIAL.format(version=VERSION)
     for name in (made, official):
         if engine.image(name) is not None:
             return _known(engine, name)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from chaos.errors import HarnessError, Refused
@@ -46,7 +49,7 @@ class EngineError(HarnessError):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of this machine in a container."""
+    """A folder or file of this machine in a container, or a volume of the engine by its name."""
 
     source: str
     target: str
@@ -99,13 +102,13 @@ class Engine:
         return list(_call("list images", self._api.images, filters={"label": [label]}))
 
     def pull(self, reference: str) -> bool:
-        """Whether a registry answered with this image."""
+        """Whether a registry answered with this image, all of it."""
         repository, _, tag = reference.rpartition(":")
         try:
             _call(f"pull {reference}", self._api.pull, repository, tag=tag)
         except EngineError:
             return False
-        return True
+        return self.image(reference) is not None  # the engine calls a pull that breaks off a success
 
     def build(self, tag: str, context: IO[bytes], base: str, labels: Mapping[str, str]) -> Iterator[str]:
         """Build an image of a tar archive with a Dockerfile in it, whose ARG BASE is `base`. Without network.
@@ -192,6 +195,32 @@ class Engine:
     def remove_network(self, network: str) -> None:
         """Remove a network; one that is not there is no error."""
         _unless_gone(f"remove network {network[:12]}", self._api.remove_network, network)
+
+    def make_volume(self, name: str, size_bytes: int, labels: Mapping[str, str]) -> None:
+        """A new volume of a bounded size, which whoever uses it may write to. It is in memory, and empty again once no
+        running container has it.
+        """
+        options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={size_bytes},mode=0777"}
+        _call(f"make volume {name}", self._api.create_volume, name, "local", options, dict(labels))
+
+    def volumes(self, label: str) -> list[dict[str, Any]]:
+        """Volumes with a label, as the engine describes them."""
+        return list(_call("list volumes", self._api.volumes, filters={"label": [label]})["Volumes"] or ())
+
+    def remove_volume(self, volume: str) -> None:
+        """Remove a volume; one that is not there is no error."""
+        _unless_gone(f"remove volume {volume}", self._api.remove_volume, volume)
+
+    def copy_out(self, container: str, path: str, target: Path) -> None:
+        """Write the files below a path of a running container, below its last part, into a folder of this machine."""
+        what = f"copy {path} out of container {container[:12]}"
+        with tempfile.TemporaryFile() as spool, _explained(what):
+            pieces, _ = self._api.get_archive(container, path)
+            for piece in pieces:
+                spool.write(piece)
+            spool.seek(0)
+            with tarfile.open(fileobj=spool) as tar:
+                tar.extractall(target, filter="data")
 
     def create(self, spec: ContainerSpec) -> str:
         """Id of a new container that was not started yet."""

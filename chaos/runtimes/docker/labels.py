@@ -16,12 +16,19 @@ RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "s
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Containers and networks of one run, as (id, name)."""
+    """Containers and networks of one run, as (id, name), and names of its volumes."""
 
     run: str
     harness_alive: bool
     containers: tuple[tuple[str, str], ...]
     networks: tuple[tuple[str, str], ...]
+    volumes: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """As "container NAME", in the order in which they can be removed."""
+        of_containers = [f"container {name}" for _, name in self.containers]
+        of_networks = [f"network {name}" for _, name in self.networks]
+        return [*of_containers, *of_networks, *(f"volume {name}" for name in self.volumes)]
 
 
 def labels_of(run: str, folder: str) -> dict[str, str]:
@@ -33,14 +40,15 @@ def labels_of(run: str, folder: str) -> dict[str, str]:
 
 def find(engine: Engine) -> list[Leftover]:
     """Every run that the engine has something of, by its id. EngineError."""
-    containers, networks = engine.containers(RUN), engine.networks(RUN)
-    by_run = {each["Labels"][RUN]: each["Labels"].get(HARNESS, "") for each in (*networks, *containers)}
+    containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
+    by_run = {each["Labels"][RUN]: each["Labels"].get(HARNESS, "") for each in (*volumes, *networks, *containers)}
     return [
         Leftover(
             run,
             harness_alive(harness),
             tuple((each["Id"], each["Names"][0].lstrip("/")) for each in _of(run, containers)),
             tuple((each["Id"], each["Name"]) for each in _of(run, networks)),
+            tuple(each["Name"] for each in _of(run, volumes)),
         )
         for run, harness in sorted(by_run.items())
     ]
@@ -49,26 +57,27 @@ def find(engine: Engine) -> list[Leftover]:
 def remove(engine: Engine, found: Leftover) -> list[str]:
     """End and forget what is left of a run. Returns what was, as "container NAME". EngineError."""
     assert not found.harness_alive, "a run that is under way ends its own containers"
-    gone = []
-    for container, name in found.containers:
+    for container, _ in found.containers:
         engine.remove(container)
-        gone.append(f"container {name}")
-    for network, name in found.networks:
+    for network, _ in found.networks:
         engine.remove_network(network)
-        gone.append(f"network {name}")
-    return gone
+    for volume in found.volumes:
+        engine.remove_volume(volume)
+    return found.names()
 
 
 def remove_all(engine: Engine, run: str) -> list[EngineError]:
     """End and forget everything of a run, whatever of it there is. What could not be, is returned."""
     troubles: list[EngineError] = []
     try:
-        containers, networks = engine.containers(f"{RUN}={run}"), engine.networks(f"{RUN}={run}")
+        label = f"{RUN}={run}"
+        containers, networks, volumes = engine.containers(label), engine.networks(label), engine.volumes(label)
     except EngineError as error:
         return [error]
     acts = [partial(engine.remove, each["Id"]) for each in containers]
-    # A network goes when nobody is in it any more.
-    for act in (*acts, *(partial(engine.remove_network, each["Id"]) for each in networks)):
+    # A network goes when nobody is in it any more, a volume when nobody has it.
+    acts += [partial(engine.remove_network, each["Id"]) for each in networks]
+    for act in (*acts, *(partial(engine.remove_volume, each["Name"]) for each in volumes)):
         try:
             act()
         except EngineError as error:

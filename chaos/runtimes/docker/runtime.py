@@ -29,6 +29,7 @@ from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
 from chaos.runtimes.docker.relay import Relay
 from chaos.runtimes.docker.slowing import Slowing
+from chaos.runtimes.docker.volumes import Volumes
 from chaos.runtimes.docker.watch import Watch
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
@@ -53,6 +54,7 @@ class DockerRuntime(Slowing, OfBrokers):
     other, gets NET_ADMIN. framed: links with a frame-aware relay, for protocol faults (`framed_links` of a plan). hurt:
     a broker is started with --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then.
     second: the id of the image that brokers can be upgraded to.
+    volume_bytes: what each broker's data may take, on a volume of its own (`volumes`); 0: a folder of this machine.
     """
 
     name = "docker"
@@ -77,6 +79,7 @@ class DockerRuntime(Slowing, OfBrokers):
         seed: int = 0,
         fake_time: bool = False,
         second: str | None = None,
+        volume_bytes: int = 0,
         say: Say = lambda line: None,
     ) -> None:
         check_zones(zones)
@@ -98,6 +101,7 @@ class DockerRuntime(Slowing, OfBrokers):
         self._program, self._mounts = program, tuple(mounts)
         self._say = say
         self._labels = labels.labels_of(self.run, str(self._folder))
+        self._volumes = Volumes(engine, self.run, self.nodes, volume_bytes)
         self._is_lossy = lossy
         self._is_hurt = hurt
         self._is_faked = fake_time
@@ -109,7 +113,7 @@ class DockerRuntime(Slowing, OfBrokers):
         self._watch: Watch | None = None
         self._proxies: Proxies | None = None
         self._nodes: dict[int, Node] = {}
-        self._stopped = False
+        self._is_up = self._stopped = False
 
     async def start(self) -> None:
         """As `Runtime.start`. Where it fails it has ended what it had begun. Refused for what cannot be."""
@@ -120,11 +124,13 @@ class DockerRuntime(Slowing, OfBrokers):
             if self._is_faked:
                 await in_thread(check_image, self._engine, self._images.broker)
             self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
+            await self._volumes.make(self._labels)
             network = await self._make_network()
             self._layout = place(network, self.nodes, self._controllers, self.zones)
             if self._program == BROKER:
                 self._check_broker_settings(self._layout)
             await self._start_containers(network, self._layout, self._watch)
+            self._is_up = True
         except BaseException:
             await self.stop()
             raise
@@ -137,6 +143,8 @@ class DockerRuntime(Slowing, OfBrokers):
         with trio.CancelScope(shield=True):
             try:
                 await self._stop_nodes()
+                if self._is_up:
+                    await self._bring_home()
             finally:
                 await self._end_everything()
 
@@ -224,7 +232,11 @@ class DockerRuntime(Slowing, OfBrokers):
             network=self._network,
             address=host,
             user=self._user,
-            mounts=(Mount(str(found.folder), INSIDE), *self._mounts),
+            mounts=(
+                Mount(str(found.folder), INSIDE),
+                *self._volumes.of_broker(found.id),
+                *self._mounts,
+            ),
             memory_bytes=self._memory_bytes,
             cpus=self._cpus,
         )
@@ -264,7 +276,7 @@ class DockerRuntime(Slowing, OfBrokers):
             address=host,
             # Whoever is not root would get no capability.
             user="0:0" if self._is_lossy else self._user,
-            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE),),
+            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.of_keeper()),
             memory_bytes=PROXY_MEMORY,
             capabilities=(CAPABILITY,) if self._is_lossy else (),
             cpus=float(os.cpu_count() or 1),
@@ -286,6 +298,11 @@ class DockerRuntime(Slowing, OfBrokers):
                 nursery.start_soon(up, self._node(each))
         if troubles:
             raise troubles[0]
+
+    async def _bring_home(self) -> None:
+        folders = {each.id: each.folder for each in self._nodes.values()}
+        for trouble in await self._volumes.bring(f"squall-{self.run}-toxiproxy", folders):
+            self._say(f"a broker's data is gone with its volume: {trouble}")
 
     async def _end_everything(self) -> None:
         for each in self._nodes.values():

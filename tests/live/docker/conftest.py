@@ -55,4 +55,5 @@ def of_run(engine: Engine, run: str) -> list[str]:
     """Names of everything that the engine has of a run."""
     label = f"{labels.RUN}={run}"
     names = [each["Names"][0].removeprefix(f"/squall-{run}-") for each in engine.containers(label)]
+    names += ["volume" for _ in engine.volumes(label)]
     return sorted([*names, *("network" for _ in engine.networks(label))])

@@ -31,6 +31,15 @@ def test_an_upgrade_needs_a_second_version_and_a_world_that_can_have_one() -> No
     assert make_plan({"faults": [fault], "upgrade_to": "elsewhere"}).faults
 
 
+def test_volumes_are_of_containers_and_out_of_reach_of_what_is_done_to_files() -> None:
+    assert make_plan({"runtime": "docker", "cluster": {"volume_mib": 64}}).cluster.volume_mib == 64
+    with pytest.raises(PlanError, match="cluster.volume_mib is of runtime = .docker."):
+        make_plan({"cluster": {"volume_mib": 64}})
+    faults = [{"at_s": 3, "duration_s": 1, "action": action} for action in ("power_loss", "kill", "disk")]
+    with pytest.raises(PlanError, match="disk, power_loss need brokers' data in folders of this machine"):
+        make_plan({"runtime": "docker", "cluster": {"volume_mib": 64}, "faults": faults})
+
+
 @pytest.mark.parametrize("kinds", [None, ("upgrade",), ("kill", "upgrade")])
 def test_an_upgrade_is_drawn_once(kinds: tuple[str, ...] | None) -> None:
     for seed in range(10):

@@ -69,20 +69,22 @@ def test_one_answer_speaks_against_a_cut_and_one_silence_against_its_end(
     assert (said.error is None) is ok
 
 
-def test_a_log_tells_the_broker_epoch_of_this_incarnation_only(tmp_path: Path) -> None:
+def test_a_log_tells_the_broker_epoch_and_version_of_this_incarnation_only(tmp_path: Path) -> None:
     log = tmp_path / "broker.log"
     log.write_text(
+        "INFO Kafka version: 4.0.0 (org.apache.kafka.common.utils.AppInfoParser)\n"
         "INFO [BrokerLifecycleManager id=1] Successfully registered broker 1 with broker epoch 7 (x)\n"
         "INFO [KafkaRaftServer nodeId=1] Kafka Server started (x)\n"
     )
     words = LogWords(log)
     assert words.ready(2) is None, "those were the last incarnation's words"
     with log.open("a") as file:
-        file.write("INFO Successfully registered broker 1 with broker epoch 45 (x)\nINFO Kafka Server sta")
+        file.write("INFO Kafka version: 4.3.1 (x)\nINFO Successfully registered broker 1 with broker epoch 45 (x)\n")
+        file.write("INFO Kafka Server sta")
     assert words.ready(2) is None
     with log.open("a") as file:
         file.write("rted (x)\n")
-    assert words.ready(2) == {"broker_epoch": 45, "seen_in": "broker.log"}
+    assert words.ready(2) == {"broker_epoch": 45, "version": "4.3.1", "seen_in": "broker.log"}
 
 
 def test_a_log_that_names_no_epoch_is_no_evidence_of_a_registration(tmp_path: Path) -> None:

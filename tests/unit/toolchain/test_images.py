@@ -27,7 +27,7 @@ def test_a_brokers_image_holds_the_versions_that_are_tested_here() -> None:
 
 
 def test_a_brokers_image_holds_the_broker_and_no_harness() -> None:
-    files = images._broker_files()
+    files = images._broker_files(images.ROOT)
     assert "app/broker/__main__.py" in files
     assert not [name for name in files if "codegen" in name or "chaos" in name]
 
