@@ -28,6 +28,7 @@ ACTIONS: Mapping[str, FaultClass] = {
     "packet_loss": FaultClass.N,
     "reset": FaultClass.N,
     "bit_rot": FaultClass.D,
+    "damage": FaultClass.D,
 }
 """Of faults whose record does not say their class itself."""
 
@@ -67,6 +68,17 @@ def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
     return tuple(each for each in FaultClass if each in found)
 
 
+def untold_losses(faults: Iterable[Fault]) -> list[Fault]:
+    """Power losses that began and do not tell who was in sync: they may have been of all who were (WM)."""
+    return [
+        fault
+        for fault in faults
+        if fault.began >= 0
+        and class_of(fault.action, fault.fault_class) is FaultClass.W1
+        and not (fault.evidence or {}).get("isr")
+    ]
+
+
 def _several_at_once(losses: Sequence[Fault]) -> bool:
     if any(len(fault.resolved) > 1 for fault in losses):
         return True
@@ -83,7 +95,8 @@ def _of_all_in_sync(loss: Fault, faults: Iterable[Fault]) -> bool:
     hit = set(loss.resolved)
     until = _caught_up(loss)
     for other in faults:
-        may = class_of(other.action, other.fault_class) in OUT_OF_SYNC and other.action not in NEVER_OUT
+        taken = other.action == "damage" or class_of(other.action, other.fault_class) in OUT_OF_SYNC
+        may = taken and other.action not in NEVER_OUT
         if may and (until < 0 or other.began < until) and (other.ended < 0 or other.ended > loss.began):
             hit |= _may_be_out(other)
     told = (loss.evidence or {}).get("isr") or {}

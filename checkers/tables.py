@@ -232,7 +232,7 @@ class Table:
 
     def rows(self) -> Iterator[Any]:
         """The rows, as `row_type`."""
-        return map(self.row_type._make, zip(*[iter(self.data)] * self.width, strict=True))
+        return map(partial(tuple.__new__, self.row_type), zip(*[iter(self.data)] * self.width, strict=True))
 
     def column(self, name: str) -> array[int]:
         """All values of one column."""

@@ -91,8 +91,9 @@ def decide(case: Case) -> Verdict:
     """The verdict of a case."""
     expect = case.expect or (case.plan.expect if case.plan else "config")
     lacking = [*case.troubles]
-    promised = _promised(case, expect, lacking)
-    anomalies = _judged(case.findings or (), promised)
+    promised, at_worst = _promises(case, expect, lacking)
+    anomalies = _judged(case.findings or (), promised, at_worst)
+    lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
     if expect == "loss" and not lost:
@@ -114,8 +115,12 @@ def decide(case: Case) -> Verdict:
     )
 
 
-def _promised(case: Case, expect: str, lacking: list[str]) -> dict[int | None, Guarantee]:
-    """By process, and for None what is permitted to somebody; empty where it is not known what was promised."""
+Promised = Mapping["int | None", Guarantee]
+"""By process, and for None what is permitted to somebody; empty where it is not known what was promised."""
+
+
+def _promises(case: Case, expect: str, lacking: list[str]) -> tuple[Promised, Promised]:
+    """What was promised, and what was if those faults that do not tell enough did their worst: empty if all tell."""
     try:
         classes = fault_classes.classes_of(case.faults)
         if case.plan and not case.nemesis_read:
@@ -124,7 +129,14 @@ def _promised(case: Case, expect: str, lacking: list[str]) -> dict[int | None, G
             classes = tuple(each for each in FaultClass if each in classes or each in planned)
     except fault_classes.UnknownFault as unknown:
         lacking.append(str(unknown))
-        return {}
+        return {}, {}
+    promised = _promised(case, expect, classes)
+    if FaultClass.WM in classes or not fault_classes.untold_losses(case.faults):
+        return promised, {}
+    return promised, _promised(case, expect, (*classes, FaultClass.WM))
+
+
+def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promised:
     if expect == "safe":
         # Nothing is permitted, so nothing need be known.
         return {None: guarantees.guarantee_for(guarantees.RunConfiguration(), classes, expect)}
@@ -140,11 +152,11 @@ def _promised(case: Case, expect: str, lacking: list[str]) -> dict[int | None, G
     return by_process
 
 
-def _judged(findings: Iterable[Finding], promised: Mapping[int | None, Guarantee]) -> tuple[Judged, ...]:
+def _judged(findings: Iterable[Finding], promised: Promised, at_worst: Promised) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str], list[Finding]] = {}
     for finding in findings:
-        permitted, why = _judgement(finding, promised)
+        permitted, why = _judgement(finding, promised, at_worst)
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
     judged = [
         Judged(
@@ -162,12 +174,17 @@ def _judged(findings: Iterable[Finding], promised: Mapping[int | None, Guarantee
     return tuple(sorted(judged, key=lambda each: (each.permitted is not False, order.index(each.name), each.evidence)))
 
 
-def _judgement(finding: Finding, promised: Mapping[int | None, Guarantee]) -> tuple[bool | None, str]:
+def _judgement(finding: Finding, promised: Promised, at_worst: Promised) -> tuple[bool | None, str]:
     if not promised:
         return None, "it is not known what was promised"
     guarantee = promised.get(finding.proc, promised[None])
     why = guarantee.why(finding.anomaly, finding.evidence)
-    return (True, why) if why is not None else (False, f"not permitted: {guarantee.row}")
+    if why is not None:
+        return True, why
+    worst = at_worst.get(finding.proc, at_worst[None]) if at_worst else guarantee
+    if worst.why(finding.anomaly, finding.evidence) is not None:
+        return None, "a power loss did not tell who was in sync: if nobody else was, this is permitted"
+    return False, f"not permitted: {guarantee.row}"
 
 
 def _say(judged: Judged) -> str:

@@ -148,6 +148,31 @@ def test_a_fault_of_unknown_class_leaves_everything_open() -> None:
     assert "meteor" in verdict.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("told", "verdict", "permitted"),
+    [
+        ({"evidence": None, "error": "no node answered"}, UNKNOWN, None),
+        ({"evidence": {"lost": 3, "isr": {}}}, UNKNOWN, None),
+        ({"evidence": {"isr": {"t-0": [1, 2]}}}, INVALID, False),
+        ({"evidence": {"isr": {"t-0": [2]}}}, VALID, True),
+    ],
+    ids=["nothing told", "nobody's ISR told", "another one in sync", "nobody else in sync"],
+)
+def test_a_loss_is_judged_by_who_was_in_sync_when_the_power_went(
+    told: dict[str, Any], verdict: str, permitted: bool | None
+) -> None:
+    faults, _ = parse_faults([fault_line(action="power_loss", **told)])
+    decided = decide(good(finding("lost-write"), faults=faults))
+    assert (decided.verdict, decided.anomalies[0].permitted) == (verdict, permitted)
+    assert decide(good(finding("phantom"), faults=faults)).verdict == INVALID, "no power loss permits that"
+    assert decide(good(finding("lost-write"), faults=faults, expect="safe")).verdict == INVALID
+
+
+def test_a_power_loss_that_does_not_tell_who_was_in_sync_is_no_matter_where_nothing_was_lost() -> None:
+    faults, _ = parse_faults([fault_line(action="power_loss", evidence={"lost": 3})])
+    assert decide(good(faults=faults)).verdict == VALID
+
+
 def test_an_anomaly_in_a_history_with_too_little_in_it_is_still_invalid() -> None:
     verdict = decide(good(finding("phantom", proc=-1), partitions=[UNREAD], faults=[], troubles=["cut short"]))
     assert verdict.verdict == INVALID
