@@ -30,7 +30,7 @@ def checked_batches(records: memoryview, expected: int, *, gaps: bool) -> list[C
     found: list[Checked] = []
     at, end = 0, len(records)
     while end - at >= HEADER_SIZE:
-        header = BatchHeader._make(HEADER.unpack_from(records, at))
+        header = tuple.__new__(BatchHeader, HEADER.unpack_from(records, at))
         base, length, epoch, magic, crc, attributes, delta = header[:7]
         if not is_batch(length, magic):
             raise CorruptRecords(f"no batch at byte {at}: length {length}, magic {magic}")

@@ -108,7 +108,7 @@ class Record(NamedTuple):
 def read_header(view: memoryview, at: int) -> BatchHeader:
     """The header of the batch at byte `at`. MalformedFrame where fewer than 61 bytes are left. Checks nothing else."""
     try:
-        return BatchHeader._make(HEADER.unpack_from(view, at))
+        return tuple.__new__(BatchHeader, HEADER.unpack_from(view, at))
     except error as problem:
         raise MalformedFrame(f"batch header: {problem}") from problem
 
@@ -121,7 +121,7 @@ def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
     """
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:
-        header = BatchHeader._make(HEADER.unpack_from(view, at))
+        header = tuple.__new__(BatchHeader, HEADER.unpack_from(view, at))
         stop = at + LENGTH_OVERHEAD + header.length
         if header.length < HEADER_SIZE - LENGTH_OVERHEAD:
             raise MalformedFrame(f"a batch of length {header.length}")

@@ -77,6 +77,7 @@ class ControllerService:
         self._cluster_id = cluster_id
         self._controller: Controller | None = None
         self._epoch = -1
+        self._took_over = env.signal()
         self._replayed = False
         feed.follow(self._committed)
 
@@ -96,6 +97,7 @@ class ControllerService:
             self._feed.image.clone(), settings, self._env.rng, self._quorum.end_offset, now_ms
         )
         self._epoch = epoch
+        self._took_over.set()
         self._env.trace("controller_active", epoch=epoch, offset=self._feed.image.offset)
         self._write(self._controller.bootstrap(now_ms))
 
@@ -108,6 +110,8 @@ class ControllerService:
         """Do what time demands (fence silent brokers, elect, balance) until cancelled."""
         task_status.started()
         while True:
+            if self._controller is None:
+                await self._took_over.wait()
             await self._env.sleep(self._config.broker_session_timeout_ms / TICKS_PER_SESSION / 1000)
             while self._controller is not None and self._write(self._controller.tick(self._now_ms())):
                 pass

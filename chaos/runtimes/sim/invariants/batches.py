@@ -115,7 +115,18 @@ class Ledger:
 class Copy:
     """One replica's log: its batches, and how far they are the committed ones."""
 
-    __slots__ = ("_shift", "batches", "generation", "low", "matched", "position", "same", "segment", "start")
+    __slots__ = (
+        "_compared",
+        "_shift",
+        "batches",
+        "generation",
+        "low",
+        "matched",
+        "position",
+        "same",
+        "segment",
+        "start",
+    )
 
     def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
         self.batches = list(batches)
@@ -127,6 +138,8 @@ class Copy:
         """All from `start` to here is what the ledger holds, or has been deleted. At most the ledger's end."""
         self.same = 0
         """How many batches that is."""
+        self._compared = (-1, -1, -1)
+        """How many batches there were here and in the ledger, and its `low`, when these were compared last."""
         self._shift = -1
         """How many batches further the ledger has what is at `same`; -1 while that is not known."""
         self.generation = 0
@@ -157,6 +170,10 @@ class Copy:
         """
         batches, committed, same = self.batches, ledger.batches, self.same
         shift = self._shift
+        compared = len(batches), len(committed), ledger.low
+        if compared == self._compared and shift >= 0:
+            return self.matched
+        self._compared = compared
         if shift < 0:
             if not batches or not committed or batches[0].base >= ledger.end:
                 self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
