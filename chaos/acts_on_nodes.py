@@ -94,13 +94,14 @@ async def upgrade(stage: Stage, p: Played) -> None:
     async def was(node: int) -> dict[str, Any]:
         return {"was": await runtime.software(node)}
 
+    async def now(node: int) -> dict[str, Any]:
+        return {"is": await runtime.software(node)}
+
     async def changed(node: int) -> dict[str, Any]:
         return {"changed": await runtime.upgrade_node(node)}
 
-    await _one_by_one(stage, p, before=was, between=changed)
+    await _one_by_one(stage, p, before=was, between=changed, after=now)
     steps: list[Any] = p.evidence["steps"]
-    for step in steps:
-        step["is"] = await runtime.software(step["node"])
     same = [step["node"] for step in steps if step["is"]["runs"] in (step["was"]["runs"], None)]
     if p.landed and same:
         p.landed, p.error = False, f"node {', '.join(map(str, same))} runs what it ran before"
@@ -113,9 +114,11 @@ async def _nothing(node: int) -> dict[str, Any]:
     return {}
 
 
-async def _one_by_one(stage: Stage, p: Played, *, before: Look = _nothing, between: Look = _nothing) -> None:
-    """Take each target down, start it, wait until every partition is in sync. before, between: what is seen or done
-    while it still runs and while it is down, which becomes part of its step.
+async def _one_by_one(
+    stage: Stage, p: Played, *, before: Look = _nothing, between: Look = _nothing, after: Look = _nothing
+) -> None:
+    """Take each target down, start it, wait until every partition is in sync. before, between, after: what is seen or
+    done while it still runs, while it is down and once it runs again, which becomes part of its step.
     """
     runtime = stage.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
@@ -130,6 +133,7 @@ async def _one_by_one(stage: Stage, p: Played, *, before: Look = _nothing, betwe
         step: dict[str, Any] = {"node": node, **await before(node), "down": await take(node), **await between(node)}
         steps.append(step)
         step["up"] = await stage.up(node)
+        step |= await after(node)
         with trio.move_on_after(max(0.0, stage.left_s(p))):
             while not await _in_sync(stage, runtime.nodes):
                 await trio.sleep(POLL_S)

@@ -61,8 +61,8 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
             rng.shuffle(order)
         kind = order.pop()
         draw = rng_for(seed, "fault", len(faults))
-        # One after the other, three brokers need three times what one does.
-        duration_s = _duration(kind, draw) + (3 * restart_s if kind in ONE_BY_ONE else 0.0)
+        # One after the other, three brokers need three times what one does, and a bit.
+        duration_s = _duration(kind, draw) + (4 * restart_s if kind in ONE_BY_ONE else 0.0)
         if at_s + duration_s > end_s:
             if not faults:
                 duration_s = max(ACTIONS[kind].duration_s.low, end_s - at_s)

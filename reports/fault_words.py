@@ -267,7 +267,8 @@ def _rolling(seen: Json) -> str:
 
 
 def _upgrade(seen: Json) -> str:
-    changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in objects(seen.get("steps"))]
+    steps = [step for step in objects(seen.get("steps")) if "is" in step]
+    changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
     by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))
     told = {f"{_short(was.get('runs'))} before, {_short(now.get('runs'))} after" for was, now in changes}
     return f"{_rolling(seen)} What ran was {'; '.join(sorted(told))} ({by})."

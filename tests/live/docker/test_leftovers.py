@@ -29,7 +29,8 @@ async def main():
     engine = find_engine()
     images = ensure_images(engine, print)
     mount = Mount(sys.argv[2], "/stub_broker.py", read_only=True)
-    runtime = DockerRuntime(Path(sys.argv[1]), engine, images, program=tuple(sys.argv[3:]), mounts=(mount,))
+    stub = {"program": tuple(sys.argv[3:]), "mounts": (mount,)}
+    runtime = DockerRuntime(Path(sys.argv[1]), engine, images, volume_bytes=4 << 20, **stub)
     try:
         await runtime.start()
         await runtime.pause(2)
@@ -41,6 +42,7 @@ async def main():
 trio.run(main)
 """
 ALL = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
+WITH_VOLUMES = [*ALL, "volume", "volume", "volume"]
 
 
 @pytest.fixture
@@ -66,19 +68,20 @@ async def test_what_a_killed_harness_leaves_is_found_by_its_labels_and_removed(
     harness: subprocess.Popen[str], engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await run_of(harness)
-    assert of_run(engine, run) == ALL
+    assert of_run(engine, run) == WITH_VOLUMES
     assert squall(["clean"]) == 0
     assert f"{run}: under way with 4 containers, left alone" in capsys.readouterr().out
-    assert of_run(engine, run) == ALL
+    assert of_run(engine, run) == WITH_VOLUMES
     harness.send_signal(signal.SIGKILL)
     assert await until(lambda: harness.poll() is not None, 10)
     assert squall(["clean", "--dry-run"]) == 0
     assert f"{run}: would end container squall-{run}-broker-2" in capsys.readouterr().out
-    assert of_run(engine, run) == ALL
+    assert of_run(engine, run) == WITH_VOLUMES
     assert squall(["clean"]) == 0
     told = capsys.readouterr().out
     assert f"{run}: ended container squall-{run}-toxiproxy" in told
     assert f"{run}: ended network squall-{run}" in told
+    assert f"{run}: ended volume squall-{run}-data-2" in told
     assert of_run(engine, run) == []
 
 

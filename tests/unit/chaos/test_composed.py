@@ -102,9 +102,11 @@ def test_clients_and_brokers_are_not_taken_for_each_other(
         make_fault(0, 0, 1, action, target, params)
 
 
-def simulated(*faults: dict[str, Any], time_s: float = 12) -> tuple[str, tuple[str, ...], list[ToldFault]]:
+def simulated(
+    *faults: dict[str, Any], time_s: float = 12, **other: Any
+) -> tuple[str, tuple[str, ...], list[ToldFault]]:
     """Verdict, reasons, and the faults as they are told."""
-    load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40}
+    load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40, **other}
     plan = make_plan(
         {"runtime": "sim", "seed": 5, "warmup_s": 1, "time_s": time_s, "workload": load, "faults": list(faults)}
     )
@@ -130,6 +132,19 @@ def test_a_client_that_stands_still_leaves_a_gap(target: str) -> None:
     assert told.evidence is not None
     assert told.evidence["during"] == 0
     assert told.evidence["after"] > 0
+
+
+@pytest.mark.parametrize("stream", ["there", "back"])
+def test_requests_that_overtake_each_other_lose_and_double_nothing(stream: str) -> None:
+    slow = {"side": "clients", "latency_ms": 20, "jitter_ms": 5}
+    params = {"api": "Produce", "act": "reorder", "count": 0, "side": "clients", "stream": stream}
+    latency = {"at_s": 1, "duration_s": 5, "action": "latency", "target": "all", "params": slow}
+    reorder = {"at_s": 2, "duration_s": 3, "action": "protocol", "target": "all", "params": params}
+    in_flight = {"rate": 300, "linger_ms": 0, "batch_bytes": 1024}
+    verdict, reasons, (_, told) = simulated(latency, reorder, time_s=9, **in_flight)
+    assert verdict == VALID, reasons
+    assert told.evidence is not None
+    assert sum(told.evidence["hits"]) > 3
 
 
 @pytest.mark.parametrize("how", ["crash", "pause"])
