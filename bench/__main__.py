@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.client import LINGER_MS, failover, first_ack, latency, throughput
+from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import Cluster, clusters
+from bench.failover import failover
 from chaos.errors import Refused
 
-LOADS = ((1024, True), (1024, False), (100, True), (100, False))
+LOADS = ((1024, True, False), (1024, False, False), (100, True, False), (100, False, False), (100, True, True))
+"""Record size, idempotent, handed over in C."""
 RATES = ((1000, 5), (5000, 5), (1000, 0))
 """Records per second and the client's linger.ms."""
 
@@ -30,7 +32,7 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
 
     def note(name: str, value: float) -> None:
         out.setdefault(name, []).append(value)
-        say(f"  {cluster.name:>7} {name:<40} {value:10.2f}")
+        say(f"  {cluster.name:>7} {name:<50} {value:10.2f}")
 
     cluster.start()
     try:
@@ -39,8 +41,8 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
         note("memory at rest, MB a broker", max(cluster.rss_mb()))
         if cluster.name == "kafka" and arguments.warmup:
             say(f"  {cluster.name:>7} warm-up of {arguments.warmup:g} s")
-            for n in range(4):
-                throughput(cluster, *LOADS[n][:1], idempotent=LOADS[n][1], seconds=arguments.warmup / 4)
+            for size, idempotent, _ in LOADS[:4]:
+                throughput(cluster, size, idempotent=idempotent, seconds=arguments.warmup / 4)
         for _ in range(arguments.rounds):
             for rate, linger_ms in RATES:
                 found = latency(cluster, rate, arguments.seconds + 1, linger_ms=linger_ms)
@@ -49,17 +51,19 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
                 note(f"{kind}, p99 ms", found.p99_ms)
                 note(f"{kind}, p99.9 ms", found.p999_ms)
                 note(f"{kind}, broker cores", found.broker_cores)
-            for size, idempotent in LOADS:
-                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}"
-                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds)
+            for size, idempotent, in_c in LOADS:
+                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}"
+                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
                 note(f"{kind}, MB/s", t.mb_s)
                 note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
                 note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
         note("memory after load, MB a broker", max(cluster.rss_mb()))
         if arguments.failover:
-            gap, failed = failover(cluster)
-            note("failover: kill to next ack, s", gap)
-            note("failover: records failed", failed)
+            for controller in (False, True):
+                kind = "failover of leader" + (" and controller" if controller else "")
+                gap, failed = failover(cluster, controller=controller)
+                note(f"{kind}, s to next ack", gap)
+                note(f"{kind}, records failed", failed)
     finally:
         cluster.stop()
 
@@ -67,7 +71,8 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
 def table(results: dict[str, dict[str, list[float]]]) -> str:
     """Median (min .. max) of each figure, and ours divided by the peer's."""
     names = list(results)
-    rows = [f"{'figure':<40}" + "".join(f"{n:>28}" for n in names) + (f"{'ratio':>9}" if len(names) > 1 else "")]
+    width = max(map(len, next(iter(results.values()))), default=0) + 1
+    rows = [f"{'figure':<{width}}" + "".join(f"{n:>28}" for n in names) + (f"{'ratio':>9}" if len(names) > 1 else "")]
     for figure in next(iter(results.values())):
         cells = []
         for name in names:
@@ -79,7 +84,7 @@ def table(results: dict[str, dict[str, list[float]]]) -> str:
         if len(names) > 1 and results[names[1]].get(figure):
             peer = statistics.median(results[names[1]][figure])
             ratio = f"{statistics.median(results[names[0]][figure]) / peer:9.2f}" if peer else ""
-        rows.append(f"{figure:<40}" + "".join(f"{c:>28}" for c in cells) + ratio)
+        rows.append(f"{figure:<{width}}" + "".join(f"{c:>28}" for c in cells) + ratio)
     return "\n".join(rows)
 
 

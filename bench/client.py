@@ -11,11 +11,10 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from bench.handing import ByPython, Handing, InC
+
 PARTITIONS = 6
 LINGER_MS = 5
-RUN = 100
-"""Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine
-than what is to be measured."""
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 """A client that was there before the cluster would else wait out its own back-off, not the cluster's start."""
 
@@ -56,19 +55,22 @@ def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, *, pat
             time.sleep(0.02)
 
 
-def _producer(bootstrap: str, *, idempotent: bool, **more: Any) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": idempotent,
-            "linger.ms": LINGER_MS,
-            "queue.buffering.max.kbytes": 32 << 10,
-            "queue.buffering.max.messages": 1_000_000,
-            "log_level": 0,
-            **more,
-        }
-    )
+def settings(bootstrap: str, *, idempotent: bool) -> dict[str, Any]:
+    """librdkafka's settings of every producer that is measured: acks=all, a queue of 32 MB."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": idempotent,
+        "linger.ms": LINGER_MS,
+        "queue.buffering.max.kbytes": 32 << 10,
+        "queue.buffering.max.messages": 1_000_000,
+        "log_level": 0,
+    }
+
+
+def new_producer(bootstrap: str, *, idempotent: bool, **more: Any) -> Producer:
+    """A producer as it is measured; `more` are settings of librdkafka."""
+    return Producer({**settings(bootstrap, idempotent=idempotent), **more})
 
 
 def first_ack(bootstrap: str, launched_at: float) -> float:
@@ -76,7 +78,7 @@ def first_ack(bootstrap: str, launched_at: float) -> float:
     create_topic(bootstrap, "first", 1)
     acked: list[Any] = []
     quick = {"linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, **QUICK_RECONNECT}
-    producer = _producer(bootstrap, idempotent=False, **quick)
+    producer = new_producer(bootstrap, idempotent=False, **quick)
     producer.produce("first", b"x", on_delivery=lambda error, _: acked.append(error))
     producer.flush(30)
     if not acked or acked[0] is not None:
@@ -84,49 +86,49 @@ def first_ack(bootstrap: str, launched_at: float) -> float:
     return time.monotonic() - launched_at
 
 
-def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float) -> Throughput:
+def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_c: bool = False) -> Throughput:
     """Produce as fast as the client can for `seconds`, then wait for every acknowledgement.
 
     The first record of each partition comes before the clock starts: how long the client takes to get a producer id
     and to find the leaders is no throughput. That every record has arrived is asked of the cluster, not of the client.
+    `in_c`: hand over the records by the C library itself.
     """
     topic = f"t{size}-{idempotent}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
-    failed: list[Any] = []
-    more = {"delivery.report.only.error": True, "on_delivery": lambda error, _: failed.append(error)}
-    producer = _producer(cluster.bootstrap, idempotent=idempotent, **more)
     payload = (bytes(range(256)) * (size // 256 + 1))[:size]
+    make = InC if in_c else ByPython
+    producer: Handing = make(settings(cluster.bootstrap, idempotent=idempotent), topic, payload)
     for partition in range(PARTITIONS):
-        producer.produce(topic, payload, partition=partition)
-    if producer.flush(60):
+        producer.hand(partition, once=True)
+    if not producer.flush(60):
         raise RuntimeError("the first records were left in the queue")
     gc.disable()
+    before = producer.taken
     cpu, own, begin = cluster.cpu_s(), time.process_time(), time.monotonic()
-    sent = _produce_until(producer, topic, payload, begin + seconds)
-    if producer.flush(120):
+    _produce_until(producer, begin + seconds)
+    if not producer.flush(120):
         raise RuntimeError("records were left in the queue")
     took = time.monotonic() - begin
     client, brokers = time.process_time() - own, cluster.cpu_s() - cpu
     gc.enable()
-    if failed:
-        raise RuntimeError(f"{len(failed)} records failed, the first: {failed[0]}")
+    producer.close()
+    if producer.failed:
+        raise RuntimeError(f"{len(producer.failed)} records failed, the first: {producer.failed[0]}")
     there = records_in(cluster.bootstrap, topic)
-    if there < sent + PARTITIONS or (idempotent and there != sent + PARTITIONS):
-        raise RuntimeError(f"{sent + PARTITIONS} records were acknowledged, {there} are there")
+    if there < producer.taken or (idempotent and there != producer.taken):
+        raise RuntimeError(f"{producer.taken} records were acknowledged, {there} are there")
+    sent = producer.taken - before
     millions = sent / 1e6
     return Throughput(sent * size / took / 1e6, sent / took / 1e3, brokers / millions, client / millions)
 
 
-def _produce_until(producer: Producer, topic: str, payload: bytes, end: float) -> int:
-    """Keep the client's queue full until `end`. Records handed over."""
-    run = [{"value": payload}] * RUN
-    sent = partition = 0
+def _produce_until(producer: Handing, end: float) -> None:
+    """Keep the client's queue full until `end`."""
+    partition = 0
     while time.monotonic() < end:
-        taken = producer.produce_batch(topic, run, partition=partition)
-        sent += taken
+        all_taken = producer.hand(partition)
         partition = (partition + 1) % PARTITIONS
-        producer.poll(0.01 if taken < RUN else 0)
-    return sent
+        producer.poll(0 if all_taken else 0.01)
 
 
 def records_in(bootstrap: str, topic: str) -> int:
@@ -141,7 +143,7 @@ def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms
     """Open loop at `rate` records/s, idempotent; the first second is not counted."""
     topic = f"l{rate}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
-    producer = _producer(cluster.bootstrap, idempotent=True, **{"linger.ms": linger_ms})
+    producer = new_producer(cluster.bootstrap, idempotent=True, **{"linger.ms": linger_ms})
     payload = bytes(size)
     took: list[float] = []
     failed: list[Any] = []
@@ -155,6 +157,7 @@ def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms
     for partition in range(PARTITIONS):
         producer.produce(topic, payload, partition=partition)
     producer.flush(30)
+    gc.disable()
     begin = time.monotonic()
     cpu = cluster.cpu_s()
     for n in range(int(rate * seconds)):
@@ -164,40 +167,8 @@ def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms
         producer.produce(topic, payload, partition=n % PARTITIONS, on_delivery=report(due) if n >= rate else None)
     producer.flush(60)
     cores = (cluster.cpu_s() - cpu) / (time.monotonic() - begin)
+    gc.enable()
     if failed:
         raise RuntimeError(f"{len(failed)} records failed, the first: {failed[0]}")
     cuts = statistics.quantiles(took, n=1000)
     return Latency(cuts[499] * 1e3, cuts[989] * 1e3, cuts[998] * 1e3, cores)
-
-
-def failover(cluster: Any) -> tuple[float, int]:
-    """`kill -9` of a leader under 500 records/s: (seconds to the next acknowledgement, records failed)."""
-    topic = f"f{time.monotonic_ns()}"
-    create_topic(cluster.bootstrap, topic, 1)
-    acks: list[float] = []
-    failed: list[Any] = []
-    producer = _producer(cluster.bootstrap, idempotent=True)
-
-    def done(error: Any, _: Any) -> None:
-        failed.append(error) if error else acks.append(time.monotonic())
-
-    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(topic, 10)
-    leader = metadata.topics[topic].partitions[0].leader
-    begin = time.monotonic()
-    killed = 0.0
-    for n in range(60 * 500):
-        due = begin + n / 500
-        while (left := due - time.monotonic()) > 0:
-            producer.poll(left)
-        producer.produce(topic, b"x" * 100, partition=0, on_delivery=done)
-        if not killed and due > begin + 2:
-            killed = time.monotonic()
-            cluster.kill(leader)
-        after = next((t for t in reversed(acks) if t > killed + 0.05), 0.0) if killed else 0.0
-        if after:
-            break
-    producer.flush(60)
-    cluster.launch(leader)
-    later = [t for t in acks if t > killed + 0.02]
-    gaps = [b - a for a, b in zip([killed, *later], later, strict=False)]
-    return max(gaps), len(failed)

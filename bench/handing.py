@@ -1,0 +1,168 @@
+"""Two ways to hand records to librdkafka: confluent-kafka's `produce_batch`, and the same call of the C library itself.
+
+All that is measured happens in librdkafka, the one that confluent-kafka brings, with the same settings both ways. But
+`produce_batch` looks for six keys in a dictionary for each record, which with 100-byte records takes as much of the
+machine as librdkafka itself, and more than our brokers. Called by ctypes with an array that is filled once, the library
+alone is what the cluster shares the machine with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any, Protocol
+
+import confluent_kafka
+from confluent_kafka import Producer
+
+from chaos.errors import Refused
+
+RUN = 100
+"""Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine
+than what is to be measured."""
+RUN_IN_C = 1000
+"""The same where a record costs no Python."""
+_PRODUCER, _COPY = 0, 2
+"""RD_KAFKA_PRODUCER, RD_KAFKA_MSG_F_COPY."""
+
+
+class Handing(Protocol):
+    """A producer of equal records for one topic."""
+
+    failed: list[Any]
+    """Errors of delivery reports."""
+
+    def hand(self, partition: int, *, once: bool = False) -> bool:
+        """Hand over a run of records (`once`: one). False where the queue did not take them all."""
+
+    def poll(self, seconds: float) -> None:
+        """Serve delivery reports, waiting up to `seconds` for one."""
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all that was handed over is reported on. False where it is not after `seconds`."""
+
+    def close(self) -> None:
+        """End the producer."""
+
+    taken: int
+    """Records handed over so far."""
+
+
+class ByPython:
+    """Through confluent-kafka."""
+
+    def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
+        self.failed: list[Any] = []
+        self.taken = 0
+        on_delivery = {"on_delivery": lambda error, _: self.failed.append(error)}
+        self._producer = Producer({**settings, "delivery.report.only.error": True, **on_delivery})
+        self._topic = topic
+        self._run = [{"value": payload}] * RUN
+
+    def hand(self, partition: int, *, once: bool = False) -> bool:
+        """As `Handing.hand`."""
+        run = self._run[:1] if once else self._run
+        taken = self._producer.produce_batch(self._topic, run, partition=partition)
+        self.taken += taken
+        return bool(taken == len(run))
+
+    def poll(self, seconds: float) -> None:
+        """As `Handing.poll`."""
+        self._producer.poll(seconds)
+
+    def flush(self, seconds: float) -> bool:
+        """As `Handing.flush`."""
+        return not self._producer.flush(seconds)
+
+    def close(self) -> None:
+        """As `Handing.close`: its end is the object's."""
+
+
+class _Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", c_int),
+        ("topic", c_void_p),
+        ("partition", c_int32),
+        ("payload", c_void_p),
+        ("length", c_size_t),
+        ("key", c_void_p),
+        ("key_length", c_size_t),
+        ("offset", c_int64),
+        ("private", c_void_p),
+    )
+
+
+_Report = ctypes.CFUNCTYPE(None, c_void_p, ctypes.POINTER(_Message), c_void_p)
+
+
+def _library() -> ctypes.CDLL:
+    """confluent-kafka's own librdkafka, else the system's. Refused where there is none."""
+    beside = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+    found = next((str(path) for path in sorted(beside.glob("librdkafka*.so*"))), None) or find_library("rdkafka")
+    if found is None:
+        raise Refused(f"no librdkafka in {beside}, nor in the system: install confluent-kafka from a wheel")
+    library = ctypes.CDLL(found)
+    for name, result, arguments in (
+        ("conf_new", c_void_p, ()),
+        ("conf_set", c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
+        ("conf_set_dr_msg_cb", None, (c_void_p, _Report)),
+        ("new", c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
+        ("topic_new", c_void_p, (c_void_p, c_char_p, c_void_p)),
+        ("produce_batch", c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
+        ("poll", c_int, (c_void_p, c_int)),
+        ("flush", c_int, (c_void_p, c_int)),
+        ("topic_destroy", None, (c_void_p,)),
+        ("destroy", None, (c_void_p,)),
+    ):
+        function = getattr(library, f"rd_kafka_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class InC:
+    """Through librdkafka itself."""
+
+    def __init__(self, settings: dict[str, Any], topic: str, payload: bytes) -> None:
+        self.failed: list[Any] = []
+        self.taken = 0
+        lib = self._lib = _library()
+        why = ctypes.create_string_buffer(512)
+        conf = lib.rd_kafka_conf_new()
+        for key, value in {**settings, "delivery.report.only.error": True}.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if lib.rd_kafka_conf_set(conf, key.encode(), text.encode(), why, len(why)):
+                raise ValueError(why.value.decode())
+        self._on_report = _Report(lambda _, message, __: self.failed.append(f"error {message.contents.err}"))
+        lib.rd_kafka_conf_set_dr_msg_cb(conf, self._on_report)
+        self._producer = lib.rd_kafka_new(_PRODUCER, conf, why, len(why))
+        if not self._producer:
+            raise ValueError(why.value.decode())
+        self._topic = lib.rd_kafka_topic_new(self._producer, topic.encode(), None)
+        self._payload = ctypes.create_string_buffer(payload, len(payload))
+        self._run = (_Message * RUN_IN_C)()
+        for message in self._run:
+            message.payload, message.length = ctypes.addressof(self._payload), len(payload)
+
+    def hand(self, partition: int, *, once: bool = False) -> bool:
+        """As `Handing.hand`."""
+        asked = 1 if once else RUN_IN_C
+        taken = self._lib.rd_kafka_produce_batch(self._topic, partition, _COPY, self._run, asked)
+        self.taken += taken
+        return bool(taken == asked)
+
+    def poll(self, seconds: float) -> None:
+        """As `Handing.poll`."""
+        self._lib.rd_kafka_poll(self._producer, int(seconds * 1000))
+
+    def flush(self, seconds: float) -> bool:
+        """As `Handing.flush`."""
+        return not self._lib.rd_kafka_flush(self._producer, int(seconds * 1000))
+
+    def close(self) -> None:
+        """As `Handing.close`."""
+        self._lib.rd_kafka_topic_destroy(self._topic)
+        self._lib.rd_kafka_destroy(self._producer)
