@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import trio
 
+from chaos.damaging import How
+from chaos.errors import HarnessError
 from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 from chaos.stage import Play, Played, Stage
 from chaos.targets import Unresolved
 
-TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling", "upgrade")
+TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling", "upgrade", "damage")
 """Actions that start at their end what they took down."""
 
 
@@ -60,4 +62,35 @@ async def bit_rot(stage: Stage, p: Played) -> None:
         p.error = "the files are what they were"
 
 
-ACTS: Mapping[str, Play] = {"disk": disk, "bit_rot": bit_rot}
+async def damage(stage: Stage, p: Played) -> None:
+    """A node is killed, its disk loses something while it is down, and it starts again at the end.
+
+    Only where every partition that it holds is in sync on all its replicas: else it might have been the only one that
+    had what it lost, and no verdict could tell.
+    """
+    how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
+    if len(p.resolved) != 1:
+        raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
+    (node,) = p.resolved
+    await stage.begin_on_running_nodes(p)
+    if lacking := _lacking(p, node):
+        raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
+    down = await stage.runtime.kill(node)
+    damaged = await stage.runtime.damage(node, how, size=size)
+    p.evidence = {"down": down, "damaged": damaged}
+    await stage.rest(p)
+    p.evidence["up"] = up = await stage.runtime.start_node(node)
+    p.ended = stage.now_ns()
+    lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
+    p.landed = bool(down.get("gone") and up.get("ready_ns") and lost)
+    if not p.landed:
+        p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
+
+
+def _lacking(p: Played, node: int) -> list[str]:
+    assert p.view is not None, "it was resolved"
+    held = [name for name, replicas in p.view.replicas.items() if node in replicas]
+    return sorted(name for name in held if set(p.view.isr.get(name, ())) != set(p.view.replicas[name]))
+
+
+ACTS: Mapping[str, Play] = {"disk": disk, "bit_rot": bit_rot, "damage": damage}

@@ -43,6 +43,7 @@ async def leadership(stage: Stage, p: Played) -> None:
         answers = await (_move(stage, p, before) if how == "move" else _elect(stage, p, before, how == "unclean"))
     except (RequestFailed, UnsupportedApi) as failure:
         raise HarnessError(f"{how}: {failure}") from None
+    stage.check_landed(p, stage.now_ns())
     accepted = any(error in ("", NOT_NEEDED) for error in answers.values())
     places = [_name(place) for place in answers]
     after = before
@@ -55,9 +56,10 @@ async def leadership(stage: Stage, p: Played) -> None:
         "before": _seen(before, places),
         "after": _seen(after, places),
     }
-    p.landed = accepted
-    if not accepted:
-        p.error = "the controller refused"
+    moved = any(before.replicas.get(name) != after.replicas.get(name) for name in places)
+    p.landed = accepted and (moved or how != "move")
+    if not p.landed:
+        p.error = "the replicas are those that there were" if accepted else "the controller refused"
 
 
 async def _elect(stage: Stage, p: Played, view: ClusterView, unclean: bool) -> dict[Place, str]:

@@ -28,8 +28,10 @@ ERRORS = (
 )
 """What a link may answer in a broker's stead."""
 
-NODE_TARGETS = ("leader", "follower", "controller", "node", "random", "minority", "majority", "all")
-"""Whom a fault may hit. `leader:TOPIC-N` and `follower:TOPIC-N` name a partition, `node:N` a broker id."""
+OF_PARTITIONS = ("leader", "follower", "isr", "last_isr")
+"""Targets that may name a partition, as in `leader:TOPIC-N`."""
+NODE_TARGETS = (*OF_PARTITIONS, "controller", "node", "random", "minority", "majority", "all")
+"""Whom a fault may hit. `node:N` names a broker id."""
 
 
 __all__ = ["ACTIONS", "ERRORS", "MANNERS", "SHAPES", "SIDES", "Action", "Choice", "Fault", "FaultError", "Number"]
@@ -164,6 +166,14 @@ ACTIONS: dict[str, Action] = {
             "the file's digest before and after",
         ),
         Action(
+            "damage",
+            "killed; while it is down a segment loses its end, or a closed file is lost; restart at the end",
+            "D",
+            _DOWN_S,
+            {"how": Choice(("tail", "file"), "tail"), "bytes": Number(1, 10_000_000, 1000)},
+            "the file's size and digest before and after; the process is gone; a new incarnation registers",
+        ),
+        Action(
             "rolling",
             "each target in turn: stopped or killed, started, waited for until all are in sync again",
             "P",
@@ -279,6 +289,6 @@ def check_target(here: str, target: str) -> tuple[str, str]:
         raise FaultError(f"{here}: unknown target {target!r}: one of {', '.join(NODE_TARGETS)}")
     if kind == "node" and not argument.isdigit():
         raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
-    if kind in ("leader", "follower") and argument and "-" not in argument:
+    if kind in OF_PARTITIONS and argument and "-" not in argument:
         raise FaultError(f"{here}: target {target!r}: a partition is TOPIC-NUMBER, as in {kind}:appends-0-1")
     return kind, argument

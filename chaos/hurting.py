@@ -11,6 +11,7 @@ from typing import Protocol
 
 import trio
 
+from chaos.damaging import How, damage
 from chaos.errors import HarnessError, Refused
 from chaos.node_faults import NodeFaults
 from chaos.rotting import rot
@@ -130,6 +131,16 @@ class Hurting:
         rng = Random(repr((self.seed, "rot", node, found.incarnation)))
         rotten = await trio.to_thread.run_sync(rot, found.data, path_glob, bits, rng)
         return {**rotten, "t_ns": time.monotonic_ns()}
+
+    async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
+        """As `Runtime.damage`. What was pending of that file is neither any more."""
+        found = self._node(node)
+        found.must_be(NodeState.DOWN)
+        rng = Random(repr((self.seed, "damage", node, found.incarnation)))
+        told, inode = await trio.to_thread.run_sync(damage, found.data, how, size, rng)
+        if inode is not None and found.faults is not None:
+            found.faults.forget(inode)
+        return {**told, "t_ns": time.monotonic_ns()}
 
     def calls(self, node: int, op: CrashOp) -> int:
         """As `Counting.calls`."""

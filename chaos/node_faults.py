@@ -99,6 +99,10 @@ class NodeFaults:
         """How many calls a fault failed or slowed."""
         return count_of(self._tally(), number).hits
 
+    def forget(self, inode: int) -> None:
+        """Of this file, whose broker is down, nothing is pending: what is left of it stands on the disk."""
+        (self.folder / "files" / str(inode)).unlink(missing_ok=True)
+
     def calls(self, op: CrashOp) -> int:
         """How many of such calls the broker has made since its first start."""
         return calls_of(self._tally(), op)

@@ -24,9 +24,9 @@ from chaos.targets import check_feasible
 
 SCHEMA = 1
 TOPIC_PREFIX = "appends"
-OURS_ONLY = ("clock", "power_loss", "crash_at", "disk")
+OURS_ONLY = ("clock", "power_loss", "crash_at", "disk", "damage")
 """Faults that need our own broker's help: what is below its seam."""
-ON_FILES = ("power_loss", "crash_at", "disk", "bit_rot")
+ON_FILES = ("power_loss", "crash_at", "disk", "bit_rot", "damage")
 """Faults that need a broker's files in reach."""
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""

@@ -174,6 +174,7 @@ _PARAMS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
         "nth": rng.randint(1, 5),
         "delay_ms": rng.choice((20, 200, 1000)),
     },
+    "damage": lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))},
     "bit_rot": lambda rng: {"bits": rng.choice((1, 8))},
     "leadership": lambda rng: {"how": rng.choice(("preferred", "unclean", "move", "move"))},
 }

@@ -145,12 +145,12 @@ class _Papers(MemoryPapers):
         super().fault(line)
         if line["began"] is not None and damages(line["action"], line["params"]):
             for node in line["target"]["resolved"]:
-                self._damaged(node, rotten=line["action"] == "bit_rot")
+                self._damaged(node, rotten=line["action"] in ("bit_rot", "damage"))
 
 
 def damages(action: str, params: Mapping[str, Any]) -> bool:
-    """Whether a fault may take what was synced: bit rot, and an fsync that fails, after which pages count as clean."""
-    return action == "bit_rot" or (action == "disk" and params["op"] == "fsync" and params["how"] != "slow")
+    """Whether a fault may take what was synced: damage, and an fsync that fails, after which pages count as clean."""
+    return action in ("bit_rot", "damage") or (action == "disk" and params["op"] == "fsync" and params["how"] != "slow")
 
 
 class TimeLimit(BaseException):

@@ -65,7 +65,15 @@ def _replica(kind: str, argument: str, view: ClusterView, rng: Random) -> int:
     partitions = sorted(p for p in view.leaders if not argument or p == argument)
     if not partitions:
         raise Unresolved(f"no partition {argument!r}" if argument else "no partition exists")
+    if kind == "last_isr":
+        partitions = [each for each in partitions if len(view.isr.get(each, ())) == 1]
+        if not partitions:
+            raise Unresolved(f"{argument or 'every partition'} has more replicas in sync than one, or none")
     partition = rng.choice(partitions)
+    if kind in ("isr", "last_isr"):
+        if not view.isr.get(partition):
+            raise Unresolved(f"{partition} has nobody in sync")
+        return rng.choice(sorted(view.isr[partition]))
     leader = view.leaders[partition]
     if leader < 0:
         raise Unresolved(f"{partition} has no leader")

@@ -208,6 +208,14 @@ def _bit_rot(seen: Json) -> str:
     return f"Flipped: {', '.join(told) or 'nothing'}."
 
 
+def _damage(seen: Json) -> str:
+    done = mapping(seen.get("damaged"))
+    if not done.get("path"):
+        return "There was nothing to damage."
+    left = "it was lost" if done.get("bytes_left") is None else f"{done['bytes_left']} bytes were left"
+    return f"While it was down: {done['path']}, of {done.get('bytes')} bytes; {left}."
+
+
 def _leadership(seen: Json) -> str:
     before, after = mapping(seen.get("before")), mapping(seen.get("after"))
     words = []
@@ -333,5 +341,6 @@ _TOLD: dict[str, Callable[[Json], str]] = {
     "reset": _reset,
     "disk": _disk,
     "bit_rot": _bit_rot,
+    "damage": _damage,
     "leadership": _leadership,
 }

@@ -240,6 +240,7 @@ _WORDS: dict[str, Callable[[Json], str]] = {
         "on a slow disk" if p.get("how") == "slow" else f"on a disk that fails with {p.get('how', 'EIO')}"
     ),
     "bit_rot": lambda p: "losing bits on its disk",
+    "damage": lambda p: f"killed, and losing {'the end of a segment' if p.get('how') == 'tail' else 'a file'}",
     "leadership": lambda p: (
         "asked to resign as controller"
         if p.get("how") == "resign"

@@ -417,6 +417,14 @@ class Runtime(Protocol):
         Evidence: path (None: there is no closed segment), offset, before, after (digests of the file), t_ns.
         """
 
+    async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
+        """Damage the disk of a node that is down: the newest segment of a partition loses its last `size` bytes, or a
+        closed file of one is gone. It cannot be healed.
+
+        Evidence: path (None: there is no such file), bytes and bytes_left, before and after (digests of the file; None
+        for one that is gone), t_ns.
+        """
+
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
         """Reset (RST) every connection that is open over these links now. Evidence: reset (how many), t_ns."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import trio
 
@@ -340,6 +340,10 @@ class ExternalRuntime:
 
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
         """As `Runtime.rot`."""
+        _refuse("disk that can be hurt", f"node {node}")
+
+    async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
+        """As `Runtime.damage`."""
         _refuse("disk that can be hurt", f"node {node}")
 
     def _container(self, node: int) -> TheirContainer:

@@ -31,8 +31,9 @@ import random
 from collections.abc import Mapping
 
 from broker.env import Fs
+from chaos.damaging import How, drawn, evidence
 from chaos.runtimes.contract import DiskFault, Evidence
-from chaos.runtimes.sim.disk_content import Loss
+from chaos.runtimes.sim.disk_content import Content, Loss
 from chaos.runtimes.sim.disk_faults import Faults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
 from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
@@ -121,6 +122,22 @@ class Disk:
         byte), offsets, bits, before, after (SHA-256 of the file).
         """
         return rot(self.names, path_glob, rng, bits)
+
+    def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
+        """A file loses its end, or a directory a file, as `chaos.damaging` draws it: durably, and for nobody to see."""
+        chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
+        if chosen is None:
+            return evidence(None, b"", None)
+        place = self.names.place(chosen.path)
+        node = place[0].entries[place[1]]
+        assert isinstance(node, FileNode), "it was listed as one"
+        before = bytes(node.content.cached)
+        if chosen.size is None:
+            self.names.remove(place)
+            self.names.sync(place[0])
+            return evidence(chosen, before, None)
+        node.content = Content(before[: chosen.size])
+        return evidence(chosen, before, before[: chosen.size])
 
     # ----------------------------------------------------------------------------------------------------- god's eye
 

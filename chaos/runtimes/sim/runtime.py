@@ -13,6 +13,7 @@ import trio
 from broker.config import BrokerConfig, ConfigError
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
+from chaos.damaging import How
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
     Act,
@@ -301,6 +302,14 @@ class SimRuntime:
         rng: Random = self.world.rng("rot", node, self.world.kernel.now)
         await trio.lowlevel.checkpoint()
         return {**self._node(node).disk.rot(path_glob, rng, bits), "t_ns": self.world.now_ns()}
+
+    async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
+        """As `Runtime.damage`."""
+        if self.state(node) is not NodeState.DOWN:
+            raise HarnessError(f"node {node} is {self.state(node).value}, not down")
+        rng: Random = self.world.rng("damage", node, self.world.kernel.now)
+        await trio.lowlevel.checkpoint()
+        return {**self._node(node).disk.damage(how, size, rng), "t_ns": self.world.now_ns()}
 
     # ------------------------------------------------------------------ acts on links
 

@@ -54,6 +54,9 @@ class Undone:
         await self._runtime.resume(node)
         return told
 
+    async def damage(self, node: int, how: Any, *, size: int = 1000) -> Evidence:
+        return {"path": None}
+
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
         return await self._runtime.rot(node, path_glob="no such file", bits=bits)
 
@@ -121,3 +124,48 @@ def test_bits_that_did_not_rot_are_no_evidence(on_broker: OnCluster, off: bool) 
         assert bool(unproven(line)) is off
 
     on_broker(body)
+
+
+@pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
+def test_a_segment_that_lost_its_end_is_shorter_for_clients_and_only_then_there_is_proof(
+    on_broker: OnCluster, off: bool
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", flush_messages="1")
+        last = await client.must_produce("t", 10, size=400)
+        assert last.base_offset == 9
+        view = Undone(runtime) if off else runtime
+        line = await unloaded(view, runtime, {"how": "tail", "bytes": 1000})
+        assert bool(line["evidence"]) is not off, line
+        assert bool(unproven(line)) is off
+        assert (await client.end("t") < 10) is not off
+        if not off:
+            done = line["evidence"]["damaged"]
+            assert done["path"].startswith("data/t-0/")
+            assert done["bytes"] - done["bytes_left"] == 1000
+            await client.must_produce("t", 3)
+
+    on_broker(body)
+
+
+def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        client = OneClient(runtime)
+        await client.create("t", segment_bytes="1000", flush_messages="1")
+        await client.must_produce("t", 10, size=400)
+        done = (await unloaded(runtime, runtime, {"how": "file"}))["evidence"]["damaged"]
+        assert done["path"].startswith("data/t-0/")
+        assert (done["bytes_left"], done["after"]) == (None, None)
+        await client.must_produce("t", 3)
+
+    on_broker(body)
+
+
+async def unloaded(runtime: Any, real: Runtime, params: dict[str, Any]) -> dict[str, Any]:
+    """The last line of a damage that is done while nobody writes."""
+    papers = MemoryPapers("a run")
+    fault = make_fault(0, 0.0, 1.0, "damage", "node:1", params)
+    await Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault).play()
+    line: dict[str, Any] = json.loads(papers.faults[-1])
+    return line

@@ -29,6 +29,7 @@ from chaos.targets import ClusterView
 from workloads.client import admin
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+MOVED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (2, 3, 1)})
 DRIFTED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1, 2, 3)})
 
 
@@ -140,6 +141,14 @@ class World:
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> dict[str, Any]:
         return {"path": "a.log", "before": "x", "after": "y"} if self.hits else {"path": None}
 
+    async def kill(self, node: int) -> dict[str, Any]:
+        self.states[node] = NodeState.DOWN
+        return {"gone": True}
+
+    async def damage(self, node: int, how: str, *, size: int = 1000) -> dict[str, Any]:
+        assert self.states[node] is NodeState.DOWN
+        return {"path": "a.log", "before": "x", "after": None} if self.hits else {"path": None}
+
 
 class Asked:
     client: Any = None
@@ -192,6 +201,7 @@ PLAYABLE = [
     ("disk", {"how": "EIO"}),
     ("disk", {"how": "slow", "delay_ms": 50}),
     ("bit_rot", {}),
+    ("damage", {"how": "file"}),
 ]
 
 
@@ -208,7 +218,7 @@ async def test_a_fault_that_strikes_has_its_evidence_and_leaves_every_node_runni
 
 
 NEEDS_PROOF = ("slow", "crash_at", "power_loss", "clock", "packet_loss", "protocol", "reset", "disk", "bit_rot",
-               "upgrade")  # fmt: skip
+               "damage", "upgrade")  # fmt: skip
 
 
 @pytest.mark.parametrize("action", NEEDS_PROOF)
@@ -293,10 +303,15 @@ async def test_leadership_is_asked_for_as_an_administrator_would(
 
     monkeypatch.setattr(admin, "elect_leaders", elect)
     monkeypatch.setattr(admin, "alter_partition_reassignments", move)
-    last = (await played(World(), "leadership", {"how": how}))[-1]
+    asked_of = Asked(VIEW, VIEW, MOVED) if how == "move" else Asked()
+    last = (await played(World(), "leadership", {"how": how}, asked=asked_of))[-1]
     assert last["evidence"]["answers"] == {"t-0": ""}
     elected = f"elect [('t', 0)] unclean={how == 'unclean'}"
     assert asked == (["move {('t', 0): [2, 3, 1]}", elected] if how == "move" else [elected])
+    if how == "move":
+        undone = (await played(World(), "leadership", {"how": how}))[-1]
+        assert undone["evidence"] is None
+        assert "the replicas are those that there were" in undone["error"]
 
 
 class Quorum:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -86,6 +87,9 @@ def test_targets_resolve_to_whom_the_cluster_names() -> None:
     assert len(resolve("minority", VIEW, Random(1))) == 1
     assert len(resolve("majority", VIEW, Random(1))) == 2
     assert resolve("follower:t-0", VIEW, Random(1))[0] in (2, 3)
+    assert {resolve("isr:t-0", VIEW, Random(seed)) for seed in range(20)} == {(1,), (2,), (3,)}
+    alone = replace(VIEW, isr={"t-0": (1, 2), "t-1": (3,)})
+    assert resolve("last_isr:t-1", alone, Random(1)) == resolve("last_isr", alone, Random(1)) == (3,)
 
 
 def test_a_target_that_nobody_answers_to_is_unresolved() -> None:
@@ -93,6 +97,11 @@ def test_a_target_that_nobody_answers_to_is_unresolved() -> None:
         resolve("leader:t-1", VIEW, Random(1))
     with pytest.raises(Unresolved, match="no partition"):
         resolve("leader:x-9", VIEW, Random(1))
+    with pytest.raises(Unresolved, match="t-1 has nobody in sync"):
+        resolve("isr:t-1", VIEW, Random(1))
+    for target in ("last_isr:t-0", "last_isr:t-1", "last_isr"):
+        with pytest.raises(Unresolved, match="more replicas in sync than one, or none"):
+            resolve(target, VIEW, Random(1))
 
 
 def test_a_broker_that_takes_long_to_come_back_has_its_time_before_the_next_fault() -> None:

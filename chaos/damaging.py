@@ -1,0 +1,78 @@
+"""What a disk loses while nobody looks: the end of a partition's newest segment, or a whole closed file of one.
+
+Drawn from paths and sizes alone, so that real files and simulated ones are damaged alike. The quorum's own log is
+spared: Raft has no answer for a voter that forgets what it has promised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from chaos.runtimes.contract import Evidence
+
+How = Literal["tail", "file"]
+QUORUM = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One file, by its path from the log directory's own name on, and the size that it has left; None: no file."""
+
+    path: str
+    size: int | None
+
+
+def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> Damage | None:
+    """What is to be damaged of these files, given by path with their sizes. None where there is nothing.
+
+    tail: the newest segment of some partition that has any bytes loses `size` of them, at most all. file: one that is
+    named by an offset, and that a later one of its kind follows, is lost.
+    """
+    segments: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(files):
+        folder, _, name = path.rpartition("/")
+        stem, dot, kind = name.partition(".")
+        if stem.isdigit() and dot and not folder.rpartition("/")[2].startswith(QUORUM):
+            segments.setdefault((folder, kind), []).append(path)
+    if how == "tail":
+        possible = [paths[-1] for (_, kind), paths in segments.items() if kind == "log" and files[paths[-1]]]
+    else:
+        possible = [path for paths in segments.values() for path in paths[:-1]]
+    if not possible:
+        return None
+    path = rng.choice(possible)
+    return Damage(path, max(0, files[path] - size) if how == "tail" else None)
+
+
+def evidence(done: Damage | None, before: bytes, after: bytes | None) -> Evidence:
+    """As `Runtime.damage`."""
+    if done is None:
+        return {"path": None, "bytes": None, "bytes_left": None, "before": None, "after": None}
+    left = None if after is None else len(after)
+    told: Evidence = {"path": done.path, "bytes": len(before), "bytes_left": left}
+    return {**told, "before": _digest(before), "after": _digest(after)}
+
+
+def _digest(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def damage(data: Path, how: How, size: int, rng: Random) -> tuple[Evidence, int | None]:
+    """Damage a real log directory whose broker is down. Evidence, and the number of the inode that was damaged."""
+    files = {path: str(path.relative_to(data.parent)) for path in data.rglob("*") if path.is_file()}
+    chosen = drawn({told: path.stat().st_size for path, told in files.items()}, how, size, rng)
+    if chosen is None:
+        return evidence(None, b"", None), None
+    path = next(path for path, told in files.items() if told == chosen.path)
+    before, inode = path.read_bytes(), path.stat().st_ino
+    if chosen.size is None:
+        path.unlink()
+        return evidence(chosen, before, None), inode
+    with path.open("r+b") as file:
+        file.truncate(chosen.size)
+    return evidence(chosen, before, path.read_bytes()), inode
