@@ -58,7 +58,8 @@ def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
 
     WM where some partition may have had nobody in sync who kept power: power losses of different nodes at once, or of
     a second node before the first one was back; or of one while all others were out of the ISR, or hit by other
-    faults: it may be elected again with what it had synced (KIP-966: the last replica standing).
+    faults: it may be elected again with what it had synced (KIP-966: the last replica standing). Eligible leader
+    replicas do not exclude that: who was killed is not eligible, and where nobody is, the last known leader leads.
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}

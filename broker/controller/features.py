@@ -27,7 +27,7 @@ class Feature(NamedTuple):
 
 
 METADATA_VERSION = "metadata.version"
-FEATURES = (Feature(METADATA_VERSION, 7, 29, 29), Feature(ELR_FEATURE, 0, 1, 0))
+FEATURES = (Feature(METADATA_VERSION, 7, 29, 29), Feature(ELR_FEATURE, 0, 1, 1))
 """Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""

@@ -9,7 +9,7 @@ from broker.config import BrokerConfig
 from broker.controller.controller import Controller
 from broker.controller.decision import Decision
 from broker.controller.features import FEATURES
-from broker.controller.image import ClusterImage, PartitionImage
+from broker.controller.image import ELR_FEATURE, ClusterImage, PartitionImage
 from broker.controller.replay import replay
 from broker.controller.settings import ControllerSettings
 from broker.protocol.apis import ApiKey
@@ -23,14 +23,20 @@ SESSION_MS = 9000
 EPOCH = 7
 
 
+WITHOUT_ELR = {"squall.bootstrap.features": f"{ELR_FEATURE}=0"}
+
+
 class ControlRoom:
-    """Brokers 1 to `brokers`, registered and unfenced, and a controller that has just become active."""
+    """Brokers 1 to `brokers`, registered and unfenced, and a controller that has just become active; without eligible
+    leader replicas unless `properties` ask for them."""
 
     def __init__(
         self, brokers: int = 3, *, racks: dict[int, str] | None = None, seed: int = 1, **properties: str
     ) -> None:
         given = {name.replace("_", "."): value for name, value in properties.items()}
-        self.config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+        self.config = BrokerConfig.from_properties(
+            {"node.id": "1", "controller.quorum.voters": "1@h:1", **WITHOUT_ELR, **given}
+        )
         self.settings = ControllerSettings(self.config, CLUSTER_ID)
         self.rng = random.Random(seed)
         self.now_ms = 1_000_000

@@ -73,7 +73,7 @@ async def test_no_record_is_lost_or_waits_when_its_leader_stops(autojump_clock: 
 
 async def test_a_rolling_restart_under_load_loses_nothing_and_every_stop_is_clean(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster, loads = await under_load(nursery, squall_bootstrap_features="eligible.leader.replicas.version=1")
+        cluster, loads = await under_load(nursery)
         begin_anew(loads)
         for node_id in cluster.nodes:
             epoch = cluster.running()[node_id].lifecycle.broker_epoch  # type: ignore[union-attr]

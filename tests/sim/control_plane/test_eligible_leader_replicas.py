@@ -13,7 +13,8 @@ from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values
 from workloads.client import admin
 
 TOPIC = "t"
-ELR = "eligible.leader.replicas.version=1"
+ELR, NO_ELR = "", "eligible.leader.replicas.version=0"
+"""Features of a fresh cluster: as it begins by itself, and without."""
 
 
 async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[WholeCluster, Load, list[int]]:
@@ -63,7 +64,7 @@ async def test_the_last_isr_member_that_lost_its_cache_gives_way_to_an_eligible_
 
 async def test_without_eligible_replicas_it_leads_again_and_what_it_lost_is_lost(autojump_clock: Any) -> None:
     async with trio.open_nursery() as nursery:
-        cluster, load, (a, *_) = await last_one_standing(nursery, "")
+        cluster, load, (a, *_) = await last_one_standing(nursery, NO_ELR)
         await cluster.until(lambda: cluster.partition(TOPIC).leader == a)
         assert lost(cluster, load, a), "this is the loss that KIP-966 is for"
         await finish(nursery, load)

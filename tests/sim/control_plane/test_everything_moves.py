@@ -111,7 +111,7 @@ class Campaign:
 
 
 async def campaign(nursery: trio.Nursery, seed: int, acts: int) -> Campaign:
-    features = random.Random(seed).choice(("", "eligible.leader.replicas.version=1"))
+    features = random.Random(seed).choice(("eligible.leader.replicas.version=0", ""))
     cluster = WholeCluster(nursery, 4, voters=3, squall_bootstrap_features=features)
     cluster.settings.update(OFTEN)
     await cluster.start()

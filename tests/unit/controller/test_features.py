@@ -37,9 +37,9 @@ def with_elr(**properties: str) -> ControlRoom:
     return ControlRoom(**{**ELR_ON, **properties})
 
 
-def test_a_fresh_cluster_begins_without_eligible_leader_replicas_unless_told() -> None:
-    assert ELR_FEATURE not in ControlRoom().image.features
-    room = with_elr(min_insync_replicas="2")
+def test_a_fresh_cluster_begins_with_eligible_leader_replicas_unless_told() -> None:
+    assert ELR_FEATURE not in ControlRoom().image.features, "it was told"
+    room = ControlRoom(min_insync_replicas="2", squall_bootstrap_features="")
     assert room.image.features[ELR_FEATURE] == 1
     assert room.image.configs[CLUSTER_DEFAULT] == {MIN_ISR: "2"}, "all nodes must agree on min ISR"
 
