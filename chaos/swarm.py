@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from chaos.faults import Fault, FaultError
+from chaos.landing import Ground, landing
 from chaos.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.scenes import SCENES, Scene
 from chaos.schedule import make_schedule, rng_for
@@ -27,6 +28,7 @@ NEWER_SHARE, SHAPE_SHARE, SIDE_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.25, 0
 QUIET_S = 8.0
 BETWEEN_BROKERS = ("partition", "latency", *(kind for kind in NEWER if kind not in ("rolling", "client")))
 OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk", "rolling")
+OF_FSYNCS, FLUSH_SHARE = ("crash_at", "disk"), 0.25
 OF_ONE = ("crash_at", "stop")
 """Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
@@ -54,9 +56,11 @@ def _drawn(seed: int, time_s: float | None) -> dict[str, Any]:
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
-    workload = _workload(seed, nodes) | ({"rate": LONG_RATE} if long else {})
+    workload = _workload(seed, nodes, kinds) | ({"rate": LONG_RATE} if long else {})
     replicas = workload["replication_factor"]
-    faults = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
+    aimed = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
+    flushes = workload["topic_settings"].get("flush.messages") == "1"
+    faults = landing(seed, aimed, Ground(nodes, replicas, flushes, workload["rate"], workload["acks"]))
     return {
         "seed": seed,
         "runtime": "sim",
@@ -165,8 +169,6 @@ def _on_links(seed: int, fault: Fault, nodes: int) -> dict[str, Any]:
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     """Some faults hit more than one node, or one that only follows."""
-    if fault.params.get("op") == "fsync":
-        return "controller"  # a broker that is none may not sync anything for long
     if fault.action in ("protocol", "rolling", "client"):
         return fault.target  # whom such requests go to; all; and no broker
     rng = rng_for(seed, "swarm", "target", fault.id)
@@ -177,7 +179,7 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     return rng.choice(possible) if possible else fault.target
 
 
-def _workload(seed: int, nodes: int) -> dict[str, Any]:
+def _workload(seed: int, nodes: int, kinds: tuple[str, ...]) -> dict[str, Any]:
     rng = rng_for(seed, "swarm", "workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= nodes] or [1])
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
@@ -201,7 +203,7 @@ def _workload(seed: int, nodes: int) -> dict[str, Any]:
         "poll_pause_ms": rng.choice((20, 100, 300)),
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
-        "topic_settings": _topic_settings(seed, high),
+        "topic_settings": _topic_settings(seed, high, kinds),
     }
 
 
@@ -215,12 +217,14 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(seed: int, max_bytes: int) -> dict[str, str]:
+def _topic_settings(seed: int, max_bytes: int, kinds: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = rng_for(seed, "swarm", "topic", name)
         if rng.random() < 0.15:
             found[name] = draw(rng)
+    if set(kinds) & set(OF_FSYNCS) and rng_for(seed, "swarm", "fsyncs").random() < FLUSH_SHARE:
+        found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
     if "retention.ms" in found:
         # What is retired is whole segments; a record that is larger than one is refused.
         found["segment.bytes"] = "4096" if max_bytes < SMALL_BYTES else "16384"

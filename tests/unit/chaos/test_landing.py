@@ -1,0 +1,115 @@
+"""A swarm's faults are made such that they can land, and overlap all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chaos.faults import Fault
+from chaos.landing import HOLDING, NEEDING, Ground, landing, overlap
+from chaos.swarm import swarm_plan
+
+GROUND = Ground(nodes=3, replicas=3, flushes=False)
+
+
+def fault(number: int, at_s: float, action: str, target: str = "random", length_s: float = 3.0, **params: Any) -> Fault:
+    return Fault(number, at_s, length_s, action, target, params)
+
+
+def test_faults_of_nodes_that_overlap_get_nodes_of_their_own() -> None:
+    kill, stop, pause = fault(0, 2, "kill", "all"), fault(1, 4, "stop", "leader"), fault(2, 9, "pause", "majority")
+    first, second, alone = landing(7, (kill, stop, pause), GROUND)
+    assert {first.target, second.target} <= {"node:1", "node:2", "node:3"}
+    assert first.target != second.target
+    assert overlap(first, second)
+    assert alone == pause, "whom nothing is in the way of hits what it was drawn to hit"
+
+
+def test_where_no_node_is_left_a_fault_is_left_out() -> None:
+    found = landing(7, (fault(0, 2, "kill"), fault(1, 3, "pause")), replace(GROUND, nodes=1, replicas=1))
+    assert [each.id for each in found] == [0]
+
+
+def test_faults_of_links_overlap_with_those_of_nodes_as_they_were_drawn() -> None:
+    drawn = (fault(0, 2, "kill"), fault(1, 3, "partition", "leader"), fault(2, 3, "rolling", "all"))
+    assert landing(7, drawn, GROUND) == drawn
+
+
+@pytest.mark.parametrize("action", ["crash_at", "disk"])
+def test_an_fsync_is_waited_for_where_somebody_syncs(action: str) -> None:
+    drawn = (fault(0, 2, action, "random", op="fsync", nth=2),)
+    (dry,) = landing(7, drawn, GROUND)
+    assert dry.params == {"op": "write", "nth": 2}
+    (wet,) = landing(7, drawn, replace(GROUND, flushes=True))
+    assert wet.params == drawn[0].params
+    assert wet.target in ("leader", "controller")
+
+
+def test_a_write_is_waited_for_where_a_replica_is() -> None:
+    drawn = (fault(0, 2, "disk", "controller", op="write"), fault(1, 9, "disk", "follower", op="write"))
+    assert [each.target for each in landing(7, drawn, GROUND)] == ["controller", "follower"]
+    assert [each.target for each in landing(7, drawn, replace(GROUND, nodes=5))] == ["leader", "follower"]
+
+
+def test_requests_for_metadata_are_hit_where_leaders_go() -> None:
+    asked = fault(0, 2, "protocol", "all", api="Metadata", act="drop")
+    assert landing(7, (asked, fault(1, 3, "kill")), GROUND)[0] == asked
+    (other,) = landing(7, (asked,), GROUND)
+    assert (other.target, other.params["api"]) == ("leader", "Produce")
+
+
+def test_requests_that_nobody_sends_are_not_waited_for() -> None:
+    beat = fault(0, 2, "protocol", "controller", api="BrokerHeartbeat", stream="back")
+    assert landing(7, (beat,), GROUND)[0] == beat
+    (other,) = landing(7, (beat,), Ground(nodes=1, replicas=1, flushes=False, acks=0))
+    assert (other.target, other.params) == ("leader", {"api": "Produce", "stream": "there"})
+
+
+def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
+    drawn = (fault(0, 2, "protocol", "leader", api="Produce"), fault(1, 3, "kill"))
+    assert landing(7, drawn, GROUND)[0].target == "all"
+
+
+def test_what_is_moved_is_moved_from_somebody_who_has_it() -> None:
+    move, lossy = fault(0, 2, "leadership", how="move"), fault(1, 9, "packet_loss", "follower", side="clients")
+    assert landing(7, (move, lossy), GROUND) == (move, lossy)
+    assert [each.target for each in landing(7, (move, lossy), replace(GROUND, nodes=5))] == ["leader", "leader"]
+
+
+def test_one_clock_is_bent_by_one_fault_at_a_time() -> None:
+    found = landing(7, (fault(0, 2, "clock", "all"), fault(1, 3, "clock", "controller")), GROUND)
+    assert len({each.target for each in found}) == 2
+
+
+def test_of_few_requests_of_producers_the_first_is_hit() -> None:
+    third = fault(0, 2, "protocol", "leader", api="Produce", nth=3)
+    assert landing(7, (third,), GROUND)[0] == third
+    assert landing(7, (third,), replace(GROUND, rate=10))[0].params["nth"] == 1
+    fifth = fault(0, 2, "crash_at", "leader", op="write", nth=5)
+    assert landing(7, (fifth,), replace(GROUND, rate=3))[0].params == {"op": "write", "nth": 1}
+
+
+def test_a_controller_that_is_being_unseated_is_not_asked_to_resign_once_more() -> None:
+    first = fault(0, 4, "leadership", "controller", how="resign")
+    second, later = replace(first, id=1, at_s=2.5), replace(first, id=2, at_s=9)
+    found = landing(7, (first, second, later), GROUND)
+    assert [each.params["how"] for each in found] == ["move", "resign", "resign"]
+
+
+def test_seeds_still_have_faults_that_overlap_those_of_nodes_included() -> None:
+    plans = [swarm_plan(seed).timeline() for seed in range(300)]
+    pairs = [
+        (one, other)
+        for faults in plans
+        for number, one in enumerate(faults)
+        for other in faults[number + 1 :]
+        if overlap(one, other)
+    ]
+    of_nodes = [(one, other) for one, other in pairs if one.action in HOLDING and other.action in HOLDING]
+    assert len(pairs) > 150
+    assert len(of_nodes) >= 10
+    named = [pair for pair in of_nodes if all(each.target.startswith("node:") for each in pair)]
+    assert all(one.target != other.target for one, other in named)
+    assert set(HOLDING) < set(NEEDING)
