@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import statistics
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -139,8 +140,17 @@ def records_in(bootstrap: str, topic: str) -> int:
     return sum(future.result().offset for future in found.values())
 
 
+def _serve_reports(producer: Producer, over: threading.Event) -> None:
+    while not over.is_set():
+        producer.poll(0.1)
+
+
 def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms: int = LINGER_MS) -> Latency:
-    """Open loop at `rate` records/s, idempotent; the first second is not counted."""
+    """Open loop at `rate` records/s, idempotent; the first second is not counted.
+
+    Delivery reports are waited for by a thread of their own: it sleeps until there is one, and the sender until the
+    next record is due. Both in one thread means to look for reports again and again, with twice the CPU.
+    """
     topic = f"l{rate}-{time.monotonic_ns()}"
     create_topic(cluster.bootstrap, topic)
     producer = new_producer(cluster.bootstrap, idempotent=True, **{"linger.ms": linger_ms})
@@ -157,17 +167,26 @@ def latency(cluster: Any, rate: int, seconds: float, size: int = 1024, linger_ms
     for partition in range(PARTITIONS):
         producer.produce(topic, payload, partition=partition)
     producer.flush(30)
+    over = threading.Event()
+    reports = threading.Thread(target=_serve_reports, args=(producer, over))
     gc.disable()
-    begin = time.monotonic()
-    cpu = cluster.cpu_s()
-    for n in range(int(rate * seconds)):
-        due = begin + n / rate
-        while (left := due - time.monotonic()) > 0:
-            producer.poll(left)
-        producer.produce(topic, payload, partition=n % PARTITIONS, on_delivery=report(due) if n >= rate else None)
-    producer.flush(60)
-    cores = (cluster.cpu_s() - cpu) / (time.monotonic() - begin)
-    gc.enable()
+    reports.start()
+    try:
+        begin = time.monotonic()
+        cpu = cluster.cpu_s()
+        for n in range(int(rate * seconds)):
+            due = begin + n / rate
+            if (left := due - time.monotonic()) > 0:
+                time.sleep(left)
+            producer.produce(topic, payload, partition=n % PARTITIONS, on_delivery=report(due) if n >= rate else None)
+        left_over = producer.flush(60)
+        cores = (cluster.cpu_s() - cpu) / (time.monotonic() - begin)
+    finally:
+        over.set()
+        reports.join()
+        gc.enable()
+    if left_over:
+        raise RuntimeError(f"{left_over} records were left in the queue")
     if failed:
         raise RuntimeError(f"{len(failed)} records failed, the first: {failed[0]}")
     cuts = statistics.quantiles(took, n=1000)
