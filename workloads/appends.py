@@ -40,7 +40,7 @@ SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
 """Different keys of each process."""
 LIST_LIMIT_S = 10.0
-LAG_EVERY_S, LAG_LIMIT_S = 0.5, 0.25
+LAG_EVERY_S, LAG_LIMIT_S = 1.0, 0.25
 """A reader asks so often where its partitions end, to know its lag; who does not answer in time is not waited for."""
 TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from chaos.sim_result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
-RATE = 200
-"""Records a second of a single seed without a plan, where nobody asks for another rate: a tenth of what `squall run`
-sends, because here every record costs what it costs, and its time is free.
+LOAD = {"rate": 20, "linger_ms": 50, "poll_pause_ms": 200, "readers": 2}
+"""The load of a single seed without a plan, where nobody asks for another rate: a hundredth of the records of `squall
+run`, which producers hold for ten times as long and readers handle for ten times as long, so that a request still
+brings several partitions' records now and then. Here every request costs what it costs, and time is free.
 """
 PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
@@ -88,7 +89,7 @@ def command(
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
 
     The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
-    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 200 records
+    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 20 records
     a second unless --rate says otherwise; a batch is a swarm.
     """
     from chaos.batch import Order
@@ -98,7 +99,7 @@ def command(
         order = Order(plan_file, mutant, root, not all_violations)
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark)
     if plan_file is None and flags["rate"] is None:
-        flags["rate"] = RATE
+        flags.update({name: value for name, value in LOAD.items() if flags[name] is None})
     try:
         plan = swarm_plan(flags["seed"]) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
