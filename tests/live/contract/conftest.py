@@ -34,7 +34,8 @@ def _in_processes(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
-def _in_simulation(folder: Path, test: Test, **options: object) -> None:
+def in_simulation(folder: Path, test: Test, **options: object) -> None:
+    """Run a test's body on simulated brokers, three where nothing else is said."""
     world = World(7)
     runtime = SimRuntime(world, **options)  # type: ignore[arg-type]
 
@@ -61,7 +62,7 @@ def _in_containers(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
-@pytest.fixture(params=[_in_processes, _in_simulation, _in_containers], ids=["process", "sim", "docker"])
+@pytest.fixture(params=[_in_processes, in_simulation, _in_containers], ids=["process", "sim", "docker"])
 def on_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of three, in each world."""
     return partial(request.param, tmp_path)
@@ -111,7 +112,7 @@ def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
 
 
 def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
-    _in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
+    in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
 @pytest.fixture(params=[our_broker, _our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
