@@ -19,6 +19,7 @@ from broker.protocol.schema.describe_configs import DescribeConfigsRequest, Desc
 from broker.protocol.schema.metadata import MetadataRequest
 from chaos.asking import METADATA_VERSION, ask
 from chaos.errors import HarnessError
+from chaos.faults import Fault
 from chaos.layout import Address
 
 ASK_S = 5.0
@@ -85,6 +86,18 @@ class Target:
             told = ", ".join(f"{name} = {value}" for name, value in self.other_settings.items())
             found.append(f"it has set otherwise: {told}")
         return found
+
+
+def in_vain(target: Target, faults: Iterable[Fault]) -> list[str]:
+    """For people, before the load: which of a plan's faults cannot land there, for want of which APIs. They are played
+    all the same, so that the run is `unknown` and says why.
+    """
+    found = []
+    for fault in faults:
+        needed = LEADING.get(str(fault.params.get("how")), ()) if fault.action == "leadership" else ()
+        if lacking := [api.name for api in needed if api.name in target.lacks]:
+            found.append(f"fault {fault.id} ({fault.action}) cannot land: it does not speak {', '.join(lacking)}")
+    return found
 
 
 async def about(bootstrap: Sequence[Address], settings: Mapping[str, str], left_out: Iterable[str] = ()) -> Target:

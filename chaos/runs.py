@@ -18,7 +18,7 @@ import trio
 
 from broker.env import Env, Fs
 from chaos import __version__
-from chaos.about_target import Stranger, about
+from chaos.about_target import Stranger, about, in_vain
 from chaos.errors import HarnessError, trouble_of
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
@@ -232,7 +232,7 @@ class Run:
         target = await about(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.told()}
         self._save()
-        for line in target.lines():
+        for line in (*target.lines(), *in_vain(target, self.plan.timeline())):
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     async def _create_topics(self, observer: Observer) -> None:

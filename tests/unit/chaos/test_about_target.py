@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from chaos.about_target import compare, understood
+from chaos.about_target import compare, in_vain, understood
+from chaos.faults import make_fault
 from chaos.plan import PlanError, make_plan
 
 
@@ -67,3 +68,13 @@ def test_what_only_our_broker_can_be_made_to_do_is_refused_of_kafka() -> None:
 
 def test_settings_are_still_refused_by_name_where_the_brokers_are_ours() -> None:
     assert "no.such.setting" in refusal(target="squall", cluster={"settings": {"no.such.setting": "1"}})
+
+
+def test_what_cannot_land_for_want_of_an_api_is_told_beforehand() -> None:
+    listed = [("leadership", {"how": "move"}), ("leadership", {"how": "preferred"}), ("kill", {})]
+    faults = [make_fault(number, 1, 1, action, "random", params) for number, (action, params) in enumerate(listed)]
+    assert in_vain(understood(speaks(ApiKey.ELECT_LEADERS)), faults) == [
+        "fault 0 (leadership) cannot land: it does not speak ALTER_PARTITION_REASSIGNMENTS"
+    ]
+    assert len(in_vain(understood(speaks()), faults)) == 2
+    assert in_vain(understood(speaks(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS)), faults) == []
