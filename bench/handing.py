@@ -19,11 +19,9 @@ from confluent_kafka import Producer
 
 from chaos.errors import Refused
 
-RUN = 100
+RUN = 1000
 """Records that are handed to the client in one call, all of one partition: a call for each takes more of the machine
 than what is to be measured."""
-RUN_IN_C = 1000
-"""The same where a record costs no Python."""
 _PRODUCER, _COPY = 0, 2
 """RD_KAFKA_PRODUCER, RD_KAFKA_MSG_F_COPY."""
 
@@ -60,9 +58,13 @@ class ByPython:
         self._producer = Producer({**settings, "delivery.report.only.error": True, **on_delivery})
         self._topic = topic
         self._run = [{"value": payload}] * RUN
+        room = settings["queue.buffering.max.kbytes"] * 1024 // len(payload)
+        self._most = min(room, settings["queue.buffering.max.messages"]) - RUN
 
     def hand(self, partition: int, *, once: bool = False) -> bool:
-        """As `Handing.hand`."""
+        """As `Handing.hand`. The queue is asked first: for each record that it refused an exception would be made."""
+        if len(self._producer) > self._most:
+            return False
         run = self._run[:1] if once else self._run
         taken = self._producer.produce_batch(self._topic, run, partition=partition)
         self.taken += taken
@@ -143,13 +145,13 @@ class InC:
             raise ValueError(why.value.decode())
         self._topic = lib.rd_kafka_topic_new(self._producer, topic.encode(), None)
         self._payload = ctypes.create_string_buffer(payload, len(payload))
-        self._run = (_Message * RUN_IN_C)()
+        self._run = (_Message * RUN)()
         for message in self._run:
             message.payload, message.length = ctypes.addressof(self._payload), len(payload)
 
     def hand(self, partition: int, *, once: bool = False) -> bool:
         """As `Handing.hand`."""
-        asked = 1 if once else RUN_IN_C
+        asked = 1 if once else RUN
         taken = self._lib.rd_kafka_produce_batch(self._topic, partition, _COPY, self._run, asked)
         self.taken += taken
         return bool(taken == asked)
