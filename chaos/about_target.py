@@ -33,6 +33,8 @@ LEADING = {
     "preferred": (ApiKey.ELECT_LEADERS,),
     "unclean": (ApiKey.ELECT_LEADERS,),
     "move": (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
+    "drain": (ApiKey.ALTER_PARTITION_REASSIGNMENTS,),
+    "fill": (ApiKey.ALTER_PARTITION_REASSIGNMENTS,),
 }
 """What the fault `leadership` needs, by its `how`."""
 

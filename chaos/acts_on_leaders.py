@@ -28,7 +28,8 @@ INSIDE = ClientSettings(
 
 
 async def leadership(stage: Stage, p: Played) -> None:
-    """Elections of preferred or unclean leaders, or the move of a partition that a target leads or holds.
+    """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
+    holds, or of some to it.
 
     Evidence is Metadata before and after, and what the controller answered. A move is asked for, and followed by an
     election of the new preferred leader; it goes on though the fault is over.
@@ -40,7 +41,10 @@ async def leadership(stage: Stage, p: Played) -> None:
     stage.begun(p)
     before = await stage.cluster.view()
     try:
-        answers = await (_move(stage, p, before) if how == "move" else _elect(stage, p, before, how == "unclean"))
+        if how in ("drain", "fill"):
+            answers = await _rearrange(stage, p, before)
+        else:
+            answers = await (_move(stage, p, before) if how == "move" else _elect(stage, p, before, how == "unclean"))
     except (RequestFailed, UnsupportedApi) as failure:
         raise HarnessError(f"{how}: {failure}") from None
     stage.check_landed(p, stage.now_ns())
@@ -56,10 +60,9 @@ async def leadership(stage: Stage, p: Played) -> None:
         "before": _seen(before, places),
         "after": _seen(after, places),
     }
-    moved = any(before.replicas.get(name) != after.replicas.get(name) for name in places)
-    p.landed = accepted and (moved or how != "move")
+    p.landed = accepted and _is_done(p, places, before, after)
     if not p.landed:
-        p.error = "the replicas are those that there were" if accepted else "the controller refused"
+        p.error = "the replicas are not those that were asked for" if accepted else "the controller refused"
 
 
 async def _elect(stage: Stage, p: Played, view: ClusterView, unclean: bool) -> dict[Place, str]:
@@ -89,6 +92,35 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
         await trio.sleep(max(0.0, stage.left_s(p) / 2))
         await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
     return answers
+
+
+async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
+    """Drain: other brokers hold what the target held, as before it is taken out of a cluster. Fill: it takes one place
+    of each partition that it does not hold, as after it was added.
+    """
+    if len(p.resolved) != 1:
+        raise HarnessError(f"one broker at a time: {p.fault.target} is {len(p.resolved)}")
+    (node,), rng, moves = p.resolved, stage.rng(p, "move"), {}
+    for name, replicas in sorted(view.replicas.items()):
+        others = sorted(set(view.nodes) - set(replicas))
+        if p.fault.params["how"] == "fill" and node in others:
+            leaves, comes = rng.choice(replicas), node
+        elif p.fault.params["how"] == "drain" and node in replicas and others:
+            leaves, comes = node, rng.choice(others)
+        else:
+            continue
+        moves[_place(name)] = [comes if each == leaves else each for each in replicas]
+    if not moves:
+        raise Unresolved(f"no partition can be moved off node {node}, or to it")
+    return await admin.alter_partition_reassignments(stage.cluster.client, moves, timeout_ms=ASK_MS)
+
+
+def _is_done(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
+    """Whether the replicas are as they were asked to be; elections ask for none."""
+    how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
+    if how == "move":
+        return any(before.replicas.get(name) != after.replicas.get(name) for name in places)
+    return how not in ("drain", "fill") or (all(holds) if how == "fill" else not any(holds))
 
 
 async def _resign(stage: Stage, p: Played) -> None:

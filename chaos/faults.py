@@ -201,10 +201,10 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             "leadership",
-            "by request: an election of preferred or unclean leaders, a partition's move, the controller's resignation",
+            "by request: elections, moves of partitions, a broker emptied or filled, the controller's resignation",
             "P",
             Number(0.2, 600, 2),
-            {"how": Choice(("preferred", "unclean", "move", "resign"), "preferred")},
+            {"how": Choice(("preferred", "unclean", "move", "drain", "fill", "resign"), "preferred")},
             "what the controller answered; leaders and replicas, or controller and its epoch, before and after",
         ),
     )

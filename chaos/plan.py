@@ -270,6 +270,8 @@ class Plan(_Part):
                 raise FaultError(f"{here}: use {where}" + (f" ({why})" if why else ""))
             if f.action == "upgrade" and not self.upgrade_to:
                 raise FaultError(f"fault {number} (upgrade): to which version? name it: --upgrade-to (upgrade_to)")
+            if fault.params.get("how") in ("drain", "fill") and self.cluster.nodes <= self.workload.replication_factor:
+                raise FaultError(f"fault {number} ({f.action}): more brokers than replicas are needed: cluster.nodes")
             if fault.params.get("how") == "faketime" and self.runtime != "docker":
                 raise FaultError(f"fault {number} ({f.action}): libfaketime is in brokers' images only: how = 'offset'")
             needed = required_nodes(f.action, fault.params)

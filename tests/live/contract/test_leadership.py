@@ -60,6 +60,29 @@ async def take_back(observer: Observer, replicas: tuple[int, ...]) -> None:
         await trio.sleep(0.02)
 
 
+@pytest.mark.parametrize("where", ["process", "sim", "docker"])
+def test_a_broker_is_emptied_and_filled_again_and_clients_see_it(tmp_path: Path, where: str) -> None:
+    async def body(runtime: Runtime) -> None:
+        papers, env = MemoryPapers("a run"), runtime.env("harness")
+        observer = Observer(runtime.env("observer"), addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(observer.client.run)
+            await observer.create_topics([admin.NewTopic("t", 4, 2, {})], 60)
+            for how, possible in (("drain", True), ("fill", True), ("fill", False)):
+                fault = make_fault(0, 0.0, 6.0, "leadership", "node:2", {"how": how})
+                await Nemesis(runtime, [fault], 1, env=env, cluster=observer, record=papers.fault).play()
+                told = json.loads(papers.faults[-1])
+                assert bool(told["evidence"]) is possible, told
+                replicas = (await observer.view()).replicas
+                if possible:
+                    assert all((2 in replicas[name]) is (how == "fill") for name in told["evidence"]["after"])
+                else:
+                    assert all(2 in each for each in replicas.values()), "it holds all already"
+            nursery.cancel_scope.cancel()
+
+    three(where, tmp_path)(body)
+
+
 @pytest.mark.parametrize("undone", [False, True], ids=["left_on", "undone"])
 @pytest.mark.parametrize("where", ["process", "sim", "docker"])
 def test_a_move_is_seen_by_clients_and_only_then_there_is_evidence(tmp_path: Path, where: str, undone: bool) -> None:

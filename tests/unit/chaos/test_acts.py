@@ -311,7 +311,7 @@ async def test_leadership_is_asked_for_as_an_administrator_would(
     if how == "move":
         undone = (await played(World(), "leadership", {"how": how}))[-1]
         assert undone["evidence"] is None
-        assert "the replicas are those that there were" in undone["error"]
+        assert "the replicas are not those that were asked for" in undone["error"]
 
 
 class Quorum:

@@ -114,6 +114,13 @@ def test_a_broker_that_takes_long_to_come_back_has_its_time_before_the_next_faul
     assert max(gaps["pause"]) <= 3.5
 
 
+def test_a_broker_is_emptied_or_filled_only_where_there_are_more_of_them_than_replicas() -> None:
+    fault = {"at_s": 1, "duration_s": 2, "action": "leadership", "target": "node:1", "params": {"how": "drain"}}
+    with pytest.raises(PlanError, match="more brokers than replicas are needed"):
+        make_plan({"faults": [fault]})
+    assert make_plan({"cluster": {"nodes": 4, "settings": {}}, "faults": [fault]}).timeline()
+
+
 def test_libfaketime_is_for_containers_and_knows_no_rate() -> None:
     clock = {"at_s": 1, "duration_s": 2, "action": "clock", "target": "node:1"}
     faked = {**clock, "params": {"how": "faketime"}}
