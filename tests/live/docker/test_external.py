@@ -20,7 +20,7 @@ from chaos.commands.clean import command as clean
 from chaos.directory import RunDirectory
 from chaos.errors import Refused
 from chaos.plan import Plan, make_plan, write_plan
-from chaos.running import run_and_judge
+from chaos.running import run_and_judge, runtime_maker
 from chaos.runtimes.process.external import discover
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
 from chaos.toolchain.compose_file import FILES, NODE, brokers_of
@@ -157,6 +157,24 @@ def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
     there = trio.run(discover, theirs.bootstrap)
     assert set(there) == {1, 2, 3}
     assert not {name for name in there.topics if not name.startswith("_")}, "its topics are gone"
+
+
+async def test_a_broker_that_ends_by_itself_is_told_and_started_again(
+    theirs: Theirs, engine: Engine, tmp_path: Path
+) -> None:
+    runtime = (await trio.to_thread.run_sync(runtime_maker, theirs.plan(), print))[0](tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    await runtime.start()
+    try:
+        engine.kill(brokers_of(theirs.file, engine.containers(FILES), list(NAMES))[2])
+        with trio.fail_after(10):
+            while (healed := await runtime.heal())["started"] != [2]:
+                await trio.sleep(0.1)
+        assert healed["failed"] == []
+        assert [(gone.node, gone.code) for gone in runtime.exits()] == [(2, 137)]
+    finally:
+        await runtime.stop()
+    await theirs.until_up()
 
 
 HURTS = """
