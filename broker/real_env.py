@@ -16,7 +16,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ COPY_CHUNK = 256 * 1024
 RESET_ON_CLOSE = b"\x01\0\0\0\0\0\0\0"  # struct linger: on, 0 seconds
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
+_wait_readable, _wait_writable = trio.lowlevel.wait_readable, trio.lowlevel.wait_writable
 
 
 class RealFile:
@@ -219,19 +220,24 @@ class RealLink:
 
     async def wait_readable(self) -> None:
         """As `Link.wait_readable`."""
-        await self._wait(trio.lowlevel.wait_readable)
+        if self._fd < 0:
+            raise self._gone()
+        try:
+            await _wait_readable(self._fd)
+        except trio.ClosedResourceError:
+            raise self._gone() from None
 
     async def wait_writable(self) -> None:
         """As `Link.wait_writable`."""
-        await self._wait(trio.lowlevel.wait_writable)
-
-    async def _wait(self, until_ready: Callable[[int], Awaitable[None]]) -> None:
         if self._fd < 0:
-            raise LinkClosed(f"connection with {self.peer} is closed")
+            raise self._gone()
         try:
-            await until_ready(self._fd)
+            await _wait_writable(self._fd)
         except trio.ClosedResourceError:
-            raise LinkClosed(f"connection with {self.peer} was closed") from None
+            raise self._gone() from None
+
+    def _gone(self) -> LinkClosed:
+        return LinkClosed(f"connection with {self.peer} is closed")
 
     def close(self) -> None:
         """As `Link.close`."""

@@ -206,10 +206,11 @@ class FetchApi:
         return available >= fetch.min_bytes
 
     def _park(self, fetch: DelayedFetch, deadline_ms: int) -> None:
+        replica = fetch.replica_id >= 0
         for want in fetch.wants:
-            assert want.hosted is not None
-            watchers = want.hosted.followers if fetch.replica_id >= 0 else want.hosted.consumers
-            watchers[fetch] = None
+            h = want.hosted
+            assert h is not None
+            (h.followers if replica else h.consumers)[fetch] = None
         fetch.slot.parked = fetch
         self._timers.add(fetch, deadline_ms)
 
@@ -218,10 +219,11 @@ class FetchApi:
         fetch.done = True
         if fetch.bucket >= 0:
             self._timers.remove(fetch)
+            replica = fetch.replica_id >= 0
             for want in fetch.wants:
-                if want.hosted is not None:
-                    want.hosted.followers.pop(fetch, None)
-                    want.hosted.consumers.pop(fetch, None)
+                h = want.hosted
+                if h is not None:
+                    (h.followers if replica else h.consumers).pop(fetch, None)
 
     def woken(self, fetch: DelayedFetch) -> None:
         """Something moved on a watched partition: answer if that is enough."""
@@ -319,16 +321,21 @@ def _want(find: Find, key: bytes, part: Part) -> Want:
 
 
 def _stands_still(want: Want, told: tuple[int, int] | None) -> bool:
-    """Whether a follower has heard all there is to say of a partition, and has all of it."""
-    h = want.hosted
+    """Whether a follower has heard all there is to say of a partition, and has all of it (of an empty one it names no
+    epoch: nothing can part from that).
+    """
+    # Asked of every partition of a session, twice a fetch: taken apart at once, what differs most often first.
+    _, _, leader_epoch, offset, last_fetched_epoch, _, _, h = want
     if h is None or told is None:
         return False
-    state, log = h.state, h.log
+    state = h.state
     return (
-        want.offset == state.log_end_offset
+        offset == state.log_end_offset
+        and told[0] == state.high_watermark
+        and leader_epoch == state.leader_epoch
+        and last_fetched_epoch in (leader_epoch, _NO_EPOCH)
+        and told[1] == h.log.log_start_offset
         and state.is_leader
-        and want.leader_epoch == state.leader_epoch == want.last_fetched_epoch
-        and told == (state.high_watermark, log.log_start_offset)
         and not h.deletions
     )
 

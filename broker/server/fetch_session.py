@@ -8,6 +8,7 @@ from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterable
 
     from broker.protocol.hot import FetchIn, FetchPartOut
     from broker.server.fetch import Want
@@ -93,8 +94,9 @@ class FetchSessions:
 
     def open(
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
-    ) -> tuple[FetchSession | None, list[tuple[bytes, Part]]]:
-        """The session of a request (None: none) and the partitions it asks for. `by_ids`: its version names topics so.
+    ) -> tuple[FetchSession | None, Iterable[tuple[bytes, Part]]]:
+        """The session of a request (None: none) and the partitions it asks for, to be gone through at once if at all.
+        `by_ids`: its version names topics so.
 
         Raises SessionError for an unknown session (70), one at another epoch (71), or one whose fetcher named topics
         in the other way until now, as it does when its idea of our versions changes (106): all of it begins anew then.
@@ -113,7 +115,7 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         session.update(request)
-        return session, [(key, part) for (key, _), part in session.parts.items()]
+        return session, ((key, part) for (key, _), part in session.parts.items())
 
     def _create(self, request: FetchIn, now_ms: int, by_ids: bool) -> FetchSession | None:
         if not request.topics:

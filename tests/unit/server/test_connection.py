@@ -191,6 +191,20 @@ def test_small_slices_and_large_bytes_leave_in_one_call() -> None:
     assert answers(peer.conn) == [(0, b"a" + b"x" * 1000 + b"b" * 100_000 + b"c")]
 
 
+async def test_of_what_nobody_reads_little_is_taken_into_memory() -> None:
+    peer = Peer()
+    peer.link.room = 0
+    slots = peer.slots(6)
+    for slot in slots:
+        slot.reply([file_slice(b"x" * 200_000)])
+        peer.conn.flush()
+    assert sum(len(chunk) for chunk in peer.conn._out if not isinstance(chunk, FileSlice)) < 1_000_000
+    assert sum(isinstance(chunk, FileSlice) for chunk in peer.conn._out) == 3
+    peer.link.give_room(1 << 40)
+    await peer.tasks[0]()
+    assert [len(body) for _, body in answers(peer.conn)] == [200_000] * 6
+
+
 def test_a_connection_ends_where_an_announced_slice_cannot_be_read() -> None:
     peer = Peer()
     [slot] = peer.slots(1)

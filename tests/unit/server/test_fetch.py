@@ -336,6 +336,26 @@ def test_fetches_that_name_nothing_keep_a_follower_in_the_isr() -> None:
     assert h.state.followers[2].last_caught_up_ms >= begun_ms + 7 * 300
 
 
+def test_of_an_empty_partition_that_is_not_named_only_its_news_are_told() -> None:
+    """Its follower has no epoch to name, which parts from nothing."""
+    room = room_with()
+    room.give("u")
+    conn = room.client()
+    room.fetch(conn, ("t", 0), ("u", 0), replica=2, epoch=5, session=(0, 0), max_wait_ms=0)
+    first = fetched_all(conn)
+    followers = [room.replicas.by_name[name][0].state.followers[2] for name in (b"t", b"u")]
+    counted_ms = [replica.last_fetch_ms for replica in followers]
+    room.pass_ms(20)
+    conn = room.client()
+    room.fetch(conn, replica=2, session=(first.session_id, 1))
+    assert answers(conn) == []
+    assert [replica.last_fetch_ms for replica in followers] == counted_ms, "neither was looked at"
+    room.produce(room.client(), ("u", 0, room.batch()))
+    [(key, [part])] = fetched_all(conn).topics
+    assert key == IDS["u"]
+    assert part.records
+
+
 def test_a_leader_that_is_none_any_more_tells_so_of_a_partition_that_is_not_named() -> None:
     room = room_with(1)
     first = in_session(room, (0, 0), ("t", 0))
