@@ -110,7 +110,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
         as_planned["volume_bytes"] = plan.cluster.volume_mib << 20
         if plan.upgrade_to:
             in_containers.keywords["second"] = second_image(
-                engine, plan.upgrade_to, in_containers.keywords["images"], say
+                engine, plan.upgrade_to, in_containers.keywords["images"], say, hurt=hurt
             )
         return partial(in_containers, zones=(ZONE,), say=say, **as_planned), None
     if plan.target == "kafka":
@@ -122,7 +122,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
             theirs, second=second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None, say=say
         ), stranger
     ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, framed=framed, say=say)
-    second = second_version(plan.upgrade_to, PACKAGES) if plan.upgrade_to else None
+    second = second_version(plan.upgrade_to, PACKAGES, hurt=hurt) if plan.upgrade_to else None
     return partial(ours, hurt=hurt, seed=plan.seed, second=second), None
 
 

@@ -73,7 +73,11 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
 
 
 def likely(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters under which a drawn fault strikes: a broker that is not told to flush may sync nothing for seconds."""
+    """Parameters under which a drawn fault strikes: a broker that is not told to flush may sync nothing for seconds, a
+    client that has its metadata asks for none for minutes.
+    """
+    if params.get("api") == "Metadata":
+        return {**params, "api": "Fetch"}
     return {**params, "op": "write"} if params.get("op") == "fsync" else dict(params)
 
 

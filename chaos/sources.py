@@ -17,11 +17,18 @@ def digest_of(package: Path) -> str:
     return found.hexdigest()[:16]
 
 
-def second_version(given: str, first: Path) -> Path:
-    """The checkout that --upgrade-to names, where it holds another broker than `first` does. Refused otherwise."""
+def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
+    """The checkout that --upgrade-to names, where it holds another broker than `first` does. Refused otherwise.
+
+    hurt: its files must be such as can lose power and fail.
+    """
     folder = Path(given).absolute()
     if not (folder / "broker" / "__main__.py").is_file():
         raise Refused(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
     if digest_of(folder / "broker") == digest_of(first / "broker"):
         raise Refused(f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted")
+    if hurt and not (folder / "broker" / "faulted").is_dir():
+        raise Refused(
+            f"--upgrade-to {given}: its broker's files cannot be hurt: leave out power_loss, crash_at, disk, damage"
+        )
     return folder

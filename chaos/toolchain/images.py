@@ -73,14 +73,15 @@ def ensure_images(engine: Engine, say: Say) -> Images:
     return Images(broker, toxiproxy, relay)
 
 
-def second_image(engine: Engine, given: str, images: Images, say: Say) -> str:
+def second_image(engine: Engine, given: str, images: Images, say: Say, *, hurt: bool = False) -> str:
     """Id of the broker's image that --upgrade-to names: one of the engine's, or of a registry's, or made of a checkout.
 
-    Refused where there is none, or it is the one that there is anyway.
+    Refused where there is none, or it is the one that there is anyway. hurt: as of `second_version`; an image is not
+    looked into.
     """
     if Path(given).is_dir():
         with _one_at_a_time():
-            name = _broker(engine, *base_image(engine, say), second_version(given, ROOT), say)
+            name = _broker(engine, *base_image(engine, say), second_version(given, ROOT, hurt=hurt), say)
     else:
         name = given if ":" in given.rpartition("/")[2] else f"{given}:latest"
         if engine.image(name) is None and not engine.pull(name):

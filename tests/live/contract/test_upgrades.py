@@ -107,6 +107,11 @@ async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
         second_version(str(PACKAGES), PACKAGES)
     with pytest.raises(Refused, match="no broker/__main__.py"):
         second_version(str(tmp_path), PACKAGES)
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker/__main__.py").touch()
+    assert second_version(str(tmp_path), PACKAGES) == tmp_path
+    with pytest.raises(Refused, match="its broker's files cannot be hurt: leave out power_loss"):
+        second_version(str(tmp_path), PACKAGES, hurt=True)
     await trio.lowlevel.checkpoint()
 
 

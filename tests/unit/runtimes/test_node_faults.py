@@ -86,3 +86,4 @@ def test_a_drawn_fault_of_fsyncs_is_one_of_writes_where_nobody_may_sync() -> Non
     fault = make_fault(0, 0, 3, "disk", "random", {"op": "fsync", "nth": 4})
     assert likely(fault.params) == {**fault.params, "op": "write"}
     assert likely({"share": 0.5}) == {"share": 0.5}
+    assert likely({"api": "Metadata", "act": "drop"}) == {"api": "Fetch", "act": "drop"}

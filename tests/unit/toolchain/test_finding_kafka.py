@@ -49,6 +49,18 @@ def test_the_distribution_that_kafka_home_names_is_taken(ground: Path, monkeypat
     ]
 
 
+def test_a_second_version_is_another_one(ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars(ground / "dist/libs", "4.1.0")
+    jars(ground / "newer/libs", "4.3.1")
+    monkeypatch.setenv("KAFKA_HOME", str(ground / "dist"))
+    first = kafka.apache_kafka(lambda line: pytest.fail(line))
+    assert kafka.second_kafka(str(ground / "newer"), first).version == "4.3.1"
+    with pytest.raises(Refused, match="it is Apache Kafka 4.1.0 too"):
+        kafka.second_kafka(str(ground / "dist"), first)
+    with pytest.raises(Refused, match="holds no libs/kafka_"):
+        kafka.second_kafka(str(ground), first)
+
+
 def test_jars_in_the_cache_are_taken_without_fetching(ground: Path) -> None:
     assert not kafka.at_hand()
     jars(cache_folder() / f"kafka-{kafka.VERSION}", kafka.VERSION)
