@@ -36,11 +36,11 @@ STRUCTURE: tuple[tuple[str, Pass], ...] = (
     ("fewer faults", fewer_faults),
 )
 SETTINGS: tuple[tuple[str, Pass], ...] = (
+    ("fewer operations for more of a fault", fewer_operations_for_more),
     ("no warm-up", no_warm_up),
     ("settings as they are by default", defaults_again),
     ("fewer nodes and replicas", fewer_nodes),
     ("fewer topics, partitions and clients", fewer_of_each),
-    ("fewer operations for more of a fault", fewer_operations_for_more),
     ("shorter load", shorter_load),
 )
 NUMBERS: tuple[tuple[str, Pass], ...] = (
