@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from chaos.errors import Refused
+
+MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
+"""Of the file that a broker counts in what was done to its files: another layout has another one."""
 
 
 def digest_of(package: Path) -> str:
@@ -27,8 +31,16 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
         raise Refused(f"--upgrade-to {given}: there is no broker/__main__.py: a checkout of Squall is wanted")
     if digest_of(folder / "broker") == digest_of(first / "broker"):
         raise Refused(f"--upgrade-to {given}: its broker is this one, file by file: another version is wanted")
-    if hurt and not (folder / "broker" / "faulted").is_dir():
+    if hurt and _layout(folder) != _layout(first):
         raise Refused(
-            f"--upgrade-to {given}: its broker's files cannot be hurt: leave out power_loss, crash_at, disk, damage"
+            f"--upgrade-to {given}: its broker's files cannot be hurt as this one's (broker/faulted): "
+            "leave out power_loss, crash_at, disk and damage"
         )
     return folder
+
+
+def _layout(folder: Path) -> str | None:
+    """How a checkout's broker tells what was done to its files; None for one that knows nothing of it."""
+    tally = folder / "broker" / "faulted" / "tally.py"
+    found = MAGIC.search(tally.read_text()) if tally.is_file() else None
+    return found[1] if found else None

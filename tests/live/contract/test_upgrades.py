@@ -110,8 +110,10 @@ async def test_what_is_no_other_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker/__main__.py").touch()
     assert second_version(str(tmp_path), PACKAGES) == tmp_path
-    with pytest.raises(Refused, match="its broker's files cannot be hurt: leave out power_loss"):
+    with pytest.raises(Refused, match="its broker's files cannot be hurt as this one's.*leave out power_loss"):
         second_version(str(tmp_path), PACKAGES, hurt=True)
+    shutil.copytree(PACKAGES / "broker/faulted", tmp_path / "broker/faulted")
+    assert second_version(str(tmp_path), PACKAGES, hurt=True) == tmp_path
     await trio.lowlevel.checkpoint()
 
 
