@@ -133,9 +133,11 @@ async def test_two_leaders_die_quickly_and_only_epochs_keep_what_was_acknowledge
 async def test_both_lose_power_the_shorter_one_leads_and_only_epochs_make_them_agree(
     autojump_clock: Any, rule: str
 ) -> None:
-    """KIP-101, divergence: the same high watermark, and different data below it."""
+    """KIP-101, divergence: the same high watermark, and different data below it. (As before KIP-966: the last one
+    in sync stays in the ISR when it dies, and leads again whatever it has lost.)"""
     async with trio.open_nursery() as nursery:
-        room = await Room(nursery, squall_replication_truncation=rule).begin(4, 5)
+        before_elr = {"squall_bootstrap_features": "eligible.leader.replicas.version=0"}
+        room = await Room(nursery, squall_replication_truncation=rule, **before_elr).begin(4, 5)
         await room.write(b"m1")
         for broker in (4, 5):
             room.hosted(broker).log.flush(0)

@@ -122,7 +122,7 @@ async def test_overdue_answer_ends_the_link_and_the_next_request_dials_anew(peer
     assert desk.outcomes[2:] == [0]
 
 
-async def test_heartbeat_that_gets_no_answer_gives_its_link_up(peer: Peer, desk: Desk) -> None:
+async def test_heartbeat_that_gets_no_answer_gives_its_link_up(autojump_clock: Any, peer: Peer, desk: Desk) -> None:
     config: Any = SimpleNamespace(node_id=1)
     forwarder = Forwarder(FakeEnv(peer), config, desk.client, None, lambda: 2)
     for tried in range(1, 4):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,11 @@ def test_a_process_is_itself_and_a_dead_one_is_nobody() -> None:
         process = proc.identify(popen.pid)
         assert process is not None
         assert proc.is_alive(process)
-        assert proc.environment(popen.pid) == {"SQUALL_RUN": "r 1"}
+        # Popen is back once the kernel has closed its pipe; the new environment is there a moment later.
+        deadline = time.monotonic() + 10
+        while not (environment := proc.environment(popen.pid)) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert environment == {"SQUALL_RUN": "r 1"}
         popen.kill()
     assert proc.identify(popen.pid) is None
     assert not proc.is_alive(process)
