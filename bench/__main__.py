@@ -53,7 +53,11 @@ def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list
                 note(f"{kind}, broker cores", found.broker_cores)
             for size, idempotent, in_c in LOADS:
                 kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}"
-                t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
+                try:
+                    t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
+                except RuntimeError as error:
+                    say(f"  {cluster.name:>7} {kind}: no figure in this round, {error}")
+                    continue
                 note(f"{kind}, MB/s", t.mb_s)
                 note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
                 note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
