@@ -65,7 +65,9 @@ class _Producer:
     def _done(self, op: int, error: Any, message: Any) -> None:
         if error is None:
             _, timestamp_ms = message.timestamp()
-            self._answer(op, OK, max(-1, message.offset()), timestamp_ms, "")
+            offset = message.offset()
+            # None where a broker had it already (DUPLICATE_SEQUENCE_NUMBER): stored, nobody knows where.
+            self._answer(op, OK, -1 if offset is None else offset, timestamp_ms, "")
         else:
             self._answer(op, FAIL if error.code() in NEVER_LEFT else INFO, -1, -1, error.name())
 

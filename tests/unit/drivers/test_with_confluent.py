@@ -1,0 +1,28 @@
+"""What the driver of confluent-kafka makes of delivery reports."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.drivers.library import OK, Order
+
+with_confluent = pytest.importorskip("chaos.drivers.with_confluent")
+
+
+def order() -> Order:
+    return Order(
+        library="confluent", role="producer", bootstrap="127.0.0.1:1", acks=-1, idempotence=True, max_in_flight=5,
+        linger_ms=5, batch_size=16384, codec="none", request_timeout_ms=1000, delivery_timeout_ms=2000,
+        max_record_bytes=1024,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("reported", "told"), [(7, 7), (0, 0), (None, -1)])
+def test_a_record_that_a_broker_had_already_is_stored_at_an_unknown_offset(reported: int | None, told: int) -> None:
+    answers: list[tuple[Any, ...]] = []
+    producer = with_confluent.producer(order(), lambda *answer: answers.append(answer))
+    producer._done(3, None, SimpleNamespace(offset=lambda: reported, timestamp=lambda: (1, 99)))
+    assert answers == [(3, OK, told, 99, "")]
