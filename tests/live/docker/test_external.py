@@ -19,7 +19,7 @@ from chaos.asking import visible_brokers
 from chaos.commands.clean import command as clean
 from chaos.directory import RunDirectory
 from chaos.errors import Refused
-from chaos.plan import Plan, make_plan, write_plan
+from chaos.plan import FAST_FAILOVER, Plan, make_plan, write_plan
 from chaos.running import run_and_judge, runtime_maker
 from chaos.runtimes.process.external import discover
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
@@ -50,7 +50,7 @@ squall.cluster.id=QW5vdGhlckNsdXN0ZXJfXw
 log.dirs=/data
 default.replication.factor=3
 min.insync.replicas=2
-"""
+""" + "".join(f"{name}={value}\n" for name, value in FAST_FAILOVER.items())
 
 
 class Theirs:
@@ -143,7 +143,7 @@ def test_containers_links_and_leaders_are_hurt_proven_and_put_back(
         fault(8, 2, "pause", "node:3"),
         fault(12, 1, "leadership", "node:2", how="move"),
         fault(13, 1, "partition", "node:1", side="clients"),
-        fault(15, 2, "stop", "node:2"),
+        fault(15, 5, "stop", "node:2"),
     )
     directory = run_and_judge(plan, tmp_path / "runs")
     assert isinstance(directory, RunDirectory)
