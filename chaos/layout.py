@@ -10,6 +10,8 @@ from chaos.errors import Refused
 from chaos.runtimes.contract import Link
 
 INTERNAL = "INTERNAL"
+ZONE = "CLIENT"
+"""The first client zone's name, and its listener's: the harness's own clients are in it."""
 
 Address = tuple[str, int]
 """Host and port."""
@@ -100,6 +102,16 @@ def links(nodes: tuple[int, ...], zones: tuple[str, ...]) -> tuple[Link, ...]:
     """Every directed pair of nodes, then every zone to every node."""
     between = tuple(Link(a, b) for a in nodes for b in nodes if a != b)
     return between + tuple(Link(zone, node) for zone in zones for node in nodes)
+
+
+def zone_name(number: int) -> str:
+    """What a client zone is called, counted from 1: CLIENT, CLIENT2, CLIENT3, ..."""
+    return ZONE if number == 1 else f"{ZONE}{number}"
+
+
+def zone_names(count: int) -> tuple[str, ...]:
+    """So many zones, in their order."""
+    return tuple(zone_name(number) for number in range(1, count + 1))
 
 
 def proxy_name(link: Link) -> str:

@@ -92,6 +92,8 @@ class WorkloadPlan(_Part):
     max_in_flight: int = Field(5, ge=1, le=100)
     producers: int = Field(4, ge=1, le=1000)
     readers: int = Field(3, ge=1, le=1000)
+    zones: int = Field(1, ge=1, le=9, exclude_if=lambda count: count == 1)
+    """Client zones, over which producers and readers are dealt by turns. Each has links of its own to the brokers."""
     rate: int = Field(2000, ge=1, le=1_000_000)
     min_bytes: int = Field(100, ge=MIN_BYTES, le=MAX_BYTES)
     max_bytes: int = Field(2048, ge=MIN_BYTES, le=MAX_BYTES)
@@ -113,6 +115,10 @@ class WorkloadPlan(_Part):
             raise ValueError("idempotence needs acks = -1 (all)")
         if self.idempotence and self.max_in_flight > 5:
             raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
+        if self.zones > max(self.producers, self.readers):
+            raise ValueError(
+                f"zones {self.zones}: {self.producers} producers and {self.readers} readers leave one without clients"
+            )
         return self
 
 
@@ -209,6 +215,8 @@ class Plan(_Part):
             raise ValueError(
                 f"cluster.ids names {len(self.cluster.ids)} brokers; cluster.nodes is {self.cluster.nodes}"
             )
+        if self.workload.zones > 1:
+            raise ValueError("workload.zones: an external cluster advertises one address of each broker: 1 zone")
         if self.cluster.settings:
             raise ValueError("cluster.settings: an external cluster has its own, which cannot be given")
 

@@ -17,11 +17,11 @@ from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
 from chaos.framed_links import framed_links
 from chaos.judging import judge
-from chaos.layout import links
+from chaos.layout import ZONE, links, zone_names
 from chaos.papers import DirectoryPapers
 from chaos.plan import Plan, topic_names, write_plan
 from chaos.progress import Progress
-from chaos.runs import ZONE, MakeDriver, Run
+from chaos.runs import MakeDriver, Run
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.external import ExternalRuntime
@@ -91,7 +91,8 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     """
     settings = dict(plan.cluster.settings)
     hurt = any(fault.action in BELOW_THE_SEAM or counts_calls(fault.when) for fault in plan.faults)
-    framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, (ZONE,)))
+    zones = zone_names(plan.workload.zones)
+    framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, zones))
     if plan.runtime == "external":
         return _external_maker(plan, say), Stranger(STRANGERS[plan.target])
     if plan.runtime == "docker":
@@ -112,16 +113,16 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
             in_containers.keywords["second"] = second_image(
                 engine, plan.upgrade_to, in_containers.keywords["images"], say, hurt=hurt
             )
-        return partial(in_containers, zones=(ZONE,), say=say, **as_planned), None
+        return partial(in_containers, zones=zones, say=say, **as_planned), None
     if plan.target == "kafka":
         kafka = apache_kafka(say)
         known, left_out = kafka_settings(settings)
         stranger = Stranger("Apache Kafka", kafka.version, left_out)
-        theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=(ZONE,), settings=known, framed=framed)
+        theirs = partial(KafkaRuntime, kafka=kafka, nodes=plan.nodes, zones=zones, settings=known, framed=framed)
         return partial(
             theirs, second=second_kafka(plan.upgrade_to, kafka) if plan.upgrade_to else None, say=say
         ), stranger
-    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=(ZONE,), settings=settings, framed=framed, say=say)
+    ours = partial(ProcessRuntime, nodes=plan.nodes, zones=zones, settings=settings, framed=framed, say=say)
     second = second_version(plan.upgrade_to, PACKAGES, hurt=hurt) if plan.upgrade_to else None
     return partial(ours, hurt=hurt, seed=plan.seed, second=second), None
 

@@ -20,7 +20,7 @@ from broker.env import Env, Fs
 from chaos import __version__
 from chaos.about_target import Stranger, about, in_vain
 from chaos.errors import HarnessError, trouble_of
-from chaos.layout import addresses
+from chaos.layout import ZONE, addresses, zone_names
 from chaos.nemesis import Nemesis
 from chaos.observer import Observer
 from chaos.papers import Papers
@@ -33,11 +33,10 @@ from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
-from workloads.driving import Driver
+from workloads.driving import Driver, Zone
 from workloads.final_reads import FinalRead, final_reads
 from workloads.recorder import Recorder
 
-ZONE = "CLIENT"
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""
 TOPICS_READY_S = 30.0
@@ -77,7 +76,6 @@ def appends_settings(plan: Plan) -> AppendsSettings:
         poll_pause_ms=w.poll_pause_ms,
         request_timeout_ms=w.request_timeout_ms,
         delivery_timeout_ms=w.delivery_timeout_ms,
-        zone=ZONE,
         operations=operations,
     )
 
@@ -207,7 +205,7 @@ class Run:
                     await self._meet(self._stranger, servers)
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
-                await self._load(servers, recorder, nemesis)
+                await self._load(recorder, nemesis)
                 async with self._phase("heal"):
                     self.info["heal"] = await self.runtime.heal()
                 self._say_landed(nemesis)
@@ -241,19 +239,24 @@ class Run:
         topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in topic_names(self.plan)]
         await observer.create_topics(topics, TOPICS_READY_S)
 
-    async def _load(self, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis) -> None:
+    def _zones(self, settings: AppendsSettings) -> list[Zone]:
+        """The workload's clients, by the listener that brokers advertise to them."""
+        servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
+        drivers = {name: self._drivers(each, settings) for name, each in servers.items()} if self._drivers else {}
+        return [Zone(name, addresses(each), drivers.get(name)) for name, each in servers.items()]
+
+    async def _load(self, recorder: Recorder, nemesis: Nemesis) -> None:
         """Warm-up without faults, then the load with them; the workload ends once all of it is settled."""
         counters, stop = Counters(), trio.Event()
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
             settings = appends_settings(self.plan)
-            driver = self._drivers(self.runtime.bootstrap(ZONE), settings) if self._drivers else None
             told = self._eyes.acknowledged if self._eyes else None
             nemesis.clients = Controls(settings.producers, settings.readers)
             nursery.start_soon(
-                partial(run_appends, envs=self.env, acknowledged=told, driver=driver, controls=nemesis.clients),
-                *(self.env("workload"), servers, settings, recorder, stop, counters),
+                partial(run_appends, envs=self.env, acknowledged=told, controls=nemesis.clients),
+                *(self.env("workload"), self._zones(settings), settings, recorder, stop, counters),
             )
             async with self._phase("warm-up"):
                 await trio.sleep(self.plan.warmup_s)

@@ -17,11 +17,12 @@ import trio
 
 from chaos import rare_paths
 from chaos.errors import HarnessError, trouble_of
+from chaos.layout import zone_names
 from chaos.operations import concrete
 from chaos.papers import MemoryPapers
 from chaos.plan import Plan, write_plan
 from chaos.progress import Nobody
-from chaos.runs import ZONE, Run
+from chaos.runs import Run
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
 from chaos.runtimes.sim.offsets import Offsets
@@ -48,7 +49,8 @@ class _Sim:
         if messages:
             self.world.messages = []
             self.world.kernel.after_event.append(Offsets(self.world).look)
-        self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=(ZONE,), settings=dict(plan.cluster.settings))
+        zones = zone_names(plan.workload.zones)
+        self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
         self.watch = Watch(self.world)
         self.papers = _Papers(f"sim-seed{plan.seed}", self.watch.damaged)
         self.run: Run | None = None

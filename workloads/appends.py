@@ -26,7 +26,7 @@ from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, SettingsError
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
-from workloads.driving import Driver, ReaderTask, Sending, read_by
+from workloads.driving import Driver, ReaderTask, Sending, Zone, read_by
 from workloads.reading import RecordedReader
 from workloads.recorder import Recorder
 
@@ -86,8 +86,6 @@ class AppendsSettings:
     delivery_timeout_ms: int = 30_000
     setup_timeout_ms: int = 60_000
     """Until the topics exist and every partition has a leader."""
-    zone: str = ""
-    """Of the clients, for the history."""
     operations: tuple[Handover, ...] | None = None
     """What is handed over, when, and by which producer, since the workload began; None: drawn, at the rate."""
 
@@ -144,7 +142,7 @@ class AppendsSettings:
 
 async def run_appends(
     env: Env,
-    bootstrap: Sequence[Address],
+    zones: Sequence[Zone],
     settings: AppendsSettings,
     recorder: Recorder,
     stop: trio.Event,
@@ -152,36 +150,37 @@ async def run_appends(
     *,
     envs: Callable[[str], Env] | None = None,
     acknowledged: Acknowledged | None = None,
-    driver: Driver | None = None,
     controls: Controls | None = None,
 ) -> None:
     """Create the topics, drive the load until `stop`, then wait until every record has its outcome.
 
-    `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not change what
-    another draws. `acknowledged` is told of each record whose send was ok. `driver`: a library that produces and
-    reads instead of our own client. `controls`: what is done to clients from outside. Raises WorkloadFailed where the
-    topics cannot be made, OSError where the history cannot be written.
+    `zones` take turns: the first producer and the first reader are of the first one, and so on; topics are made from
+    the first. `envs` gives each producer and reader, by name, an Env of its own, so that what one draws does not
+    change what another draws. `acknowledged` is told of each record whose send was ok. `controls`: what is done to
+    clients from outside. Raises WorkloadFailed where the topics cannot be made, OSError where the history cannot be
+    written.
     """
     own: Callable[[str], Env] = envs if envs is not None else lambda name: env
     began = env.mono()
-    await make_topics(env, bootstrap, settings, recorder)
+    await make_topics(env, zones[0].bootstrap, settings, recorder)
     sent_all = trio.Event()
     hands = controls if controls is not None else Controls(settings.producers, settings.readers)
     async with trio.open_nursery() as nursery:
         for number in range(settings.readers):
-            if driver is not None:
-                task = ReaderTask(number, settings.assignment(number), number % 2, settings.zone)
-                nursery.start_soon(read_by, driver, recorder, counters, task, sent_all)
+            zone = zones[number % len(zones)]
+            if zone.driver is not None:
+                task = ReaderTask(number, settings.assignment(number), number % 2, zone.name)
+                nursery.start_soon(read_by, zone.driver, recorder, counters, task, sent_all)
                 continue
             reading = own(f"reader-{number}")
             told = (recorder, counters, number, hands.readers[number], sent_all)
-            nursery.start_soon(partial(_read, reading, bootstrap, settings, *told))
+            nursery.start_soon(partial(_read, reading, zone, settings, *told))
         async with trio.open_nursery() as producing:
             for number in range(settings.producers):
                 sending = own(f"producer-{number}")
                 agenda = _agenda(settings, sending, number, began)
-                about = (recorder, counters, acknowledged)
-                sender = _Sender(sending, bootstrap, settings, number, agenda, *about, driver, hands.producers[number])
+                about = (recorder, counters, acknowledged, hands.producers[number])
+                sender = _Sender(sending, zones[number % len(zones)], settings, number, agenda, *about)
                 producing.start_soon(sender.run, stop)
         sent_all.set()
     recorder.flush()
@@ -269,25 +268,23 @@ class _Sender:
     def __init__(
         self,
         env: Env,
-        bootstrap: Sequence[Address],
+        zone: Zone,
         settings: AppendsSettings,
         number: int,
         agenda: Agenda,
         recorder: Recorder,
         counters: Counters,
         acknowledged: Acknowledged | None,
-        driver: Driver | None,
         handle: Handle,
     ) -> None:
         self._env = env
-        self._bootstrap = bootstrap
+        self._zone = zone
         self._settings = settings
         self._recorder = recorder
         self._counters = counters
         self._number = number
         self._agenda = agenda
         self._acknowledged = acknowledged
-        self._driver = driver
         self._handle = handle
         self._stopped = env.signal()
 
@@ -327,11 +324,11 @@ class _Sender:
         about = {**asdict(settings.producer()), "request_timeout_ms": settings.request_timeout_ms}
         about["producer"] = self._number
         async with trio.open_nursery() as nursery:
-            if self._driver is not None:
-                await self._live_by(self._driver, nursery, about, stop, life)
+            if self._zone.driver is not None:
+                await self._live_by(self._zone.driver, nursery, about, stop, life)
                 return
-            process = self._recorder.process("producer", VERSION, about, zone=settings.zone)
-            client = Client(self._env, self._bootstrap, settings.client())
+            process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
+            client = Client(self._env, self._zone.bootstrap, settings.client())
             client.track(settings.names())
             await nursery.start(client.run)
             flush = self._recorder.flush
@@ -354,7 +351,7 @@ class _Sender:
     ) -> None:
         """One process that is a library's."""
         settings = {**about, **driver.about()}
-        zone = self._settings.zone
+        zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
         producer = await driver.producer(nursery, self._recorder.flush)
         await self._pace(producer, process, stop, life)
@@ -414,7 +411,7 @@ class _Sender:
 
 async def _read(
     env: Env,
-    bootstrap: Sequence[Address],
+    zone: Zone,
     settings: AppendsSettings,
     recorder: Recorder,
     counters: Counters,
@@ -425,7 +422,7 @@ async def _read(
     """One of the workload's readers: from the log's start, until all has been sent and the last poll is done."""
     places = settings.assignment(number)
     async with trio.open_nursery() as nursery:
-        client = Client(env, bootstrap, settings.client())
+        client = Client(env, zone.bootstrap, settings.client())
         await nursery.start(client.run)
         consumer = ConsumerSettings(isolation=number % 2)
         reader = RecordedReader(
@@ -435,7 +432,7 @@ async def _read(
             counters,
             role="reader",
             consumer=consumer,
-            zone=settings.zone,
+            zone=zone.name,
             extra={"reader": number},
         )
         starts: dict[Place, int] = {}

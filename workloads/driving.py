@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from workloads.client.cluster import Place
+from workloads.client.cluster import Address, Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.counters import Counters
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
@@ -117,6 +117,16 @@ class Driver(Protocol):
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """A fresh one, that begins at the log's start."""
+
+
+class Zone(NamedTuple):
+    """Clients that have links of their own to the brokers: how they reach the cluster, and by which library."""
+
+    name: str
+    """For the history."""
+    bootstrap: Sequence[Address]
+    driver: Driver | None = None
+    """None: our own client."""
 
 
 class ReaderTask(NamedTuple):

@@ -23,6 +23,7 @@ _HELP = {
     "max_in_flight": "Produce requests in flight on each connection.",
     "producers": "Producing processes at a time.",
     "readers": "Readers beside them.",
+    "zones": "Client zones, over which both are dealt by turns; a fault may hit one: target zone:N.",
     "rate": "Records a second, all producers together.",
     "min_bytes": "Smallest record.",
     "max_bytes": "Largest record.",

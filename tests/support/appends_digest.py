@@ -21,6 +21,7 @@ from tests.support.fake_cluster import Break, FakeCluster
 from tests.support.memory_env import FakeEnv
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
+from workloads.driving import Zone
 from workloads.final_reads import final_reads
 from workloads.recorder import Recorder
 
@@ -37,7 +38,8 @@ async def play(seed: int, path: str) -> str:
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.run)
         async with trio.open_nursery() as running:
-            running.start_soon(run_appends, env, cluster.bootstrap, SETTINGS, recorder, stop, Counters())
+            zones = [Zone("", cluster.bootstrap)]
+            running.start_soon(run_appends, env, zones, SETTINGS, recorder, stop, Counters())
             await trio.sleep(2)
             cluster.move("appends-0", 0, 2)
             cluster.stop(3)

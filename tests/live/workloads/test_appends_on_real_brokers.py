@@ -21,6 +21,7 @@ from workloads.client.admin import EARLIEST, describe_cluster, list_offsets
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
 from workloads.counters import Counters
+from workloads.driving import Zone
 from workloads.final_reads import FinalRead, final_reads
 from workloads.recorder import Recorder
 
@@ -49,7 +50,8 @@ class Run:
         recorder = Recorder(env, str(self.path), "run-1")
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_appends, env, self.brokers.bootstrap, self.settings, recorder, stop, self.counters)
+            zones = [Zone("", self.brokers.bootstrap)]
+            nursery.start_soon(run_appends, env, zones, self.settings, recorder, stop, self.counters)
             await self.until_acked(200)
             await story(self)
             stop.set()
@@ -149,12 +151,14 @@ import json, sys, trio
 from broker.real_env import RealEnv
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
+from workloads.driving import Zone
 from workloads.recorder import Recorder
 
 async def main():
     env = RealEnv("harness")
     recorder = Recorder(env, sys.argv[1], "killed")
-    await run_appends(env, json.loads(sys.argv[2]), AppendsSettings(rate=500), recorder, trio.Event(), Counters())
+    zones = [Zone("", json.loads(sys.argv[2]))]
+    await run_appends(env, zones, AppendsSettings(rate=500), recorder, trio.Event(), Counters())
 
 trio.run(main)
 """

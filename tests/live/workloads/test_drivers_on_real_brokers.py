@@ -15,6 +15,7 @@ from checkers.parser import parse
 from checkers.tables import OK, POLL, SEND
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
+from workloads.driving import Zone
 from workloads.final_reads import final_reads
 from workloads.recorder import Recorder
 
@@ -43,7 +44,7 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
                 await trio.sleep(0.05)
 
     async def run() -> None:
-        await run_appends(env, brokers.bootstrap, SETTINGS, recorder, stop, counters, driver=driver)
+        await run_appends(env, [Zone("", brokers.bootstrap, driver)], SETTINGS, recorder, stop, counters)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)

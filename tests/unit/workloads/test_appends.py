@@ -22,6 +22,7 @@ from tests.support.memory_env import FakeEnv
 from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
 from workloads.client.settings import SettingsError
 from workloads.counters import Counters
+from workloads.driving import Zone
 from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
 from workloads.recorder import Recorder
 
@@ -44,6 +45,7 @@ class Run:
         self.cluster = FakeCluster()
         self.env = FakeEnv(self.cluster, fs=RealFs())
         self.settings = settings
+        self.zones = [Zone("", self.cluster.bootstrap)]
         self.path = path / "history.jsonl"
         self.counters = Counters()
         self.finals: list[FinalRead] = []
@@ -54,9 +56,7 @@ class Run:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.cluster.run)
             async with trio.open_nursery() as running:
-                running.start_soon(
-                    run_appends, self.env, self.cluster.bootstrap, self.settings, recorder, stop, self.counters
-                )
+                running.start_soon(run_appends, self.env, self.zones, self.settings, recorder, stop, self.counters)
                 if meanwhile is not None:
                     running.start_soon(meanwhile)
                 await trio.sleep(seconds)
@@ -104,6 +104,16 @@ async def test_every_partition_has_readers_that_follow(tmp_path: Path, clock: Mo
     assert set(read) == {0, 1, 2, 3}
     assert run.counters.read > 1.5 * run.counters.acked  # two readers for each partition
     assert {record.iso for record in history.records.rows() if record.kind == POLL} == {0, 1}
+
+
+async def test_clients_are_dealt_over_zones_by_turns(tmp_path: Path, clock: MockClock) -> None:
+    run = Run(tmp_path)
+    run.zones = [Zone("A", run.cluster.bootstrap), Zone("B", run.cluster.bootstrap)]
+    await run.play(1, finals=False)
+    begun = [line for line in run.lines() if line["e"] == "p"]
+    zones = {(line["role"], line["settings"].get(line["role"])): line["zone"] for line in begun}
+    everybody = [(role, number) for role in ("producer", "reader") for number in range(3)]
+    assert zones == {(role, number): "AB"[number % 2] for role, number in everybody}
 
 
 async def test_empty_polls_are_thinned_out(tmp_path: Path, clock: MockClock) -> None:
