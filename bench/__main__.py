@@ -8,17 +8,23 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from confluent_kafka import KafkaException
 
 from bench.client import LINGER_MS, first_ack, latency, throughput
-from bench.clusters import Cluster, clusters
+from bench.clusters import Cluster, new_cluster
 from bench.failover import failover
 from chaos.errors import Refused
 
-LOADS = ((1024, True, False), (1024, False, False), (100, True, False), (100, False, False), (100, True, True))
-"""Record size, idempotent, handed over in C."""
-RATES = ((1000, 5), (5000, 5), (1000, 0))
+WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
+"""Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
+ASKED_FIRST = ((100, True, False), (1024, True, False))
+FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
+"""Record size, idempotent, handed over in C. The first come right after the warm-up: each load is more of it."""
+RATES = ((1000, 5), (1000, 0), (5000, 5))
 """Records per second and the client's linger.ms."""
 
 
@@ -27,49 +33,81 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(cluster: Cluster, arguments: argparse.Namespace, out: dict[str, list[float]]) -> None:
-    """Every figure of one cluster, appended to `out`; the cluster is started and ended here."""
+class Sheet:
+    """Every measured value of one cluster, by name. What fails costs that figure in that round, and is said."""
 
-    def note(name: str, value: float) -> None:
-        out.setdefault(name, []).append(value)
-        say(f"  {cluster.name:>7} {name:<50} {value:10.2f}")
+    def __init__(self, name: str) -> None:
+        self.name, self.found = name, dict[str, list[float]]()
 
+    def note(self, figure: str, value: float) -> None:
+        """One more value."""
+        self.found.setdefault(figure, []).append(value)
+        say(f"  {self.name:>7} {figure:<50} {value:10.2f}")
+
+    @contextmanager
+    def trying(self, figure: str) -> Iterator[None]:
+        """A load that a cluster does not acknowledge in time, or that it cannot be asked for at all."""
+        try:
+            yield
+        except (RuntimeError, KafkaException) as error:
+            say(f"  {self.name:>7} {figure}: no figure in this round, {error}")
+
+
+def measure(cluster: Cluster, arguments: argparse.Namespace, sheet: Sheet, *, failovers: bool) -> None:
+    """One round of one cluster, which is started and ended here."""
     cluster.start()
     try:
-        note("launch to first ack, s", first_ack(cluster.bootstrap, cluster.launched_at))
+        sheet.note("launch to first ack, s", first_ack(cluster.bootstrap, cluster.launched_at))
         time.sleep(3)
-        note("memory at rest, MB a broker", max(cluster.rss_mb()))
+        sheet.note("memory at rest, MB a broker", max(cluster.rss_mb()))
         if cluster.name == "kafka" and arguments.warmup:
             say(f"  {cluster.name:>7} warm-up of {arguments.warmup:g} s")
-            for size, idempotent, _ in LOADS[:4]:
-                throughput(cluster, size, idempotent=idempotent, seconds=arguments.warmup / 4)
-        for _ in range(arguments.rounds):
-            for rate, linger_ms in RATES:
-                found = latency(cluster, rate, arguments.seconds + 1, linger_ms=linger_ms)
-                kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
-                note(f"{kind}, p50 ms", found.p50_ms)
-                note(f"{kind}, p99 ms", found.p99_ms)
-                note(f"{kind}, p99.9 ms", found.p999_ms)
-                note(f"{kind}, broker cores", found.broker_cores)
-            for size, idempotent, in_c in LOADS:
-                kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}"
-                try:
-                    t = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
-                except RuntimeError as error:
-                    say(f"  {cluster.name:>7} {kind}: no figure in this round, {error}")
-                    continue
-                note(f"{kind}, MB/s", t.mb_s)
-                note(f"{kind}, broker CPU s per M", t.broker_cpu_s_per_m)
-                note(f"{kind}, client CPU s per M", t.client_cpu_s_per_m)
-        note("memory after load, MB a broker", max(cluster.rss_mb()))
-        if arguments.failover:
-            for controller in (False, True):
-                kind = "failover of leader" + (" and controller" if controller else "")
+            for size, idempotent in WARM_UP:
+                with sheet.trying("warm-up"):
+                    throughput(cluster, size, idempotent=idempotent, seconds=arguments.warmup / len(WARM_UP))
+        for load in ASKED_FIRST:
+            _load(cluster, arguments, sheet, *load)
+        for rate, linger_ms in RATES:
+            _rate(cluster, arguments, sheet, rate, linger_ms)
+        for load in FURTHER:
+            _load(cluster, arguments, sheet, *load)
+        _load(cluster, arguments, sheet, 100, True, False, ", at the end")
+        sheet.note("memory after load, MB a broker", max(cluster.rss_mb()))
+        for controller in (False, True) if failovers else ():
+            kind = "failover of leader" + (" and controller" if controller else "")
+            with sheet.trying(kind):
                 gap, failed = failover(cluster, controller=controller)
-                note(f"{kind}, s to next ack", gap)
-                note(f"{kind}, records failed", failed)
+                sheet.note(f"{kind}, s to next ack", gap)
+                sheet.note(f"{kind}, records failed", failed)
     finally:
         cluster.stop()
+
+
+def _load(
+    cluster: Cluster,
+    arguments: argparse.Namespace,
+    sheet: Sheet,
+    size: int,
+    idempotent: bool,
+    in_c: bool,
+    when: str = "",
+) -> None:
+    kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}{when}"
+    with sheet.trying(kind):
+        found = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
+        sheet.note(f"{kind}, MB/s", found.mb_s)
+        sheet.note(f"{kind}, broker CPU s per M", found.broker_cpu_s_per_m)
+        sheet.note(f"{kind}, client CPU s per M", found.client_cpu_s_per_m)
+
+
+def _rate(cluster: Cluster, arguments: argparse.Namespace, sheet: Sheet, rate: int, linger_ms: int) -> None:
+    kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
+    with sheet.trying(kind):
+        found = latency(cluster, rate, arguments.seconds + 1, linger_ms=linger_ms)
+        sheet.note(f"{kind}, p50 ms", found.p50_ms)
+        sheet.note(f"{kind}, p99 ms", found.p99_ms)
+        sheet.note(f"{kind}, p99.9 ms", found.p999_ms)
+        sheet.note(f"{kind}, broker cores", found.broker_cores)
 
 
 def table(results: dict[str, dict[str, list[float]]]) -> str:
@@ -96,22 +134,28 @@ def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--peer", choices=("none", "kafka"), default="none", help="also measure Apache Kafka")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="each on new clusters")
     parser.add_argument("--seconds", type=float, default=6, help="length of each load")
-    parser.add_argument("--warmup", type=float, default=60, help="seconds of load before a JVM is measured")
+    parser.add_argument(
+        "--warmup", type=float, default=60, help="seconds of load before a JVM is measured, in each round"
+    )
     parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=Path, help="also write every single figure here")
     arguments = parser.parse_args()
     names = ["squall"] + (["kafka"] if arguments.peer == "kafka" else [])
-    results: dict[str, dict[str, Any]] = {name: {} for name in names}
-    with tempfile.TemporaryDirectory(prefix="squall-bench-") as folder:
-        try:
-            made = clusters(names, Path(folder))
-        except Refused as missing:
-            say(f"bench: {missing}")
-            return 3
-        for cluster in made:
-            measure(cluster, arguments, results[cluster.name])
+    sheets = {name: Sheet(name) for name in names}
+    for number in range(arguments.rounds):
+        last = number == arguments.rounds - 1
+        for name in names:
+            say(f"round {number + 1} of {arguments.rounds}: {name}")
+            with tempfile.TemporaryDirectory(prefix="squall-bench-") as folder:
+                try:
+                    cluster = new_cluster(name, Path(folder))
+                except Refused as missing:
+                    say(f"bench: {missing}")
+                    return 3
+                measure(cluster, arguments, sheets[name], failovers=arguments.failover and last)
+    results = {name: sheet.found for name, sheet in sheets.items()}
     print(table(results))
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")

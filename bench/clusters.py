@@ -193,9 +193,6 @@ class Kafka(Cluster):
         return self._java("kafka.Kafka", str(config), flags=flags)
 
 
-def clusters(names: Sequence[str], folder: Path) -> list[Cluster]:
-    """Clusters by name, not started. Refused where one cannot be had; the message says how to get it."""
-    made: list[Cluster] = []
-    for name in names:
-        made.append(Squall(folder / name) if name == "squall" else Kafka(folder / name))
-    return made
+def new_cluster(name: str, folder: Path) -> Cluster:
+    """A cluster of that name, not started. Refused where it cannot be had; the message says how to get it."""
+    return Squall(folder) if name == "squall" else Kafka(folder)
