@@ -11,10 +11,8 @@ from chaos.damaging import How
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
 from chaos.stage import Play, Played, Stage
+from chaos.taking_down import came_back, up_after_trouble
 from chaos.targets import Unresolved
-
-TAKE_DOWN = ("kill", "stop", "power_loss", "crash_at", "rolling", "upgrade", "damage")
-"""Actions that start at their end what they took down."""
 
 
 async def disk(stage: Stage, p: Played) -> None:
@@ -31,8 +29,9 @@ async def disk(stage: Stage, p: Played) -> None:
             for node in p.resolved:
                 healed.append(await stage.runtime.heal_disk(name, node))
     stopped = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
-    down = [node for node in stopped if not stage.others(p, node, *TAKE_DOWN)]  # who took it down starts it
-    started = await stage.all_up(down)
+    ended = [node for node in stopped if not stage.others(p, node, "crash_at")]  # which starts what it took down
+    stage.has_down(p, ended)
+    started = await stage.up_again(p, ended)
     p.ended = stage.now_ns()
     p.evidence = {"healed": healed, "started": started}
     p.landed = any(each.get("hits") for each in healed)
@@ -75,14 +74,16 @@ async def damage(stage: Stage, p: Played) -> None:
     await stage.begin_on_running_nodes(p)
     if lacking := _lacking(p, node):
         raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
-    down = await stage.runtime.kill(node)
-    damaged = await stage.runtime.damage(node, how, size=size)
+    with stage.taking_down(p, [node]):
+        down = await stage.runtime.kill(node)
+        damaged = await stage.runtime.damage(node, how, size=size)
     p.evidence = {"down": down, "damaged": damaged}
-    await stage.rest(p)
-    p.evidence["up"] = up = await stage.runtime.start_node(node)
+    async with up_after_trouble(stage, p):
+        await stage.rest(p)
+    (p.evidence["up"],) = up = await stage.up_again(p, [node])
     p.ended = stage.now_ns()
     lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
-    p.landed = bool(down.get("gone") and up.get("ready_ns") and lost)
+    p.landed = bool(down.get("gone") and came_back(up) and lost)
     if not p.landed:
         p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
 

@@ -10,6 +10,7 @@ import trio
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import ClockWord, CrashOp, Evidence, FakingTime, NodeState
 from chaos.stage import POLL_S, Play, Played, Stage
+from chaos.taking_down import came_back, down_and_up, up_after_trouble
 from chaos.targets import Unresolved
 
 CAUGHT_UP_WITHIN_S = 60.0
@@ -20,35 +21,18 @@ CLOCK_TOLERANCE_MS = 9.0
 
 async def kill(stage: Stage, p: Played) -> None:
     """SIGKILL, restart at the end."""
-    await _down_and_up(stage, p, kill=True)
+    await down_and_up(stage, p, stage.runtime.kill, "gone")
 
 
 async def stop(stage: Stage, p: Played) -> None:
     """Controlled shutdown, restart at the end."""
-    await _down_and_up(stage, p, kill=False)
-
-
-async def _down_and_up(stage: Stage, p: Played, *, kill: bool) -> None:
-    runtime = stage.runtime
-    await stage.begin_on_running_nodes(p)
-    down = await stage.together(runtime.kill if kill else runtime.stop_node, p.resolved)
-    try:
-        await stage.rest(p)
-    except HarnessError:  # it took too long: nobody else would start them before the cluster is healed
-        await stage.all_up(p.resolved)
-        raise
-    up = await stage.all_up(p.resolved)
-    p.evidence = {"down": down, "up": up}
-    proof = "gone" if kill else "controlled"
-    p.landed = all(d.get(proof) for d in down) and all(u.get("ready_ns") for u in up)
-    if not p.landed:
-        p.error = f"no evidence that every node was {proof}"
+    await down_and_up(stage, p, stage.runtime.stop_node, "controlled")
 
 
 async def pause(stage: Stage, p: Played) -> None:
     """Held where it is, let go at the end; by the last one where several faults hold it."""
     runtime = stage.runtime
-    await stage.begin_on_running_nodes(p, joins="pause")
+    await stage.begin_on_running_nodes(p, joins=NodeState.PAUSED)
     held: list[Any] = []
     resumed: list[Any] = []
     lost: list[str] = []
@@ -134,9 +118,11 @@ async def _one_by_one(
         # One at a time is its own: what has another one down brings that up, whatever becomes of this.
         stage.release(p)
         stage.claim(p, [node])
-        step: dict[str, Any] = {"node": node, **await before(node), "down": await take(node), **await between(node)}
-        steps.append(step)
-        step["up"] = await stage.up(node)
+        step: dict[str, Any] = {"node": node, **await before(node)}
+        with stage.taking_down(p, [node]):  # and up at once: who would have it down meanwhile has it afterwards
+            step |= {"down": await take(node), **await between(node)}
+            steps.append(step)
+            step["up"] = await stage.up(node)
         step |= await after(node)
         with trio.move_on_after(max(0.0, stage.left_s(p))):
             while not await _in_sync(stage, runtime.nodes):
@@ -178,18 +164,18 @@ async def power_loss(stage: Stage, p: Played) -> None:
     (`caught_up_ns`; -1: not within the time there was).
     """
     await stage.begin_on_running_nodes(p)
-    lost = await stage.runtime.power_loss(p.resolved)
+    with stage.taking_down(p, p.resolved):
+        lost = await stage.runtime.power_loss(p.resolved)
     # It has landed when the nodes have ended: what is taken out of their files then is no part of that.
-    stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
+    async with up_after_trouble(stage, p):
+        stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
     await trio.sleep(max(0.0, stage.left_s(p)))
-    up = await stage.all_up(p.resolved)
+    up = await stage.up_again(p, p.resolved)
     p.ended = stage.now_ns()
     isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
     p.evidence = {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
     told: Any = lost.get("nodes", {})
-    p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and all(
-        u.get("ready_ns") for u in up
-    )
+    p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and came_back(up)
     if not p.landed:
         p.error = "not every node said what was pending on its disk when the power went, and came back"
     stage.note(p)
@@ -217,9 +203,10 @@ async def crash_at(stage: Stage, p: Played) -> None:
     if not down.get("gone"):
         p.error = f"node {node} came to no {nth}. {op} within {p.fault.duration_s:g} s"
         return
+    stage.has_down(p, [node])
     await trio.sleep(max(0.0, stage.left_s(p)))
-    p.evidence["up"] = await stage.up(node)
-    p.landed = bool(p.evidence["up"].get("ready_ns"))
+    (p.evidence["up"],) = up = await stage.up_again(p, [node])
+    p.landed = came_back(up)
 
 
 async def clock(stage: Stage, p: Played) -> None:

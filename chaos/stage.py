@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -22,6 +23,8 @@ from workloads.control import Controls
 PROBE_TIMEOUT_S = 0.7
 HEALED_WITHIN_S = 10.0
 POLL_S = 0.1
+BY_ITSELF = ("disk", "crash_at")
+"""Actions of which a node ends by itself, sooner or later or never."""
 
 
 @dataclass
@@ -82,6 +85,10 @@ class Stage:
         self._claims: dict[int, dict[int, str]] = {}
         self._starting: dict[int, trio.Event] = {}
         """Nodes that a fault starts just now, and what is set when that is over."""
+        self._leaving: dict[int, trio.Event] = {}
+        """The same of nodes that a fault takes down just now."""
+        self._down: dict[int, set[int]] = {}
+        """Faults that have a node down, by id: the last one to end starts it."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -101,22 +108,43 @@ class Stage:
         p.began = self.now_ns()
         self.note(p)
 
-    async def begin_on_running_nodes(self, p: Played, *, joins: str = "") -> None:
+    async def begin_on_running_nodes(self, p: Played, *, joins: NodeState = NodeState.RUNNING) -> tuple[int, ...]:
         """Unresolved where a node is down or paused already: hitting it again would prove nothing. One that an earlier
         fault is just starting is waited for: its start is part of that fault's proof.
 
-        joins: an action; a node that is paused by faults of this action alone may be hit once more.
+        joins: PAUSED or DOWN; a node that other faults hold so may be held for longer. Those are returned. Who joins
+        what is down also waits for what is just going down.
         """
-        while starting := [over for node, over in self._starting.items() if node in p.resolved]:
-            await starting[0].wait()
+        turning = (self._starting, self._leaving) if joins is NodeState.DOWN else (self._starting,)
+        while busy := [each[node] for each in turning for node in p.resolved if node in each]:
+            await busy[0].wait()
+        joined = []
         for node in p.resolved:
-            state, others = self.runtime.state(node), self.others(p, node)
-            joined = state is NodeState.PAUSED and bool(self.others(p, node, joins))
-            if state is not NodeState.RUNNING and not joined:
-                by = ", ".join(f"fault {number} ({action})" for number, action in others.items())
+            state = self.runtime.state(node)
+            if state is NodeState.RUNNING:
+                if node not in self._leaving:
+                    self._down.pop(node, None)  # who has it down is mistaken: it was started meanwhile
+                continue
+            if state is not joins or not self.holders(p, node, state):
+                by = ", ".join(f"fault {number} ({action})" for number, action in self.others(p, node).items())
                 raise Unresolved(f"node {node} is {state.value} already" + (f", by {by}" if by else ""))
+            joined.append(node)
         self.claim(p)
+        for node in joined if joins is NodeState.DOWN else ():
+            self._down.setdefault(node, set()).update((p.fault.id, *self.holders(p, node, joins)))
         self.begun(p)
+        return tuple(joined)
+
+    def holders(self, p: Played, node: int, state: NodeState) -> dict[int, str]:
+        """Other faults that hold a node down, or paused, by id: their actions. A node whose disk fails, or that came to
+        its crash point, ended by itself: nobody said so yet, but nobody else can have it down.
+        """
+        if state is NodeState.PAUSED:
+            return self.others(p, node, "pause")
+        known = self._down.get(node, set()) - {p.fault.id}
+        return {n: action for n, action in self.others(p, node).items() if n in known} or (
+            self.others(p, node, *BY_ITSELF)
+        )
 
     def claim(self, p: Played, nodes: Sequence[int] | None = None) -> None:
         """The fault is on at its nodes from now on; at some of them only, where they are given."""
@@ -135,13 +163,52 @@ class Stage:
         for node, claims in self._claims.items():
             if nodes is None or node in nodes:
                 claims.pop(p.fault.id, None)
+                self._down.get(node, set()).discard(p.fault.id)
+
+    @contextmanager
+    def taking_down(self, p: Played, nodes: Sequence[int]) -> Iterator[None]:
+        """Around the act that takes nodes down: the fault has them down from now on. Who would take one of them down as
+        well is kept waiting until the act is over.
+        """
+        over = trio.Event()
+        self._leaving |= dict.fromkeys(nodes, over)
+        self.has_down(p, nodes)
+        try:
+            yield
+        finally:
+            for node in nodes:
+                if self._leaving.get(node) is over:
+                    del self._leaving[node]
+            over.set()
+
+    def has_down(self, p: Played, nodes: Sequence[int]) -> None:
+        """The fault has these nodes down: none of them is started before it has ended."""
+        for node in nodes:
+            self._down.setdefault(node, set()).add(p.fault.id)
+
+    async def up_again(self, p: Played, nodes: Sequence[int]) -> list[Any]:
+        """The fault does not have these nodes down any more. Started together are those that no other one has down.
+
+        Evidence of each: of its start, or who has it down (`held_by`) and its `state`.
+        """
+        told: dict[int, Any] = {}
+        for node in nodes:
+            holding = self._down.get(node, set())
+            state = self.runtime.state(node).value if p.fault.id in holding else "started meanwhile"
+            holding.discard(p.fault.id)
+            if holding:
+                told[node] = {"node": node, "held_by": sorted(holding), "state": state}
+        free = [node for node in nodes if node not in told]
+        told.update(zip(free, await self.all_up(free), strict=True))
+        return [told[node] for node in nodes]
 
     async def all_up(self, nodes: Sequence[int]) -> list[Any]:
         """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""
         return await self.together(self.up, nodes)
 
     async def up(self, node: int) -> Any:
-        """Start a node. Evidence of it."""
+        """Start a node, which nobody has down then. Evidence of it."""
+        self._down.pop(node, None)
         over = self._starting[node] = trio.Event()
         try:
             return await self.runtime.start_node(node)

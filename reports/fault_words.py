@@ -97,6 +97,9 @@ def evidence_text(fault: Json) -> str:
 def _kill(seen: Json) -> str:
     words = []
     for act in objects(seen.get("down")):
+        if "found" in act:
+            words.append(_was_down(act))
+            continue
         how = "was gone" if act.get("gone") else "was NOT gone"
         words.append(f"Process {act.get('pid')} {how} {_after(act, 'asked_ns', 'ended_ns')} after the kill.")
     return " ".join([*words, *_came_back(seen)])
@@ -105,16 +108,28 @@ def _kill(seen: Json) -> str:
 def _stop(seen: Json) -> str:
     words = []
     for act in objects(seen.get("down")):
+        if "found" in act:
+            words.append(_was_down(act))
+            continue
         how = "left by itself, let go by its controller," if act.get("controlled") else "did NOT leave cleanly"
         took = _after(act, "asked_ns", "ended_ns")
         words.append(f"Process {act.get('pid')} {how} with code {act.get('code')} {took} after it was asked.")
     return " ".join([*words, *_came_back(seen)])
 
 
+def _was_down(act: Json) -> str:
+    """Of a broker that other faults had down when this one began."""
+    by = ", ".join(f"fault {fault} ({action})" for fault, action in mapping(act.get("by")).items())
+    asked, answered = act.get("asked"), act.get("answered")
+    return f"Broker {act.get('node')} was down already, by {by}: {answered} of {asked} probes were answered."
+
+
 def _came_back(seen: Json) -> list[str]:
     return [
         f"Incarnation {act.get('incarnation')} (process {act.get('pid')}) was ready "
         f"{_after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
+        if "held_by" not in act
+        else f"Broker {act.get('node')} was left {act.get('state')}, by fault {', '.join(texts(act['held_by']))}."
         for act in objects(seen.get("up"))
     ]
 
@@ -139,6 +154,9 @@ def _pause(seen: Json) -> str:
         answer = "it ANSWERED a probe" if probe.get("ok") else f"a probe got no answer ({probe.get('error')})"
         words.append(f"{_held(act)}; {answer}.")
     for act in objects(seen.get("resumed")):
+        if "held_by" in act:
+            words.append(f"Broker {act.get('node')} was left paused, by fault {', '.join(texts(act['held_by']))}.")
+            continue
         words.append(f"Afterwards in state {act.get('engine', act.get('state'))} again.")
     return " ".join(words)
 

@@ -33,6 +33,18 @@ ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
             "What ran was aa before, bb after (the engine).",
         ),
         (
+            "kill",
+            {
+                "down": [{"node": 2, "found": "down", "by": {"0": "stop"}, "asked": 6, "answered": 0}],
+                "up": [{"node": 2, "held_by": [4], "state": "down"}],
+            },
+            (
+                "Broker 2 was down already, by fault 0 (stop): 0 of 6 probes were answered. "
+                "Broker 2 was left down, by fault 4."
+            ),
+        ),
+        ("pause", {"resumed": [{"node": 2, "held_by": [4]}]}, "Broker 2 was left paused, by fault 4."),
+        (
             "client",
             {"client": "producer 1", "process": 4, "followed_by": 9},
             "Producer 1: process 4 was gone, process 9 followed.",
