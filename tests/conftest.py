@@ -28,10 +28,21 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What runs whole clusters runs one after the other, also where there are two lanes (`--dist loadgroup`)."""
+    if _stage(item) == STAGES.index("live"):
+        item.add_marker(pytest.mark.xdist_group("live"))
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it."""
-    items.sort(key=_stage)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it.
+
+    Where there are two lanes the last stage comes first: it fills one of them, and the others fill the other.
+    """
+    lanes = bool(getattr(config.option, "numprocesses", None)) or hasattr(config, "workerinput")
+    last = STAGES.index("live")
+    items.sort(key=lambda item: -1 if lanes and _stage(item) == last else _stage(item))
 
 
 def _stage(item: pytest.Item) -> int:

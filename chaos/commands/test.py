@@ -18,14 +18,18 @@ CHECKS: dict[str, list[str]] = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
 
+LANES = ["--numprocesses", "2", "--dist", "loadgroup"]
+"""Tests of whole clusters mostly wait: one lane is theirs, the other everything else's."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Half of it.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
-    """Run every test that CI runs: ruff, layers, mypy, then pytest with the fast tests first.
+    """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: whole
+    clusters in one, in the other everything else, the fast tests first.
 
-    Further arguments go to pytest and leave the linters out.
+    Further arguments go to pytest, which has one lane then, and leave the linters out.
 
     \b
     Examples:
@@ -41,7 +45,8 @@ def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
     if only == "lint":
         return 0
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
-    return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments], cwd=ROOT, env=_environment())
+    words = list(pytest_arguments) or (LANES if (os.cpu_count() or 1) > 1 else [])
+    return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
 
 
 def _passes(name: str, arguments: list[str]) -> bool:
