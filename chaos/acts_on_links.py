@@ -11,14 +11,14 @@ import trio
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from chaos.runtimes.contract import FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
-from chaos.shapes import links_of, partition_cuts
+from chaos.shapes import asked_over, links_of, partition_cuts
 from chaos.stage import PROBE_TIMEOUT_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
 
 async def partition(stage: Stage, p: Played) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
-    cuts = partition_cuts(p.fault.params, p.resolved, stage.runtime.nodes, stage.runtime.links())
+    cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
@@ -48,7 +48,7 @@ async def partition(stage: Stage, p: Played) -> None:
 async def packet_loss(stage: Stage, p: Played) -> None:
     """Packets of the targets get lost, and come late."""
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
-    await _counted(stage, p, links_of(p.fault.params, p.resolved, stage.runtime.links()), loss)
+    await _counted(stage, p, links_of(p.fault.params, p.hit, stage.runtime.links()), loss)
 
 
 async def protocol(stage: Stage, p: Played) -> None:
@@ -63,8 +63,7 @@ async def protocol(stage: Stage, p: Played) -> None:
         error=int(ErrorCode[params["error"]]),
         stream=Stream(params["stream"]),
     )
-    links = [link for link in links_of(p.fault.params, p.resolved, stage.runtime.links()) if link.target in p.resolved]
-    await _counted(stage, p, links, frames)
+    await _counted(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames)
 
 
 async def _counted(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
@@ -96,7 +95,7 @@ async def reset(stage: Stage, p: Played) -> None:
     A connection of the nemesis's own stands open over each link at the beginning, and must be reset with the others.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
-    links = links_of(p.fault.params, p.resolved, stage.runtime.links())
+    links = links_of(p.fault.params, p.hit, stage.runtime.links())
     async with _watched(stage, links) as (opened, ended):
         stage.begun(p)
         told = [await stage.runtime.reset_links(links)]

@@ -215,7 +215,7 @@ def _answers(probes: Sequence[Probe]) -> int:
 
 
 def _links(stage: Stage, p: Played) -> list[Link]:
-    links = links_of(p.fault.params, p.resolved, stage.runtime.links())
+    links = links_of(p.fault.params, p.hit, stage.runtime.links())
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     return links

@@ -32,6 +32,8 @@ OF_PARTITIONS = ("leader", "follower", "isr", "last_isr")
 """Targets that may name a partition, as in `leader:TOPIC-N`."""
 NODE_TARGETS = (*OF_PARTITIONS, "controller", "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `node:N` names a broker id."""
+ZONE_TARGET = "zone"
+"""Of faults of links: `zone:N` is all links of the workload's N-th client zone, counted from 1."""
 
 
 __all__ = ["ACTIONS", "ERRORS", "MANNERS", "SHAPES", "SIDES", "Action", "Choice", "Fault", "FaultError", "Number"]
@@ -247,8 +249,10 @@ def make_fault(
     for name in params:
         if name not in known.params:
             raise FaultError(f"{here}: unknown parameter {name!r}: {', '.join(known.params) or 'it takes none'}")
-    checked = {n: p.check(f"{here}: {n}", params.get(n, p.default)) for n, p in known.params.items()}
     kind, _ = check_target(here, target)
+    if kind == ZONE_TARGET:
+        params = _of_zone(here, known, target, params)
+    checked = {n: p.check(f"{here}: {n}", params.get(n, p.default)) for n, p in known.params.items()}
     if of_clients(target) != (action == "client"):
         allowed = ", ".join(CLIENT_TARGETS if action == "client" else NODE_TARGETS)
         raise FaultError(f"{here}: target {target!r}: one of {allowed}")
@@ -256,6 +260,16 @@ def make_fault(
         raise FaultError(f"{here}: how = 'crash': of producers only")
     _check_relations(here, action, checked)
     return Fault(fault_id, float(at_s), float(duration_s), action, target, checked)
+
+
+def _of_zone(here: str, action: Action, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a fault of a client zone: of its links, that is. FaultError for a fault of anything else."""
+    if "side" not in action.params:
+        raise FaultError(f"{here}: target {target!r}: a zone has nothing but links: of faults that take a side")
+    given = {"side": "clients", **params}
+    if given["side"] != "clients":
+        raise FaultError(f"{here}: side = {given['side']!r}: a zone's links are its clients': leave it out")
+    return given
 
 
 def _check_relations(here: str, action: str, params: Mapping[str, Any]) -> None:
@@ -285,8 +299,13 @@ def check_target(here: str, target: str) -> tuple[str, str]:
         if argument and not argument.isdigit():
             raise FaultError(f"{here}: target {target!r}: a {kind} has a number, as in {kind}:0")
         return kind, argument
+    if kind == ZONE_TARGET:
+        if not argument.isdigit() or int(argument) < 1:
+            raise FaultError(f"{here}: target {target!r}: zones are counted from 1, as in zone:2")
+        return kind, argument
     if kind not in NODE_TARGETS:
-        raise FaultError(f"{here}: unknown target {target!r}: one of {', '.join(NODE_TARGETS)}")
+        known = ", ".join((*NODE_TARGETS, ZONE_TARGET))
+        raise FaultError(f"{here}: unknown target {target!r}: one of {known}")
     if kind == "node" and not argument.isdigit():
         raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
     if kind in OF_PARTITIONS and argument and "-" not in argument:

@@ -15,7 +15,8 @@ import trio
 from chaos.errors import HarnessError
 from chaos.faults import Fault, check_target
 from chaos.runtimes.contract import Frames, Link
-from chaos.shapes import links_of
+from chaos.shapes import asked_over
+from chaos.targets import zone_of
 
 ANSWER_S = 5.0
 
@@ -32,8 +33,9 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
     for fault in faults:
         if fault.action == "protocol":
             kind, argument = check_target("target", fault.target)
-            targets = [int(argument)] if kind == "node" else list(nodes)
-            found |= {link for link in links_of(fault.params, targets, links) if link.target in targets}
+            zone = zone_of(fault.target)
+            targets = [zone] if zone else [int(argument)] if kind == "node" else nodes
+            found |= {*asked_over(fault.params, targets, links)}
     return tuple(link for link in links if link in found)
 
 

@@ -27,7 +27,7 @@ from chaos.errors import HarnessError
 from chaos.faults import Fault, of_clients
 from chaos.runtimes.contract import Counting, Runtime
 from chaos.stage import HEALED_WITHIN_S, Cluster, Play, Played, Stage
-from chaos.targets import Unresolved, resolve
+from chaos.targets import Unresolved, resolve, zone_of
 from workloads.control import Controls
 
 ACTS: Mapping[str, Play] = {
@@ -93,7 +93,8 @@ class Nemesis:
                 await self._until_true(p)
             with trio.fail_after(HEALED_WITHIN_S):
                 p.view = await stage.cluster.view()
-            if not of_clients(p.fault.target):
+            p.zone = zone_of(p.fault.target)
+            if not p.zone and not of_clients(p.fault.target):
                 p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:

@@ -268,7 +268,7 @@ class Plan(_Part):
         made = []
         for number, f in enumerate(self.faults):
             fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
-            check_feasible(f.target, self.nodes, f"fault {number} ({f.action})")
+            check_feasible(f.target, self.nodes, self.workload.zones, f"fault {number} ({f.action})")
             if self.runtime == "external":
                 check_external(fault, compose=self.compose, client=self.workload.client)
             elif self.runtime not in ACTIONS[f.action].runtimes:

@@ -303,7 +303,7 @@ def _told(read: FinalRead) -> dict[str, Any]:
 def describe(p: Played) -> str:
     """A fault under way, for the display."""
     details = " ".join(str(v) for v in p.fault.params.values())
-    return f"{p.fault.action} {','.join(map(str, p.resolved))} {details}".strip()
+    return f"{p.fault.action} {','.join(map(str, p.hit))} {details}".strip()
 
 
 def _told_of(error: BaseException) -> str:

@@ -11,16 +11,26 @@ Pair = tuple[int, int]
 """(a, b): no byte that broker a sends may reach broker b."""
 
 
-def links_of(params: Mapping[str, Any], targets: Sequence[int], links: Sequence[Link]) -> list[Link]:
-    """The targets' links of the side that the parameter `side` names: between brokers, of clients, or both."""
+def links_of(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
+    """The targets' links of the side that the parameter `side` names: between brokers, of clients, or both.
+
+    Targets are broker ids; or a client zone by its name, of whose clients all links are.
+    """
     side = params["side"]
-    peers = [k for k in links if isinstance(k.source, int) and (k.source in targets or k.target in targets)]
-    clients = [k for k in links if not isinstance(k.source, int) and k.target in targets]
+    touched = [link for link in links if link.source in targets or link.target in targets]
+    peers = [link for link in touched if isinstance(link.source, int)]
+    clients = [link for link in touched if not isinstance(link.source, int)]
     return [*(peers if side in ("peers", "both") else []), *(clients if side in ("clients", "both") else [])]
 
 
+def asked_over(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
+    """Of `links_of` those over which requests go to the targets, or come from the target zone's clients."""
+    found = links_of(params, targets, links)
+    return [link for link in found if link.target in targets or not isinstance(link.source, int)]
+
+
 def partition_cuts(
-    params: Mapping[str, Any], targets: Sequence[int], nodes: Sequence[int], links: Sequence[Link]
+    params: Mapping[str, Any], targets: Sequence[int | str], nodes: Sequence[int], links: Sequence[Link]
 ) -> list[tuple[Link, Cut]]:
     """Which links a partition cuts, and how.
 
@@ -30,7 +40,7 @@ def partition_cuts(
     manner, shape, side = Manner(params["manner"]), params["shape"], params["side"]
     found: list[tuple[Link, Cut]] = []
     if side in ("peers", "both"):
-        found += _between(_deaf(shape, targets, nodes), manner)
+        found += _between(_deaf(shape, [each for each in targets if isinstance(each, int)], nodes), manner)
     if side in ("clients", "both"):
         stream = Stream.BACK if shape == "one-way" else Stream.BOTH
         clients = links_of({"side": "clients"}, targets, links)

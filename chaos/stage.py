@@ -33,6 +33,8 @@ class Played:
 
     fault: Fault
     resolved: tuple[int, ...] = ()
+    zone: str = ""
+    """The client zone that it hits instead of brokers."""
     view: ClusterView | None = None
     """What `resolved` was read from."""
     asked: int | None = None
@@ -44,6 +46,11 @@ class Played:
     trigger: dict[str, Any] | None = None
     """What it waited for, and what was seen when that was true."""
 
+    @property
+    def hit(self) -> tuple[int | str, ...]:
+        """Whose links a fault of links is on: brokers', or those of a zone's clients."""
+        return (self.zone,) if self.zone else self.resolved
+
     def line(self) -> dict[str, Any]:
         """For nemesis.jsonl."""
         f = self.fault
@@ -51,7 +58,7 @@ class Played:
             "id": f.id,
             "action": f.action,
             "fault_class": f.fault_class,
-            "target": {"asked": f.target, "resolved": list(self.resolved)},
+            "target": {"asked": f.target, "resolved": list(self.hit)},
             "params": dict(f.params),
             "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
             "asked": self.asked,

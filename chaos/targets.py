@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from chaos.faults import FaultError, check_target
+from chaos.faults import ZONE_TARGET, FaultError, check_target
+from chaos.layout import zone_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,14 @@ class Unresolved(Exception):
     """Nobody answers to that target just now (no leader, no known controller): the fault cannot land."""
 
 
-def check_feasible(target: str, nodes: Sequence[int], here: str) -> None:
-    """Refuse, when a plan is made, a target that its cluster can never have."""
+def check_feasible(target: str, nodes: Sequence[int], zones: int, here: str) -> None:
+    """Refuse, when a plan is made, a target that its cluster or its workload can never have."""
     kind, argument = check_target(here, target)
     if kind == "node" and int(argument) not in nodes:
         raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
+    if kind == ZONE_TARGET and int(argument) > zones:
+        have = "1 zone" if zones == 1 else f"{zones} zones"
+        raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones, --zones)")
     if kind == "minority" and minority_size(len(nodes)) == 0:
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
 
@@ -39,6 +43,12 @@ def check_feasible(target: str, nodes: Sequence[int], here: str) -> None:
 def minority_size(nodes: int) -> int:
     """How many nodes may fail while a majority stays."""
     return (nodes - 1) // 2
+
+
+def zone_of(target: str) -> str:
+    """The name of the client zone that a target is; empty where it is none."""
+    kind, argument = check_target("target", target)
+    return zone_name(int(argument)) if kind == ZONE_TARGET else ""
 
 
 def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:

@@ -46,12 +46,11 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
         state = "landed"
     else:
         state = "unfinished" if fault.get("ended") is None else "not landed"
-    hit = texts(target.get("resolved"))
     return FaultRow(
         id=fault["id"],
         what=_what(str(fault.get("action")), params),
         asked=str(target.get("asked", "")),
-        hit=f"broker{'s' if len(hit) > 1 else ''} {', '.join(hit)}" if hit else "",
+        hit=whom(target.get("resolved")),
         began=began,
         length=ended - began if began is not None and ended is not None else None,
         planned_s=number(mapping(fault.get("planned")).get("duration_s")),
@@ -62,6 +61,15 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
         gap_s=number(measured.get("longest_gap_s")),
         no_recovery=is_measured and measured.get("recovery_s") is None and bool(measured.get("slowest_partition")),
     )
+
+
+def whom(resolved: object) -> str:
+    """What a target resolved to: brokers by their ids, or a zone of clients by its name; empty where it is neither."""
+    hit = resolved if isinstance(resolved, list) else []
+    brokers = [str(each) for each in hit if isinstance(each, int)]
+    zones = [f"zone {each}" for each in hit if isinstance(each, str)]
+    named = [f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"] if brokers else []
+    return ", ".join((*named, *zones))
 
 
 def _what(action: str, params: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from reports.fault_words import whom
 from reports.lanes import Term, event_s, partition_of
 from reports.run_files import Json, RunFiles, integer, mapping, number
 
@@ -128,9 +129,8 @@ def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[Line]:
         began = files.seconds(fault.get("began"))
         ended = files.seconds(fault.get("ended"))
         if began is not None and began <= around[1] + 1 and (ended is None or ended >= around[0] - 1):
-            hit = mapping(fault.get("target")).get("resolved")
-            nodes = ", ".join(map(str, hit)) if isinstance(hit, list) else "?"
-            yield Line(began, f"Fault {fault.get('id')} begins: {fault.get('action')} of broker {nodes}.")
+            hit = whom(mapping(fault.get("target")).get("resolved"))
+            yield Line(began, f"Fault {fault.get('id')} begins: {fault.get('action')}{f' of {hit}' if hit else ''}.")
 
 
 def _span_of(lines: Sequence[Line]) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reports.fault_words import evidence_text
+from reports.fault_words import evidence_text, whom
 
 WHOLE, SLOW = {"ok": True, "round_trip_ms": 1.2, "error": None}, {"ok": True, "round_trip_ms": 320.4, "error": None}
 ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
@@ -59,3 +59,11 @@ ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
 def test_evidence_in_words(action: str, evidence: dict[str, Any], said: str) -> None:
     fault = {"action": action, "asked": 1, "ended": 2, "evidence": evidence, "error": None}
     assert said in evidence_text(fault)
+
+
+@pytest.mark.parametrize(
+    ("resolved", "said"),
+    [([2], "broker 2"), ([1, 3], "brokers 1, 3"), (["CLIENT2"], "zone CLIENT2"), ([], ""), (None, "")],
+)
+def test_whom_a_fault_hit_is_brokers_or_a_zone(resolved: object, said: str) -> None:
+    assert whom(resolved) == said

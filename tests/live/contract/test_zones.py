@@ -1,0 +1,147 @@
+"""Client zones, in every world: a fault of one zone's links is felt by that zone's clients alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.faults import make_fault
+from chaos.layout import addresses, zone_names
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.plan import FAST_FAILOVER
+from chaos.runtimes.contract import Link, Runtime
+from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.targets import ClusterView
+from checkers.tables import producer_of
+from tests.live.contract.conftest import OnCluster, Test, in_simulation
+from tests.live.engine import engine_and_images
+from tests.support.pretending import Pretending
+from workloads.appends import AppendsSettings, run_appends
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.driving import Zone
+from workloads.recorder import Recorder
+
+ZONES = zone_names(2)
+WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}
+LOAD = AppendsSettings(
+    topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
+)
+VIEW = ClusterView((1, 2), 1, {}, {}, {})
+CUT_S, SEVERAL = 1.2, 10
+
+
+class Asked:
+    client: Any = None
+
+    async def view(self) -> ClusterView:
+        return VIEW
+
+
+class Load:
+    """A producer and a reader in each of two zones. `acked`: records acknowledged, by the producer's number."""
+
+    def __init__(self, runtime: Runtime, history: str) -> None:
+        self.runtime, self.acked = runtime, Counter[int]()
+        self.controls, self.stop = Controls(LOAD.producers, LOAD.readers), trio.Event()
+        self._env = runtime.env("load")
+        self._recorder = Recorder(self._env, history, "a run")
+
+    async def run(self) -> None:
+        zones = [Zone(name, addresses(self.runtime.bootstrap(name))) for name in ZONES]
+        told = partial(run_appends, envs=self.runtime.env, acknowledged=self._acknowledged, controls=self.controls)
+        await told(self._env, zones, LOAD, self._recorder, self.stop, Counters())
+        self._recorder.close()
+
+    def _acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
+        process = producer_of(value)
+        self.acked[next(at for at, each in enumerate(self.controls.producers) if process in each.processes)] += 1
+
+    async def both(self) -> None:
+        """Until each zone's producer has had something acknowledged from now on."""
+        before = Counter(self.acked)
+        with trio.fail_after(20):
+            while any(self.acked[number] == before[number] for number in range(LOAD.producers)):
+                await trio.sleep(0.02)
+
+
+async def played(runtime: Any, action: str, **params: Any) -> dict[str, Any]:
+    """The last line of nemesis.jsonl."""
+    papers, fault = MemoryPapers("a run"), make_fault(0, 0, CUT_S, action, "zone:2", params)
+    await Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Asked(), record=papers.fault).play()
+    line: dict[str, Any] = json.loads(papers.faults[-1])
+    return line
+
+
+def _in_processes(folder: Path, test: Test) -> None:
+    trio.run(_on, ProcessRuntime(folder / "run", **WORLD), test)  # type: ignore[arg-type]
+
+
+def _in_containers(folder: Path, test: Test) -> None:
+    trio.run(_on, DockerRuntime(folder / "run", *engine_and_images(), **WORLD), test)  # type: ignore[arg-type]
+
+
+async def _on(runtime: Runtime, test: Test) -> None:
+    await runtime.start()
+    try:
+        await test(runtime)
+    finally:
+        await runtime.stop()
+
+
+@pytest.fixture(
+    params=[_in_processes, partial(in_simulation, **WORLD), _in_containers], ids=["process", "sim", "docker"]
+)
+def on_zones(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """Runs a test's body on two of our brokers with two client zones, in each world."""
+    return partial(request.param, tmp_path)
+
+
+def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_path: Path) -> None:
+    async def body(runtime: Runtime) -> None:
+        history = "/history.jsonl" if runtime.name == "sim" else str(tmp_path / "history.jsonl")
+        load = Load(runtime, history)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(load.run)
+            await load.both()
+            nursery.start_soon(_look_while_cut, runtime, load)
+            line = await played(runtime, "partition")
+            assert line["evidence"], line
+            assert line["target"] == {"asked": "zone:2", "resolved": ["CLIENT2"]}
+            assert line["evidence"]["links"] == ["CLIENT2->1", "CLIENT2->2"]
+            await load.both()
+            slow = await played(runtime, "latency", latency_ms=80)
+            assert slow["evidence"]["links"] == ["CLIENT2->1", "CLIENT2->2"], slow
+            undone = await played(Pretending(runtime), "partition")
+            assert undone["evidence"] is None
+            assert undone["error"] == "a cut link answered, or a healed one did not"
+            load.stop.set()
+
+    on_zones(body)
+
+
+async def _look_while_cut(runtime: Runtime, load: Load) -> None:
+    """From when nothing of zone 2 passes any more, and as long as nothing does, only zone 1 gets its answers."""
+    with trio.fail_after(10):
+        while await _passes(runtime):
+            await trio.sleep(0.01)
+        await trio.sleep(0.1)  # what had been answered before has been taken in
+        before = Counter(load.acked)
+        while load.acked[0] < before[0] + SEVERAL:
+            await trio.sleep(0.01)
+    after = Counter(load.acked)
+    assert not await _passes(runtime), "the second zone is cut off all the time"
+    assert after[1] == before[1]
+
+
+async def _passes(runtime: Runtime) -> bool:
+    """Whether anything passes a link of zone 2."""
+    return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=0.3)).ok for node in runtime.nodes])
