@@ -48,21 +48,20 @@ async def leadership(stage: Stage, p: Played) -> None:
     except (RequestFailed, UnsupportedApi) as failure:
         raise HarnessError(f"{how}: {failure}") from None
     stage.check_landed(p, stage.now_ns())
-    accepted = any(error in ("", NOT_NEEDED) for error in answers.values())
-    places = [_name(place) for place in answers]
-    after = before
+    said = {_name(place): error for place, error in answers.items()}
+    accepted = any(error in ("", NOT_NEEDED) for error in said.values())
+    after, led = before, set[str]()
     while stage.left_s(p) > 0:
         await trio.sleep(min(POLL_S * 5, stage.left_s(p)))
         after = await stage.cluster.view()
+        led |= {name for name in said if _is_led(how, name, before, after)}
     p.ended = stage.now_ns()
-    p.evidence = {
-        "answers": {_name(place): error for place, error in answers.items()},
-        "before": _seen(before, places),
-        "after": _seen(after, places),
-    }
-    p.landed = accepted and _is_done(p, places, before, after)
+    p.evidence = {"answers": said, "before": _seen(before, list(said)), "after": _seen(after, list(said))}
+    elects = how in ("preferred", "unclean")
+    p.landed = accepted and (_elected(how, said, before, led) if elects else _is_moved(p, list(said), before, after))
     if not p.landed:
-        p.error = "the replicas are not those that were asked for" if accepted else "the controller refused"
+        what = "leaders" if elects else "replicas"
+        p.error = f"the {what} are not those that were asked for" if accepted else "the controller refused"
 
 
 async def _elect(stage: Stage, p: Played, view: ClusterView, unclean: bool) -> dict[Place, str]:
@@ -115,12 +114,26 @@ async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, 
     return await admin.alter_partition_reassignments(stage.cluster.client, moves, timeout_ms=ASK_MS)
 
 
-def _is_done(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
-    """Whether the replicas are as they were asked to be; elections ask for none."""
+def _is_led(how: str, name: str, before: ClusterView, seen: ClusterView) -> bool:
+    """Whether a partition is led as an election should have it: by the first of its replicas; unclean, by anybody."""
+    leader = seen.leaders.get(name, -1)
+    return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
+
+
+def _elected(how: str, said: Mapping[str, str], before: ClusterView, led: set[str]) -> bool:
+    """Whether some partition was led as it should be after the answers, and was not before. Of one that needed no
+    election it is enough that it was. Who leads later is other faults' business.
+    """
+    return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
+               if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
+
+
+def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
+    """Whether the replicas are as they were asked to be."""
     how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
     if how == "move":
         return any(before.replicas.get(name) != after.replicas.get(name) for name in places)
-    return how not in ("drain", "fill") or (all(holds) if how == "fill" else not any(holds))
+    return all(holds) if how == "fill" else not any(holds)
 
 
 async def _resign(stage: Stage, p: Played) -> None:

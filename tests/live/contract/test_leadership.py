@@ -1,5 +1,5 @@
-"""Moves of partitions by request, in every world: clients see another leader, and a move that somebody else takes back
-meanwhile is evidence of nothing.
+"""Elections, moves and resignations by request, in every world: clients see another leader, other replicas or another
+epoch of the controller; and a request that never arrived, or that somebody else takes back, is evidence of nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from chaos.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.targets import ClusterView
 from tests.live.contract.conftest import Test, in_simulation
 from tests.live.engine import engine_and_images
 from workloads.client import admin
 
-PLACE = ("t", 0)
+MOVED_S, ELECTED_S, SWALLOWED_S = 3.0, 1.2, 0.5
+"""How long each kind of fault lasts: until empty partitions have moved, until clients see an election, and a moment."""
 
 
 def on_machine(test: Test, runtime: Any) -> None:
@@ -52,61 +54,162 @@ def three(where: str, folder: Path) -> Callable[[Test], None]:
     return partial(on_machine, runtime=DockerRuntime(folder / "run", *engine_and_images(), settings=settings))
 
 
-async def take_back(observer: Observer, replicas: tuple[int, ...]) -> None:
-    """What another administrator does who wants the partition where it was."""
-    while True:
-        if (await observer.view()).replicas["t-0"] != replicas:
-            await admin.alter_partition_reassignments(observer.client, {PLACE: list(replicas)}, timeout_ms=5000)
-        await trio.sleep(0.02)
+class Administered:
+    """A cluster, and who asks it for changes. `other`: another administrator."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        servers = addresses(runtime.bootstrap("CLIENT"))
+        self.observer, self.other = (
+            Observer(runtime.env(name), servers, runtime.nodes) for name in ("observer", "other")
+        )
+
+    async def view(self) -> ClusterView:
+        """What clients see."""
+        return await self.observer.view()
+
+    async def until(self, true: Callable[[ClusterView], bool]) -> ClusterView:
+        """What clients see once that is so."""
+        with trio.fail_after(20):
+            while not true(view := await self.view()):
+                await trio.sleep(0.05)
+        return view
+
+    async def lands(self, how: str, target: str, duration_s: float) -> dict[str, Any]:
+        """The evidence of a fault that has some."""
+        line = await self._played(how, target, duration_s)
+        assert line["evidence"], line
+        assert line["error"] is None
+        found: dict[str, Any] = line["evidence"]
+        return found
+
+    async def fails(self, how: str, target: str, duration_s: float = SWALLOWED_S) -> str:
+        """Why a fault has no evidence."""
+        line = await self._played(how, target, duration_s)
+        assert line["evidence"] is None, line
+        return str(line["error"] or pytest.fail(f"nobody says why {how} did not land"))
+
+    async def unheard(self, how: str, target: str, request: str) -> str:
+        """As `fails`, of a fault whose request somebody swallows, and says that it was done."""
+
+        async def swallow(client: Any, places: Any = (), **_: Any) -> Any:
+            return dict.fromkeys(places, "")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(admin, request, swallow)
+            return await self.fails(how, target)
+
+    async def _played(self, how: str, target: str, duration_s: float) -> dict[str, Any]:
+        papers, env = MemoryPapers("a run"), self.runtime.env("harness")
+        fault = make_fault(0, 0.0, duration_s, "leadership", target, {"how": how})
+        await Nemesis(self.runtime, [fault], 1, env=env, cluster=self.observer, record=papers.fault).play()
+        line: dict[str, Any] = json.loads(papers.faults[-1])
+        return line
+
+
+def administered(where: str, folder: Path, story: Callable[[Administered], Any]) -> None:
+    """A story on three of our brokers."""
+
+    async def body(runtime: Runtime) -> None:
+        at = Administered(runtime)
+        async with trio.open_nursery() as nursery:
+            for observer in (at.observer, at.other):
+                await nursery.start(observer.client.run)
+            await story(at)
+            nursery.cancel_scope.cancel()
+
+    three(where, folder)(body)
 
 
 @pytest.mark.parametrize("where", ["process", "sim", "docker"])
 def test_a_broker_is_emptied_and_filled_again_and_clients_see_it(tmp_path: Path, where: str) -> None:
-    async def body(runtime: Runtime) -> None:
-        papers, env = MemoryPapers("a run"), runtime.env("harness")
-        observer = Observer(runtime.env("observer"), addresses(runtime.bootstrap("CLIENT")), runtime.nodes)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(observer.client.run)
-            await observer.create_topics([admin.NewTopic("t", 4, 2, {})], 60)
-            for how, possible in (("drain", True), ("fill", True), ("fill", False)):
-                fault = make_fault(0, 0.0, 6.0, "leadership", "node:2", {"how": how})
-                await Nemesis(runtime, [fault], 1, env=env, cluster=observer, record=papers.fault).play()
-                told = json.loads(papers.faults[-1])
-                assert bool(told["evidence"]) is possible, told
-                replicas = (await observer.view()).replicas
-                if possible:
-                    assert all((2 in replicas[name]) is (how == "fill") for name in told["evidence"]["after"])
-                else:
-                    assert all(2 in each for each in replicas.values()), "it holds all already"
-            nursery.cancel_scope.cancel()
+    async def story(at: Administered) -> None:
+        await at.observer.create_topics([admin.NewTopic("t", 4, 2, {})], 60)
+        for how in ("drain", "fill"):
+            before = await at.view()
+            why = await at.unheard(how, "node:2", "alter_partition_reassignments")
+            assert why == "the replicas are not those that were asked for"
+            assert (await at.view()).replicas == before.replicas
+            told = await at.lands(how, "node:2", MOVED_S)
+            replicas = (await at.view()).replicas
+            assert all((2 in replicas[name]) is (how == "fill") for name in told["after"])
+        assert "no partition can be moved" in await at.fails("fill", "node:2")
+        assert all(2 in each for each in (await at.view()).replicas.values()), "it holds all already"
 
-    three(where, tmp_path)(body)
+    administered(where, tmp_path, story)
 
 
-@pytest.mark.parametrize("undone", [False, True], ids=["left_on", "undone"])
 @pytest.mark.parametrize("where", ["process", "sim", "docker"])
-def test_a_move_is_seen_by_clients_and_only_then_there_is_evidence(tmp_path: Path, where: str, undone: bool) -> None:
-    async def body(runtime: Runtime) -> None:
-        papers, env = MemoryPapers("a run"), runtime.env("harness")
-        servers = addresses(runtime.bootstrap("CLIENT"))
-        observer, other = (Observer(runtime.env(name), servers, runtime.nodes) for name in ("observer", "other"))
-        async with trio.open_nursery() as nursery:
-            await nursery.start(observer.client.run)
-            await nursery.start(other.client.run)
-            await observer.create_topics([admin.NewTopic("t", 1, 3, {})], 60)
-            before = await observer.view()
-            if undone:
-                nursery.start_soon(take_back, other, before.replicas["t-0"])
-            fault = make_fault(0, 0.0, 4.0, "leadership", "leader:t-0", {"how": "move"})
-            await Nemesis(runtime, [fault], 1, env=env, cluster=observer, record=papers.fault).play()
-            told = json.loads(papers.faults[-1])
-            after = await observer.view()
-            nursery.cancel_scope.cancel()
-        assert bool(told["evidence"]) is not undone, told
-        assert bool(told["error"]) is undone
-        if not undone:
-            assert told["evidence"]["answers"] == {"t-0": ""}
-            assert after.leaders["t-0"] != before.leaders["t-0"], "the new preferred leader was elected"
-            assert after.replicas["t-0"] == (*before.replicas["t-0"][1:], before.replicas["t-0"][0])
+def test_leaders_are_moved_and_elected_as_clients_see_and_only_then_there_is_evidence(
+    tmp_path: Path, where: str
+) -> None:
+    async def story(at: Administered) -> None:
+        await at.observer.create_topics([admin.NewTopic("t", 1, 3, {})], 60)
+        await _moved(at)
+        await at.observer.create_topics([admin.NewTopic("u", 1, 2, {})], 60)
+        await _preferred(at)
+        await _resigned(at)
+        await _unclean(at)
 
-    three(where, tmp_path)(body)
+    administered(where, tmp_path, story)
+
+
+async def _moved(at: Administered) -> None:
+    before = await at.view()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_take_back, at.other, before.replicas["t-0"])
+        await at.fails("move", "leader:t-0", 1.5)
+        nursery.cancel_scope.cancel()
+    before = await at.until(lambda view: view.replicas == before.replicas)
+    told = await at.lands("move", "leader:t-0", 1.5)
+    assert told["answers"] == {"t-0": ""}
+    first, *others = before.replicas["t-0"]
+    after = await at.view()
+    assert after.replicas["t-0"] == (*others, first)
+    assert after.leaders["t-0"] == others[0] != before.leaders["t-0"], "the new preferred leader was elected"
+
+
+async def _take_back(other: Observer, replicas: tuple[int, ...]) -> None:
+    """What another administrator does who wants the partition where it was."""
+    while True:
+        if (await other.view()).replicas["t-0"] != replicas:
+            await admin.alter_partition_reassignments(other.client, {("t", 0): list(replicas)}, timeout_ms=5000)
+        await trio.sleep(0.02)
+
+
+async def _preferred(at: Administered) -> None:
+    view = await at.view()
+    leader, *others = sorted(view.replicas["t-0"], key=lambda node: node != view.leaders["t-0"])
+    await admin.alter_partition_reassignments(at.other.client, {("t", 0): [*others, leader]}, timeout_ms=5000)
+    await at.until(lambda view: view.replicas["t-0"][0] == others[0])
+    why = await at.unheard("preferred", "leader:t-0", "elect_leaders")
+    assert why == "the leaders are not those that were asked for"
+    assert (await at.view()).leaders["t-0"] == leader
+    await at.lands("preferred", "leader:t-0", ELECTED_S)
+    assert (await at.view()).leaders["t-0"] == others[0]
+
+
+async def _resigned(at: Administered) -> None:
+    before = await admin.describe_quorum(at.observer.client)
+    why = await at.unheard("resign", "controller", "unseat_controller")
+    assert "no controller followed" in why
+    assert (await admin.describe_quorum(at.observer.client)).epoch == before.epoch
+    await at.lands("resign", "controller", MOVED_S)
+    assert (await admin.describe_quorum(at.observer.client)).epoch > before.epoch
+
+
+async def _unclean(at: Administered) -> None:
+    """Who led, and was in sync alone, is gone: only another one that has lost touch is there."""
+    runtime, view = at.runtime, await at.view()
+    leader = view.leaders["u-0"]
+    (follower,) = set(view.replicas["u-0"]) - {leader}
+    await runtime.stop_node(follower)
+    await at.until(lambda view: view.isr["u-0"] == (leader,))
+    await runtime.stop_node(leader)
+    await runtime.start_node(follower)
+    await at.until(lambda view: view.leaders["u-0"] < 0)
+    why = await at.unheard("unclean", f"node:{follower}", "elect_leaders")
+    assert why == "the leaders are not those that were asked for"
+    assert (await at.view()).leaders["u-0"] < 0
+    await at.lands("unclean", f"node:{follower}", ELECTED_S)
+    assert (await at.view()).leaders["u-0"] == follower

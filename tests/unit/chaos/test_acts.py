@@ -30,6 +30,8 @@ from workloads.client import admin
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 MOVED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (2, 3, 1)})
+ELECTED = ClusterView((1, 2, 3), 1, {"t-0": 1}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+LEADERLESS = ClusterView((1, 2, 3), 1, {"t-0": -1}, {"t-0": (3,)}, {"t-0": (1, 2, 3)})
 DRIFTED = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2, 3)}, {"t-0": (1, 2, 3)})
 
 
@@ -303,15 +305,15 @@ async def test_leadership_is_asked_for_as_an_administrator_would(
 
     monkeypatch.setattr(admin, "elect_leaders", elect)
     monkeypatch.setattr(admin, "alter_partition_reassignments", move)
-    asked_of = Asked(VIEW, VIEW, MOVED) if how == "move" else Asked()
+    views = {"preferred": (VIEW, VIEW, ELECTED), "unclean": (LEADERLESS, LEADERLESS, VIEW), "move": (VIEW, VIEW, MOVED)}
+    asked_of = Asked(*views[how])
     last = (await played(World(), "leadership", {"how": how}, asked=asked_of))[-1]
     assert last["evidence"]["answers"] == {"t-0": ""}
     elected = f"elect [('t', 0)] unclean={how == 'unclean'}"
     assert asked == (["move {('t', 0): [2, 3, 1]}", elected] if how == "move" else [elected])
-    if how == "move":
-        undone = (await played(World(), "leadership", {"how": how}))[-1]
-        assert undone["evidence"] is None
-        assert "the replicas are not those that were asked for" in undone["error"]
+    undone = (await played(World(), "leadership", {"how": how}, asked=Asked(views[how][0])))[-1]
+    assert undone["evidence"] is None
+    assert f"the {'replicas' if how == 'move' else 'leaders'} are not those that were asked for" in undone["error"]
 
 
 class Quorum:
