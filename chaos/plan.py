@@ -19,7 +19,7 @@ from chaos.external_plan import check_external, drawn_kinds, for_others
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.link_actions import required_nodes
 from chaos.plan_settings import check_broker_settings, check_topic_settings
-from chaos.schedule import DEFAULT_KINDS, likely, make_schedule, overtaken
+from chaos.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, overtaken
 from chaos.targets import check_feasible
 
 SCHEMA = 1
@@ -324,7 +324,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
         faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s)
     listed = [
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": params}
-        for f in faults
+        for f in (in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
         for params in [overtaken(bare.seed, f.id, likely(f.params), bare.workload.max_in_flight)]
     ]
     if bare.target != "squall":

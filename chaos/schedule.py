@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
+from chaos.link_actions import LINK_ACTIONS
 
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
 ENDING = ("kill", "stop", "crash_at", "power_loss")
@@ -17,6 +19,8 @@ ONCE = ("upgrade",)
 """Faults that can be done once in a run."""
 FIRST_AT_S = 2.0
 """Load without faults at the beginning, so that there is something to compare with."""
+ZONE_SHARE = 1 / 3
+"""Of drawn faults of links, where the workload has several client zones: so many are one zone's."""
 QUIET_END_S = 3.0
 """No fault lasts into the last seconds of the load: what recovery looks like belongs into the history."""
 
@@ -89,6 +93,15 @@ def overtaken(seed: int, fault_id: int, params: Mapping[str, Any], in_flight: in
     return {**params, "act": "reorder", "stream": "there", "count": 0}
 
 
+def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
+    """Where there are several client zones, now and then a fault of links is one of a zone's links instead."""
+    rng = rng_for(seed, "zone", fault.id)
+    if zones < 2 or fault.action not in _OF_LINKS or rng.random() >= ZONE_SHARE:
+        return fault
+    whole = {"shape": "isolate"} if "shape" in fault.params else {}
+    return replace(fault, target=f"zone:{rng.randint(1, zones)}", params={**fault.params, **whole, "side": "clients"})
+
+
 def _duration(kind: str, rng: Random) -> float:
     known = {
         "kill": (1.0, 4.0),
@@ -127,6 +140,9 @@ def _protocol(rng: Random) -> dict[str, Any]:
         "error": rng.choice(ERRORS),
     }
 
+
+_OF_LINKS = frozenset(action.name for action in LINK_ACTIONS) | {"reset"}
+"""Faults that land on any link that is whole, whatever is sent over it."""
 
 _ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
 """Whom requests go to: a fault of anybody else's would hit nothing."""

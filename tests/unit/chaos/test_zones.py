@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 from chaos.faults import ACTIONS, FaultError, make_fault
 from chaos.framed_links import framed_links
 from chaos.layout import check_zones, links, zone_names
-from chaos.plan import PlanError, make_plan, read_plan, write_plan
+from chaos.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.shapes import links_of, partition_cuts
+from chaos.simulating import simulate
 from chaos.targets import zone_of
 
 NODES = (1, 2, 3)
 EVERY_LINK = links(NODES, zone_names(2))
 OF_ZONE_2 = ["CLIENT2->1", "CLIENT2->2", "CLIENT2->3"]
 OF_LINKS = [name for name, action in ACTIONS.items() if "side" in action.params]
+DRAWN = ("kill", "partition", "latency", "reset")
 
 
 def plan_values(zones: int, target: str, action: str = "partition", **params: Any) -> dict[str, Any]:
@@ -98,3 +101,28 @@ def test_a_side_that_a_fault_of_brokers_has_stays_as_it_was() -> None:
     assert make_fault(0, 0, 2, "partition", "node:1", {}).params["side"] == "peers"
     with pytest.raises(FaultError, match="side"):
         make_fault(0, 0, 2, "partition", "node:1", {"side": "zone"})
+
+
+def test_a_seed_draws_zones_only_where_there_are_several() -> None:
+    drawn = {zones: with_schedule({"seed": 5, "time_s": 600, "workload": {"zones": zones}}, DRAWN) for zones in (1, 2)}
+    pairs = list(zip(drawn[1].timeline(), drawn[2].timeline(), strict=True))
+    moved = [two for one, two in pairs if one != two]
+    assert not any(zone_of(one.target) for one, _ in pairs)
+    assert {two.target for two in moved} == {"zone:1", "zone:2"}
+    assert len(moved) > len(pairs) / 6
+    assert "kill" not in {two.action for two in moved}
+    assert all((one.at_s, one.duration_s, one.action) == (two.at_s, two.duration_s, two.action) for one, two in pairs)
+
+
+def test_a_simulated_run_has_its_clients_in_zones_and_says_which_was_cut_off() -> None:
+    values = {**plan_values(2, "zone:2"), "runtime": "sim", "time_s": 6, "warmup_s": 1}
+    values["workload"] |= {"rate": 20, "producers": 2, "readers": 2, "topics": 1}
+    result = simulate(make_plan(values))
+    assert result.verdict == "valid", result.told
+    lines = [json.loads(line) for line in result.files["history.jsonl"].splitlines()]
+    zones = [(line["role"], line["zone"]) for line in lines if line["e"] == "p" and line["role"] != "final"]
+    assert sorted(zones) == [(role, zone) for role in ("producer", "reader") for zone in zone_names(2)]
+    assert {line["zone"] for line in lines if line["e"] == "p" and line["role"] == "final"} == {"CLIENT"}
+    told = json.loads(result.files["nemesis.jsonl"].splitlines()[-1])
+    assert told["target"] == {"asked": "zone:2", "resolved": ["CLIENT2"]}
+    assert told["evidence"]["links"] == OF_ZONE_2
