@@ -1,0 +1,137 @@
+"""Faults of the workload's clients, in every world: others see that one is gone or stands still, and one that somebody
+puts back at once has no evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from chaos.faults import make_fault
+from chaos.layout import addresses
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.runtimes.contract import Runtime
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster
+from tests.live.contract.test_node_faults import unproven
+from tests.live.contract.test_switched_off import Seen
+from workloads.appends import AppendsSettings, run_appends
+from workloads.control import Controls, Handle
+from workloads.counters import Counters
+from workloads.driving import Zone
+from workloads.recorder import Recorder
+
+LOAD = AppendsSettings(
+    topics=1, partitions=1, replication_factor=1, min_isr=1, topic_prefix="t", producers=1, readers=1, rate=200
+)
+(TOPIC,) = LOAD.names()
+ON_S, QUIET_S = 0.8, 0.25
+"""How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way."""
+FAULTS = [("producer:0", "crash"), ("producer:0", "pause"), ("reader:0", "pause")]
+
+
+class Watched(Handle):
+    """A client with somebody beside it, who undoes what is done to it as soon as it is done where `undo` says so."""
+
+    undo = False
+
+    def hold(self, who: int) -> None:
+        super().hold(who)
+        if self.undo:
+            self.let_go(who)
+
+    def crash(self, who: int) -> int | None:
+        gone = super().crash(who)
+        if self.undo:
+            self.replace(who)
+        return gone
+
+
+class Load:
+    """A producer and a reader at work."""
+
+    def __init__(self, runtime: Runtime, history: Path) -> None:
+        self.runtime, self._history = runtime, history
+        self.producer, self.reader = Watched("producer 0"), Watched("reader 0")
+        self.hands = Controls(0, 0)
+        self.hands.producers.append(self.producer)
+        self.hands.readers.append(self.reader)
+        self.counters, self.stop = Counters(), trio.Event()
+
+    async def run(self) -> None:
+        """Until it is stopped."""
+        env = self.runtime.env("workload")
+        env.fs.mkdirs(str(self._history.parent))
+        recorder = Recorder(env, str(self._history), "run-1")
+        zone = Zone("CLIENT", addresses(self.runtime.bootstrap("CLIENT")))
+        await run_appends(env, [zone], LOAD, recorder, self.stop, self.counters, controls=self.hands)
+        recorder.close()
+
+    async def going(self) -> None:
+        """Until something was produced and read again."""
+        acked, polled = self.counters.acked, self.reader.done
+        with trio.fail_after(20):
+            while self.counters.acked <= acked or self.reader.done <= polled:
+                await trio.sleep(0.02)
+
+    async def played(self, target: str, how: str) -> dict[str, Any]:
+        """The fault's last line."""
+        papers = MemoryPapers("a run")
+        fault = make_fault(0, 0.0, ON_S, "client", target, {"how": how})
+        env = self.runtime.env("harness")
+        nemesis = Nemesis(self.runtime, [fault], 1, env=env, cluster=Seen(), record=papers.fault)
+        nemesis.clients = self.hands
+        await nemesis.play()
+        line: dict[str, Any] = json.loads(papers.faults[-1])
+        return line
+
+
+async def watched(load: Load, target: str) -> tuple[bool, bool]:
+    """Of a client that is hit now: whether anything came of it at all until just before the end, and whether nothing
+    did in the last moments. A producer's records are seen by another client, as the end of the partition.
+    """
+    client, env = OneClient(load.runtime), load.runtime.env("clock")
+    first = last = await client.end(TOPIC) if target.startswith("producer") else load.reader.done
+    began = changed = env.mono()
+    while env.mono() < began + ON_S - 0.1:
+        await trio.sleep(0.02)
+        now = await client.end(TOPIC) if target.startswith("producer") else load.reader.done
+        if now != last:
+            last, changed = now, env.mono()
+    return last > first, env.mono() - changed > QUIET_S
+
+
+def test_a_client_that_is_hit_is_missed_and_only_then_there_is_evidence(on_broker: OnCluster, tmp_path: Path) -> None:
+    async def body(runtime: Runtime) -> None:
+        load = Load(runtime, tmp_path / "history.jsonl")
+
+        async def check(target: str, how: str, undo: bool) -> None:
+            await load.going()
+            load.producer.undo = load.reader.undo = undo
+            seen: list[tuple[bool, bool]] = []
+
+            async def look() -> None:
+                seen.append(await watched(load, target))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(look)
+                line = await load.played(target, how)
+            assert bool(line["evidence"]) is not undo, line
+            assert bool(unproven(line)) is undo
+            ((went_on, was_quiet),) = seen
+            assert went_on if undo else was_quiet, (target, how)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(load.run)
+            for target, how in FAULTS:
+                for undo in (False, True):
+                    await check(target, how, undo)
+            await load.going()
+            load.stop.set()
+        assert len(load.producer.processes) >= 3, "each crash had a successor"
+
+    on_broker(body)
