@@ -36,7 +36,7 @@ LOAD = AppendsSettings(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
 VIEW = ClusterView((1, 2), 1, {}, {}, {})
-CUT_S, SEVERAL = 1.2, 10
+CUT_S, LASTS_S, SEVERAL = 3.0, 1.0, 10
 
 
 class Asked:
@@ -73,9 +73,9 @@ class Load:
                 await trio.sleep(0.02)
 
 
-async def played(runtime: Any, action: str, **params: Any) -> dict[str, Any]:
+async def played(runtime: Any, action: str, duration_s: float = LASTS_S, **params: Any) -> dict[str, Any]:
     """The last line of nemesis.jsonl."""
-    papers, fault = MemoryPapers("a run"), make_fault(0, 0, CUT_S, action, "zone:2", params)
+    papers, fault = MemoryPapers("a run"), make_fault(0, 0, duration_s, action, "zone:2", params)
     await Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Asked(), record=papers.fault).play()
     line: dict[str, Any] = json.loads(papers.faults[-1])
     return line
@@ -113,7 +113,7 @@ def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_pa
             nursery.start_soon(load.run)
             await load.both()
             nursery.start_soon(_look_while_cut, runtime, load)
-            line = await played(runtime, "partition")
+            line = await played(runtime, "partition", CUT_S)
             assert line["evidence"], line
             assert line["target"] == {"asked": "zone:2", "resolved": ["CLIENT2"]}
             assert line["evidence"]["links"] == ["CLIENT2->1", "CLIENT2->2"]
@@ -133,10 +133,9 @@ async def _look_while_cut(runtime: Runtime, load: Load) -> None:
     with trio.fail_after(10):
         while await _passes(runtime):
             await trio.sleep(0.01)
-        await trio.sleep(0.1)  # what had been answered before has been taken in
+        await _several(load)  # what had been answered before has been taken in by then
         before = Counter(load.acked)
-        while load.acked[0] < before[0] + SEVERAL:
-            await trio.sleep(0.01)
+        await _several(load)
     after = Counter(load.acked)
     assert not await _passes(runtime), "the second zone is cut off all the time"
     assert after[1] == before[1]
@@ -145,3 +144,10 @@ async def _look_while_cut(runtime: Runtime, load: Load) -> None:
 async def _passes(runtime: Runtime) -> bool:
     """Whether anything passes a link of zone 2."""
     return any([(await runtime.probe(Link(ZONES[1], node), timeout_s=0.3)).ok for node in runtime.nodes])
+
+
+async def _several(load: Load) -> None:
+    """Until zone 1's producer has had that many acknowledged from now on."""
+    until = load.acked[0] + SEVERAL
+    while load.acked[0] < until:
+        await trio.sleep(0.01)
