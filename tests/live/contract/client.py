@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import trio
@@ -63,6 +64,17 @@ class OneClient:
             except (OSError, LinkClosed):
                 return True
         return True
+
+    async def until_hung_up(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open a connection, on which nothing is asked, and wait until the other side ends it."""
+        link = await self._env.connect(self._host, self._port)
+        task_status.started()
+        try:
+            with contextlib.suppress(OSError, LinkClosed):
+                while link.recv_into(memoryview(bytearray(1))) != 0:
+                    await link.wait_readable()
+        finally:
+            link.close()
 
     async def start(self, topic: str) -> int | None:
         """Where the partition begins; None while nobody leads it."""

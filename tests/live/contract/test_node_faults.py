@@ -1,5 +1,5 @@
-"""Faults of whole nodes, played by the nemesis in every world: a client goes without an answer, there is proof, and
-none where somebody undid the fault under the nemesis's feet.
+"""Faults of whole nodes, played by the nemesis in every world: a client goes without an answer or loses its connection,
+there is proof, and none where somebody undid the fault under the nemesis's feet. Two at once keep a node down.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults import make_fault
+from chaos.faults import Fault, make_fault
 from chaos.nemesis import Nemesis
 from chaos.papers import MemoryPapers
-from chaos.runtimes.contract import Evidence, Runtime
+from chaos.runtimes.contract import Evidence, NodeState, Runtime
 from checkers.fault_classes import not_landed
 from checkers.nemesis_log import parse_faults
 from tests.live.contract.client import OneClient
@@ -64,24 +64,36 @@ class Undone:
 async def played(
     runtime: Any, real: Runtime, action: str, params: dict[str, Any], duration_s: float
 ) -> tuple[dict[str, Any], int]:
-    """The fault's last line, and how often a client had no answer while it went on."""
-    papers, client, unanswered = MemoryPapers("a run"), OneClient(real), 0
-    fault = make_fault(0, 0.0, duration_s, action, "node:1", params)
-    nemesis = Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
+    """The fault's last line, and how often a client had no answer, or lost an idle connection, while it went on."""
+    (line,), felt = await all_played(runtime, real, [make_fault(0, 0.0, duration_s, action, "node:1", params)])
+    return line, felt
 
-    async def feel() -> None:
-        nonlocal unanswered
+
+async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[list[dict[str, Any]], int]:
+    """As `played`, of several faults."""
+    papers, client, felt = MemoryPapers("a run"), OneClient(real), 0
+    nemesis = Nemesis(runtime, faults, 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
+
+    async def ask() -> None:
+        nonlocal felt
         while True:
             with trio.move_on_after(ANSWER_S) as scope:
-                unanswered += await client.refused("t")
-            unanswered += scope.cancelled_caught
+                felt += await client.refused("t")
+            felt += scope.cancelled_caught
             await trio.sleep(0.005)
 
+    async def listen(task_status: trio.TaskStatus[None]) -> None:
+        nonlocal felt
+        await client.until_hung_up(task_status)
+        felt += 1
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(feel)
+        await nursery.start(listen)
+        nursery.start_soon(ask)
         await nemesis.play()
         nursery.cancel_scope.cancel()
-    return json.loads(papers.faults[-1]), unanswered
+    last = {line["id"]: line for line in map(json.loads, papers.faults)}
+    return [last[fault.id] for fault in faults], felt
 
 
 def unproven(line: dict[str, Any]) -> str | None:
@@ -91,23 +103,56 @@ def unproven(line: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
-@pytest.mark.parametrize(("action", "params", "duration_s"), FAULTS, ids=str)
-def test_only_what_is_left_on_has_evidence(
-    on_broker: OnCluster, action: str, params: dict[str, Any], duration_s: float, off: bool
-) -> None:
+def test_only_what_is_left_on_has_evidence_and_is_felt_by_clients(on_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
         await OneClient(runtime).create("t")
-        line, unanswered = await played(Undone(runtime) if off else runtime, runtime, action, params, duration_s)
-        assert bool(line["evidence"]) is not off, line
-        assert bool(unproven(line)) is off
-        assert bool(line["error"]) is off
-        if not off and action != "rolling":  # whose broker is down for a few ms of a simulation
-            assert unanswered
-        with trio.fail_after(20):
-            while await OneClient(runtime).refused("t"):
-                await trio.sleep(0.05)
+        for action, params, duration_s in FAULTS:
+            line, felt = await played(Undone(runtime) if off else runtime, runtime, action, params, duration_s)
+            assert bool(line["evidence"]) is not off, line
+            assert bool(unproven(line)) is off
+            assert bool(line["error"]) is off
+            assert felt or off, line
+            await in_service(runtime)
 
     on_broker(body)
+
+
+def test_a_node_that_two_faults_have_down_is_down_until_the_last_one_ends(on_broker: OnCluster) -> None:
+    async def body(runtime: Runtime) -> None:
+        await OneClient(runtime).create("t")
+        both = [make_fault(0, 0.0, 1.0, "kill", "node:1", {}), make_fault(1, 0.5, 1.0, "stop", "node:1", {})]
+        (first, second), felt = await all_played(runtime, runtime, both)
+        assert (unproven(first), unproven(second)) == (None, None)
+        assert first["evidence"]["up"] == [{"node": 1, "held_by": [1], "state": "down"}]
+        (found,) = second["evidence"]["down"]
+        assert (found["found"], found["by"], found["answered"]) == ("down", {"0": "kill"}, 0)
+        assert second["evidence"]["up"][0]["asked_ns"] >= second["began"] + 1e9, "started by the last one"
+        assert felt
+        await in_service(runtime)
+        longer = make_fault(1, 0.5, 20.0, "stop", "node:1", {})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_too_early, runtime)
+            (_, second), _ = await all_played(runtime, runtime, [both[0], longer])
+        assert "node 1, which was down already, was running" in str(unproven(second))
+        assert second["ended"] - second["began"] < 10e9, "seen at once, and told"
+
+    on_broker(body)
+
+
+async def start_too_early(runtime: Runtime) -> None:
+    """What somebody does under the nemesis's feet, once both faults are on."""
+    with trio.fail_after(10):
+        while runtime.state(1) is not NodeState.DOWN:
+            await trio.sleep(0.02)
+        await trio.sleep(0.7)
+    await runtime.start_node(1)
+
+
+async def in_service(runtime: Runtime) -> None:
+    """Until the broker acknowledges records again."""
+    with trio.fail_after(20):
+        while await OneClient(runtime).refused("t"):
+            await trio.sleep(0.05)
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
