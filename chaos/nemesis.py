@@ -3,7 +3,8 @@
 Every fault is recorded when it begins and again when it has ended (`nemesis.jsonl`, last line of an id wins): what was
 asked, whom it resolved to, when it began and ended by the run's monotonic clock, and the evidence. A fault whose
 evidence is missing makes the run `unknown`; it is never skipped in silence. Faults may overlap: each has its own name
-on every link and disk, and a node that is already down or paused is a reason why a later fault did not land.
+on every link and disk; a node that several have down, or paused, is so until the last of them ends; and to anything
+else that would hit it, it is a reason why that did not land.
 """
 
 from __future__ import annotations
