@@ -11,11 +11,12 @@ import trio
 
 from broker.protocol.records import check_crc
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import FailWrites, NodeState, Quota, Runtime, SlowDisk
+from chaos.runtimes.contract import CrashOp, DiskFault, FailWrites, NodeState, Quota, Runtime, SlowDisk
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 
 RECORDS = 40
+FULL_OR_BROKEN: tuple[DiskFault, ...] = (FailWrites("EIO"), FailWrites("ENOSPC"), Quota(0))
 
 
 async def down(runtime: Runtime, within_s: float = 20) -> None:
@@ -50,20 +51,21 @@ def test_a_power_loss_takes_what_was_not_synced_and_nothing_else(on_broker: OnCl
     on_broker(body)
 
 
-@pytest.mark.parametrize("fault", [FailWrites("EIO"), FailWrites("ENOSPC"), Quota(0)], ids=str)
-def test_a_broker_whose_writes_fail_ends_and_acknowledges_nothing(on_broker: OnCluster, fault: Any) -> None:
+def test_a_broker_whose_writes_fail_ends_and_acknowledges_nothing(on_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t")
-        await client.must_produce("t")
-        await runtime.fault_disk("f", 1, fault)
-        assert await client.refused("t")
-        await down(runtime)
-        (gone,) = runtime.exits()
-        assert ("Input/output error" if "EIO" in str(fault) else "No space left") in gone.last_words
-        assert (await runtime.heal_disk("f", 1))["hits"]
-        await runtime.start_node(1)
-        assert await client.end("t") == 1
+        for number, fault in enumerate(FULL_OR_BROKEN, start=1):
+            await client.must_produce("t")
+            await runtime.fault_disk("f", 1, fault)
+            assert await client.refused("t"), fault
+            await down(runtime)
+            *_, gone = exits = runtime.exits()
+            assert len(exits) == number
+            assert ("Input/output error" if "EIO" in str(fault) else "No space left") in gone.last_words
+            assert (await runtime.heal_disk("f", 1))["hits"], fault
+            await runtime.start_node(1)
+            assert await client.end("t") == number, fault
 
     on_broker(body)
 
@@ -134,25 +136,28 @@ def test_a_fault_has_a_name_of_its_own_and_outlives_restarts(on_broker: OnCluste
     on_broker(body)
 
 
-@pytest.mark.parametrize("op", ["write", "fsync", "send"])
-def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster, op: Any) -> None:
+CALLS: tuple[CrashOp, ...] = ("write", "fsync", "send")
+
+
+def test_a_broker_dies_just_before_its_nth_call(on_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         client = OneClient(runtime)
         await client.create("t", flush_messages="1")
-        refused = []
 
         async def load() -> None:
-            while not refused:
-                refused.extend([True] * await client.refused("t"))
+            while not await client.refused("t"):
+                pass
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(load)
-            told = await runtime.crash_at(1, op, 5, within_s=20)
-        assert told["gone"] is True
-        assert told["at"]
-        assert runtime.state(1) is NodeState.DOWN
-        assert runtime.exits() == (), "nobody's own end"
-        assert (await runtime.start_node(1))["incarnation"] == 2
+        for number, op in enumerate(CALLS, start=2):
+            await client.end("t")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(load)
+                told = await runtime.crash_at(1, op, 5, within_s=20)
+            assert told["gone"] is True, op
+            assert told["at"], op
+            assert runtime.state(1) is NodeState.DOWN
+            assert runtime.exits() == (), "nobody's own end"
+            assert (await runtime.start_node(1))["incarnation"] == number
 
     on_broker(body)
 
