@@ -86,10 +86,10 @@ def _on_requests(fault: Fault, faults: Sequence[Fault], ground: Ground) -> Fault
 
 
 def _on_replicas(fault: Fault, ground: Ground) -> Fault:
-    """A node without a partition has none to move, and clients may have nothing to say to it."""
-    moves = fault.params.get("how") == "move"
+    """A node without a partition has none to move or to have a leader elected of, and clients may not talk to it."""
+    asks = fault.params.get("how") in ("move", "preferred", "unclean")
     lossy = fault.action == "packet_loss" and fault.params.get("side") == "clients"
-    if not (moves or lossy) or ground.replicas == ground.nodes or fault.target in ("all", "majority"):
+    if not (asks or lossy) or ground.replicas == ground.nodes or fault.target in ("all", "majority"):
         return fault
     return replace(fault, target="leader")
 

@@ -72,8 +72,9 @@ def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
     assert landing(7, drawn, GROUND)[0].target == "all"
 
 
-def test_what_is_moved_is_moved_from_somebody_who_has_it() -> None:
-    move, lossy = fault(0, 2, "leadership", how="move"), fault(1, 9, "packet_loss", "follower", side="clients")
+@pytest.mark.parametrize("how", ["move", "preferred", "unclean"])
+def test_what_is_moved_or_elected_is_so_where_somebody_has_it(how: str) -> None:
+    move, lossy = fault(0, 2, "leadership", how=how), fault(1, 9, "packet_loss", "follower", side="clients")
     assert landing(7, (move, lossy), GROUND) == (move, lossy)
     assert [each.target for each in landing(7, (move, lossy), replace(GROUND, nodes=5))] == ["leader", "leader"]
 
