@@ -109,11 +109,14 @@ async def limit_data(stage: Stage, p: Played) -> None:
 
 
 async def reset_peer(stage: Stage, p: Played) -> None:
-    """The targets' connections are reset some time after they were first used, again and again."""
+    """The targets' connections are reset some time after they were first used, again and again.
+
+    Toxiproxy does so in each direction by itself: who waits for an answer hears of it after twice the time.
+    """
     after_ms = int(p.fault.params["after_ms"])
     proof = Proof(
         ResetPeer(after_ms),
-        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + after_ms / 1000),
+        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
         lambda probe: probe.ok,
         "a connection over a link was not reset",
         {"after_ms": after_ms},
