@@ -31,7 +31,8 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("bandwidth", {"kb_per_s": 16, "side": "both"}),
     ("slicer", {"average_bytes": 32, "delay_us": 1000, "side": "clients"}),
     ("limit_data", {"limit_bytes": 40_000, "side": "both"}),
-    ("reset_peer", {"side": "both", "after_ms": 800}),
+    ("reset_peer", {"side": "both"}),
+    ("reset_peer", {"after_ms": 800}),
     ("slow_close", {"delay_ms": 200, "side": "both"}),
     ("reset", {"side": "both"}),
 ]
