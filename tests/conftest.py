@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 STAGES = ("architecture", "unit", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
@@ -28,10 +30,17 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """What runs whole clusters runs one after the other, also where there are two lanes (`--dist loadgroup`)."""
-    if _stage(item) == STAGES.index("live"):
-        item.add_marker(pytest.mark.xdist_group("live"))
+class Lanes(LoadFileScheduling):
+    """pytest-xdist's work: each file to whoever is free, but what runs whole clusters to one worker alone, in turn."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        live = str(TESTS.relative_to(TESTS.parent) / "live")
+        return live if nodeid.startswith(live) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    """Of `--numprocesses 2`: see `squall test`."""
+    return Lanes(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -18,7 +18,7 @@ CHECKS: dict[str, list[str]] = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
 }
 
-LANES = ["--numprocesses", "2", "--dist", "loadgroup"]
+LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Tests of whole clusters mostly wait: one lane is theirs, the other everything else's."""
 
 
