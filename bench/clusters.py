@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,11 +19,14 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on just now, outside the range that outgoing connections are given."""
+    """Ports nobody listens on just now, outside the range that outgoing connections are given. From anywhere in it: two
+    processes that look at once should not find the same.
+    """
     found: list[int] = []
-    port = 20_000 + os.getpid() % 5_000
     while len(found) < count:
-        port += 1
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        if port in found:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

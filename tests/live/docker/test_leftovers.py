@@ -19,7 +19,7 @@ from tests.live.docker.conftest import of_run
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT
 
 HARNESS = """
-import sys, trio
+import signal, sys, trio
 from pathlib import Path
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.toolchain.engine import Mount, find_engine
@@ -39,6 +39,7 @@ async def main():
     finally:
         await runtime.stop()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who started the tests may ignore it
 trio.run(main)
 """
 ALL = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
