@@ -12,6 +12,8 @@ from xdist.scheduler import LoadFileScheduling
 
 STAGES = ("architecture", "unit", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
+LONGEST = ("tests/live/contract/", "tests/live/docker/")
+"""Half of all the time, and most of that is waiting."""
 
 # Machines that are busy with other things must not turn a slow example into a failure.
 settings.register_profile("squall", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,11 +33,10 @@ def update(request: pytest.FixtureRequest) -> bool:
 
 
 class Lanes(LoadFileScheduling):
-    """pytest-xdist's work: each file to whoever is free, but what runs whole clusters to one worker alone, in turn."""
+    """pytest-xdist's work: each file to whoever is free, but the longest part to one worker alone, in turn."""
 
     def _split_scope(self, nodeid: str) -> str:
-        live = str(TESTS.relative_to(TESTS.parent) / "live")
-        return live if nodeid.startswith(live) else str(super()._split_scope(nodeid))
+        return "longest" if nodeid.startswith(LONGEST) else str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
@@ -47,11 +48,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order by stage, keeping the (shuffled) order within each. A stage's tests cost more than all before it.
 
-    Where there are two lanes the last stage comes first: it fills one of them, and the others fill the other.
+    Where there are two lanes the longest part comes first: it fills one of them, and everything else the other.
     """
     lanes = bool(getattr(config.option, "numprocesses", None)) or hasattr(config, "workerinput")
-    last = STAGES.index("live")
-    items.sort(key=lambda item: -1 if lanes and _stage(item) == last else _stage(item))
+    items.sort(key=lambda item: -1 if lanes and item.nodeid.startswith(LONGEST) else _stage(item))
 
 
 def _stage(item: pytest.Item) -> int:

@@ -19,15 +19,15 @@ CHECKS: dict[str, list[str]] = {
 }
 
 LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-"""Tests of whole clusters mostly wait: one lane is theirs, the other everything else's."""
+"""Contract tests and those of containers mostly wait: one lane is theirs, the other everything else's."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Half of it.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
-    """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: whole
-    clusters in one, in the other everything else, the fast tests first.
+    """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: contract
+    tests and containers in one, in the other everything else, the fast tests first.
 
     Further arguments go to pytest, which has one lane then, and leave the linters out.
 
