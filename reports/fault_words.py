@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
+LONGEST_LABEL = 36
+"""Characters of a fault in the figure; whom it hit comes to them."""
+
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
@@ -29,8 +32,9 @@ class FaultRow:
 
     @property
     def label(self) -> str:
-        """For the figure."""
-        return f"{self.what} → {self.hit}" if self.hit else self.what
+        """For the figure: without parameters that would fill it. They stand in the table of faults."""
+        what = self.what if len(self.what) <= LONGEST_LABEL else self.what.partition(" (")[0]
+        return f"{what} → {self.hit}" if self.hit else what
 
 
 def fault_rows(files: RunFiles) -> list[FaultRow]:
@@ -83,7 +87,7 @@ def _what(action: str, params: Json) -> str:
 
 
 def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def evidence_text(fault: Json) -> str:

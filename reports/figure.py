@@ -35,6 +35,8 @@ LANES = 24
 WIDTH_IN = 12.0
 _PHASE_LABEL_IN = 0.075
 """Width of a letter of a phase's name, roughly: names that do not fit are left out."""
+_FAULT_LABEL_IN = 0.072
+"""Width of a letter of a fault's label, roughly: where it would run into the next one, that one has another row."""
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "squall",
@@ -88,7 +90,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
     every = partition_lanes(files, begin, end, samples.gaps)
     longest = sorted(every, key=lambda lane: -sum(gap.end - gap.begin for gap in lane.gaps))[:LANES]
     partitions = [lane for lane in every if lane in longest]
-    rows = _fault_rows(faults, end)
+    rows = _fault_rows(faults, begin, end)
     heights = [0.3, 0.26 * max(rows.values(), default=0) + 0.3, 1.35, 1.7, 0.42 * len(brokers) + 0.1,
                0.36 * len(partitions) + 0.1]  # fmt: skip
     with matplotlib.rc_context(_STYLE):
@@ -139,16 +141,21 @@ def _phases(axis: Any, files: RunFiles, begin: float, end: float) -> None:
     _label(axis, "phase")
 
 
-def _fault_rows(faults: Sequence[FaultRow], end: float) -> dict[int, int]:
-    """Fault id -> row, so that those which overlap do not cover each other; rows count from 1."""
+def _fault_rows(faults: Sequence[FaultRow], begin: float, end: float) -> dict[int, int]:
+    """Fault id -> row, so that neither they nor their labels cover each other; rows count from 1."""
     rows: dict[int, int] = {}
     free: list[float] = []
+    letter = _FAULT_LABEL_IN * (end - begin) / (WIDTH_IN * 0.87)
     for fault in sorted((f for f in faults if f.began is not None), key=lambda f: f.began or 0.0):
         began = fault.began or 0.0
         row = next((i for i, until in enumerate(free) if until <= began), len(free))
-        free[row : row + 1] = [end if fault.length is None else began + max(fault.length, 0.16 * len(fault.label))]
+        free[row : row + 1] = [end if fault.length is None else began + max(fault.length, letter * len(_words(fault)))]
         rows[fault.id] = row + 1
     return rows
+
+
+def _words(fault: FaultRow) -> str:
+    return fault.label if fault.state == "landed" else f"{fault.label}: {fault.state}"
 
 
 def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], end: float) -> None:
@@ -160,8 +167,7 @@ def _faults(axis: Any, faults: Sequence[FaultRow], rows: dict[int, int], end: fl
         look = {"alpha": 0.3} if solid else {"alpha": 0.12, "hatch": "///"}
         place = (fault.began, rows[fault.id] - 0.42)
         axis.add_patch(Rectangle(place, length, 0.84, facecolor=FAULT, lw=0.8, gid=f"fault-{fault.id}", **look))
-        words = fault.label if solid else f"{fault.label}: {fault.state}"
-        axis.text(fault.began, rows[fault.id], f" {words}", va="center", fontsize=8.5, clip_on=True)
+        axis.text(fault.began, rows[fault.id], f" {_words(fault)}", va="center", fontsize=8.5, clip_on=True)
     axis.set_ylim(max(rows.values(), default=1) + 0.6, 0.4)
     _label(axis, "faults")
     if not rows:
