@@ -99,20 +99,22 @@ def throughput(cluster: Any, size: int, *, idempotent: bool, seconds: float, in_
     payload = (bytes(range(256)) * (size // 256 + 1))[:size]
     make = InC if in_c else ByPython
     producer: Handing = make(settings(cluster.bootstrap, idempotent=idempotent), topic, payload)
-    for partition in range(PARTITIONS):
-        producer.hand(partition, once=True)
-    if not producer.flush(60):
-        raise RuntimeError("the first records were left in the queue")
-    gc.disable()
-    before = producer.taken
-    cpu, own, begin = cluster.cpu_s(), time.process_time(), time.monotonic()
-    _produce_until(producer, begin + seconds)
-    if not producer.flush(120):
-        raise RuntimeError("records were left in the queue")
-    took = time.monotonic() - begin
-    client, brokers = time.process_time() - own, cluster.cpu_s() - cpu
-    gc.enable()
-    producer.close()
+    try:
+        for partition in range(PARTITIONS):
+            producer.hand(partition, once=True)
+        if not producer.flush(60):
+            raise RuntimeError("the first records were left in the queue")
+        gc.disable()
+        before = producer.taken
+        cpu, own, begin = cluster.cpu_s(), time.process_time(), time.monotonic()
+        _produce_until(producer, begin + seconds)
+        if not producer.flush(120):
+            raise RuntimeError("records were left in the queue")
+        took = time.monotonic() - begin
+        client, brokers = time.process_time() - own, cluster.cpu_s() - cpu
+    finally:
+        gc.enable()
+        producer.close()  # one that failed would go on sending, beside the next load
     if producer.failed:
         raise RuntimeError(f"{len(producer.failed)} records failed, the first: {producer.failed[0]}")
     there = records_in(cluster.bootstrap, topic)

@@ -1,0 +1,92 @@
+"""What one round asks of a cluster, the same of every one, but for the load that warms a JVM up."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from functools import partial
+
+from bench.client import LINGER_MS, first_ack, latency, throughput
+from bench.clusters import Cluster
+from bench.failover import failover
+from bench.sheet import Step, say
+
+WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
+"""Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
+ASKED_FIRST = ((100, True, False), (1024, True, False))
+FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
+"""Record size, idempotent, handed over in C. The first come right after the warm-up: each load is more of it."""
+RATES = ((1000, 5), (1000, 0), (5000, 5))
+"""Records per second and the client's linger.ms."""
+REST_S = 3.0
+
+Figures = Mapping[str, float]
+
+
+def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
+    """The steps of a round of a cluster that is being launched."""
+    steps = [Step("launch", partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
+    if cluster.name == "kafka" and arguments.warmup:
+        steps.append(Step("warm-up", partial(_warm_up, cluster, arguments.warmup), needed=True))
+    steps += [_load(cluster, arguments, *load) for load in ASKED_FIRST]
+    steps += [_rate(cluster, arguments, *rate) for rate in RATES]
+    steps += [_load(cluster, arguments, *load) for load in FURTHER]
+    steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
+    steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
+    for controller in (False, True) if failovers else ():
+        kind = "failover of leader" + (" and controller" if controller else "")
+        steps.append(Step(kind, partial(_failover, cluster, controller, kind)))
+    return steps
+
+
+def _launch(cluster: Cluster) -> Figures:
+    return {"launch to first ack, s": first_ack(cluster.bootstrap, cluster.launched_at)}
+
+
+def _at_rest(cluster: Cluster) -> Figures:
+    time.sleep(REST_S)
+    return {"memory at rest, MB a broker": max(cluster.rss_mb())}
+
+
+def _warm_up(cluster: Cluster, seconds: float) -> Figures:
+    say(f"  {cluster.name:>7} warm-up of {seconds:g} s")
+    for size, idempotent in WARM_UP:
+        throughput(cluster, size, idempotent=idempotent, seconds=seconds / len(WARM_UP))
+    return {}
+
+
+def _load(
+    cluster: Cluster, arguments: argparse.Namespace, size: int, idempotent: bool, in_c: bool, when: str = ""
+) -> Step:
+    kind = f"{size} B, {'idempotent' if idempotent else 'not idempotent'}{', in C' if in_c else ''}{when}"
+
+    def take() -> Figures:
+        found = throughput(cluster, size, idempotent=idempotent, seconds=arguments.seconds, in_c=in_c)
+        return {
+            f"{kind}, MB/s": found.mb_s,
+            f"{kind}, broker CPU s per M": found.broker_cpu_s_per_m,
+            f"{kind}, client CPU s per M": found.client_cpu_s_per_m,
+        }
+
+    return Step(kind, take)
+
+
+def _rate(cluster: Cluster, arguments: argparse.Namespace, rate: int, linger_ms: int) -> Step:
+    kind = f"ack at {rate}/s" + ("" if linger_ms == LINGER_MS else f", linger {linger_ms}")
+
+    def take() -> Figures:
+        found = latency(cluster, rate, arguments.seconds + 1, linger_ms=linger_ms)
+        return {
+            f"{kind}, p50 ms": found.p50_ms,
+            f"{kind}, p99 ms": found.p99_ms,
+            f"{kind}, p99.9 ms": found.p999_ms,
+            f"{kind}, broker cores": found.broker_cores,
+        }
+
+    return Step(kind, take)
+
+
+def _failover(cluster: Cluster, controller: bool, kind: str) -> Figures:
+    gap, failed = failover(cluster, controller=controller)
+    return {f"{kind}, s to next ack": gap, f"{kind}, records failed": failed}

@@ -1,0 +1,89 @@
+"""What a cluster was measured to do, and what it was asked for and gave no figure of: no failure goes unseen."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+
+
+def say(text: str) -> None:
+    """Progress, on the error stream."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a round asks of a cluster."""
+
+    name: str
+    take: Callable[[], Mapping[str, float]]
+    """Gives figures by name. RuntimeError or KafkaException where the cluster does not do what it is asked for."""
+    needed: bool = False
+    """Whether nothing counts in a round in which it fails: a JVM that is not warm would be compared in our favour."""
+
+
+class Sheet:
+    """Every figure of one cluster, and how often each step was asked for and how often there was nothing of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.found = name, dict[str, list[float]]()
+        self.asked, self.failed = Counter[str](), Counter[str]()
+
+    def fill(self, steps: Sequence[Step]) -> None:
+        """One round. A step that fails costs its own figures; one that is needed costs the whole round and ends it."""
+        self.asked.update(step.name for step in steps)
+        values: list[tuple[str, float]] = []
+        failed: list[str] = []
+        for step in steps:
+            try:
+                taken = step.take()
+            except (RuntimeError, KafkaException) as error:
+                if step.needed:
+                    say(f"  {self.name:>7} {step.name}: failed, so there are no figures in this round, {error}")
+                    self.failed.update(each.name for each in steps)
+                    return
+                say(f"  {self.name:>7} {step.name}: no figure in this round, {error}")
+                failed.append(step.name)
+                continue
+            for figure, value in taken.items():
+                say(f"  {self.name:>7} {figure:<50} {value:10.2f}")
+            values += taken.items()
+        self.failed.update(failed)
+        for figure, value in values:
+            self.found.setdefault(figure, []).append(value)
+
+    def missing(self) -> list[str]:
+        """A line for each step that gave no figure in some round in which it was asked for."""
+        return [
+            f"{self.name}: {name}: no figure in {self.failed[name]} of {asked} round{'s' if asked > 1 else ''}"
+            for name, asked in self.asked.items()
+            if self.failed[name]
+        ]
+
+
+def table(results: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """Median (min .. max) of each figure that a cluster has, and ours, which come first, divided by the peer's."""
+    names = list(results)
+    figures = dict.fromkeys(figure for found in results.values() for figure in found)
+    width = max(map(len, figures), default=0) + 1
+    rows = [f"{'figure':<{width}}" + "".join(f"{n:>28}" for n in names) + (f"{'ratio':>9}" if len(names) > 1 else "")]
+    for figure in figures:
+        values = [results[name].get(figure, ()) for name in names]
+        rows.append(f"{figure:<{width}}" + "".join(f"{_cell(each):>28}" for each in values) + _ratio(values))
+    return "\n".join(rows)
+
+
+def _cell(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):9.2f} ({min(values):.2f} .. {max(values):.2f})" if values else "-"
+
+
+def _ratio(values: Sequence[Sequence[float]]) -> str:
+    if len(values) < 2 or not all(values):
+        return ""
+    ours, peer = map(statistics.median, values)
+    return f"{ours / peer:9.2f}" if peer else ""
