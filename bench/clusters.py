@@ -5,35 +5,18 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from chaos.runtimes.process.ports import free_ports
+from chaos.runtimes.process.registry import claimed_ports
 from chaos.toolchain.kafka import apache_kafka
 
 NODES = (1, 2, 3)
 _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on just now, outside the range that outgoing connections are given. From anywhere in it: two
-    processes that look at once should not find the same.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        if port in found:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
 
 
 class Cluster:
@@ -43,7 +26,7 @@ class Cluster:
 
     def __init__(self, folder: Path, extra: dict[str, str] | None = None) -> None:
         self.folder, self.extra = folder, extra or {}
-        ports = free_ports(2 * len(NODES))
+        ports = free_ports(2 * len(NODES), claimed_ports(), random.SystemRandom())
         self.ports = dict(zip(NODES, ports[:3], strict=True))
         self.internal = dict(zip(NODES, ports[3:], strict=True))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}

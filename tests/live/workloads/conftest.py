@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from chaos.runtimes.process.ports import free_ports
+from chaos.runtimes.process.registry import claimed_ports
 
 ROOT = Path(__file__).parents[3]
 NODES = (1, 2, 3)
@@ -21,7 +24,7 @@ class Brokers:
     def __init__(self, folder: Path, *, session_timeout_ms: int = 3000) -> None:
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        ports = free_ports(2 * len(NODES))
+        ports = free_ports(2 * len(NODES), claimed_ports(), random.SystemRandom())
         internal = dict(zip(NODES, ports[: len(NODES)], strict=True))
         client = dict(zip(NODES, ports[len(NODES) :], strict=True))
         self.bootstrap = [("127.0.0.1", client[node]) for node in NODES]
@@ -72,17 +75,6 @@ class Brokers:
 
     def _properties(self, node: int) -> Path:
         return self._home(node) / "node.properties"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @pytest.fixture
