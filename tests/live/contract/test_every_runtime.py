@@ -7,22 +7,9 @@ import trio
 
 from chaos.errors import HarnessError, Refused
 from chaos.layout import addresses
-from chaos.runtimes.contract import (
-    Bandwidth,
-    Cut,
-    Latency,
-    LimitData,
-    Link,
-    LinkFault,
-    Manner,
-    NodeState,
-    ResetPeer,
-    Runtime,
-    Slicer,
-    SlowClose,
-    Stream,
-)
+from chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
 from tests.live.contract.conftest import OnCluster
+from tests.live.hurt_links import CUTS, SLOW, WORSE
 
 HURT, OTHER_WAY = Link(1, 2), Link(2, 1)
 
@@ -51,31 +38,13 @@ def test_the_listener_between_nodes_is_reached_straight_whatever_is_cut(on_clust
     on_cluster(body)
 
 
-CUTS: list[tuple[LinkFault, str]] = [
-    (Cut(Manner.REFUSE), "refused"),
-    (Cut(Manner.DROP), "timed out"),
-    (Cut(Manner.DROP, Stream.THERE), "timed out"),
-    (Cut(Manner.DROP, Stream.BACK), "timed out"),
-    (Cut(Manner.HOLD), "timed out"),
-    (Cut(Manner.HOLD, Stream.BACK), "timed out"),
-    (LimitData(3), "ended"),
-    (ResetPeer(), "ended"),
-]
-SLOW: list[tuple[LinkFault, float]] = [
-    (Latency(40), 80),
-    (Latency(40, stream=Stream.BACK), 40),
-    (Slicer(1, 0, 1000), 20),
-]
-"""And the least that a round trip takes, in ms."""
-
-
 def test_nothing_passes_a_cut_link_and_every_other_way_is_whole(on_cluster: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
         for cut, error in CUTS:
             await runtime.fault_link("cut", HURT, cut)
             told = (await runtime.probe(HURT, timeout_s=0.3)).error
             assert told is not None, cut
-            assert told.startswith(error), cut
+            assert told.startswith(error.partition(":")[0]), cut
             assert (await runtime.probe(OTHER_WAY)).ok, cut
             assert (await runtime.probe(Link("CLIENT", 2))).ok, cut
             await runtime.heal_link("cut", HURT)
@@ -93,7 +62,7 @@ def test_a_slow_link_is_measurably_slow_and_one_that_is_only_worse_still_answers
             assert slow.round_trip_ms >= least_ms, fault
             await runtime.heal_link("slow", HURT)
             assert (await runtime.probe(HURT)).round_trip_ms < slow.round_trip_ms, fault
-        for worse in (Bandwidth(1), SlowClose(100)):
+        for worse in WORSE:
             await runtime.fault_link("worse", HURT, worse)
             assert (await runtime.probe(HURT, timeout_s=5)).ok, worse
             await runtime.heal_link("worse", HURT)

@@ -6,39 +6,15 @@ import pytest
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import (
-    Bandwidth,
-    Cut,
-    Latency,
-    LimitData,
-    Link,
-    LinkFault,
-    Manner,
-    ResetPeer,
-    Slicer,
-    SlowClose,
-    Stream,
-)
+from chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
 from chaos.runtimes.process.runtime import ProcessRuntime
+from tests.live.hurt_links import CUTS, SLOW, WORSE
 from tests.live.process.conftest import MakeRuntime
 
 HURT, OTHER_WAY = Link(1, 2), Link(2, 1)
 
 
-@pytest.mark.parametrize(
-    ("cut", "error"),
-    [
-        (Cut(Manner.REFUSE), "refused"),
-        (Cut(Manner.DROP), "timed out"),
-        (Cut(Manner.DROP, Stream.THERE), "timed out"),
-        (Cut(Manner.DROP, Stream.BACK), "timed out"),
-        (Cut(Manner.HOLD), "timed out"),
-        (Cut(Manner.HOLD, Stream.BACK), "timed out"),
-        (LimitData(3), "ended: the connection was closed"),
-        (ResetPeer(), "ended: Connection reset by peer"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("cut", "error"), CUTS, ids=str)
 async def test_nothing_passes_a_cut_link_while_it_is_cut_and_every_other_way_is_whole(
     runtime: ProcessRuntime, cut: LinkFault, error: str
 ) -> None:
@@ -50,9 +26,7 @@ async def test_nothing_passes_a_cut_link_while_it_is_cut_and_every_other_way_is_
     assert (await runtime.probe(HURT)).ok
 
 
-@pytest.mark.parametrize(
-    ("fault", "least_ms"), [(Latency(40), 80), (Latency(40, stream=Stream.BACK), 40), (Slicer(1, 0, 1000), 20)], ids=str
-)
+@pytest.mark.parametrize(("fault", "least_ms"), SLOW, ids=str)
 async def test_a_slow_link_is_measurably_slow(runtime: ProcessRuntime, fault: LinkFault, least_ms: float) -> None:
     await runtime.fault_link("slow", HURT, fault)
     slow = await runtime.probe(HURT, timeout_s=5)
@@ -62,7 +36,7 @@ async def test_a_slow_link_is_measurably_slow(runtime: ProcessRuntime, fault: Li
     assert (await runtime.probe(HURT)).round_trip_ms < slow.round_trip_ms
 
 
-@pytest.mark.parametrize("fault", [Bandwidth(1), SlowClose(100)], ids=str)
+@pytest.mark.parametrize("fault", WORSE, ids=str)
 async def test_a_link_that_is_only_worse_still_answers(runtime: ProcessRuntime, fault: LinkFault) -> None:
     await runtime.fault_link("worse", HURT, fault)
     assert (await runtime.probe(HURT, timeout_s=5)).ok
