@@ -33,6 +33,10 @@ ACKED, READ = "#0072b2", "#009e73"
 LANES = 24
 """Partitions that are drawn at most: those that were unavailable the longest."""
 WIDTH_IN = 12.0
+LEFT, RIGHT = 0.115, 0.985
+"""Where the panes begin and end, as parts of the width: names of brokers and partitions stand left of them."""
+AXIS_IN = WIDTH_IN * (RIGHT - LEFT)
+"""Width of the panes: what a label has room in."""
 _PHASE_LABEL_IN = 0.075
 """Width of a letter of a phase's name, roughly: names that do not fit are left out."""
 _FAULT_LABEL_IN = 0.072
@@ -97,7 +101,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         figure = Figure(figsize=(WIDTH_IN, sum(heights) + 1.1))
         FigureCanvasSVG(figure)
         axes = figure.subplots(len(heights), 1, sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.09})
-        figure.subplots_adjust(left=0.115, right=0.985, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
+        figure.subplots_adjust(left=LEFT, right=RIGHT, top=0.995, bottom=0.75 / (sum(heights) + 1.1))
         _phases(axes[0], files, begin, end)
         _faults(axes[1], faults, rows, end)
         _throughput(axes[2], files, begin, end)
@@ -135,7 +139,7 @@ def _phases(axis: Any, files: RunFiles, begin: float, end: float) -> None:
         if left >= right or name in ("start the cluster", "create topics", "stop the cluster"):
             continue
         axis.add_patch(Rectangle((left, 0), right - left, 1, facecolor=LINE, alpha=0.35 + 0.4 * (index % 2), lw=0))
-        if (right - left) / (end - begin) * WIDTH_IN * 0.87 > _PHASE_LABEL_IN * len(name):
+        if (right - left) / (end - begin) * AXIS_IN > _PHASE_LABEL_IN * len(name):
             axis.text((left + right) / 2, 0.5, name, ha="center", va="center", fontsize=8.5)
     axis.set_ylim(0, 1)
     _label(axis, "phase")
@@ -145,7 +149,7 @@ def _fault_rows(faults: Sequence[FaultRow], begin: float, end: float) -> dict[in
     """Fault id -> row, so that neither they nor their labels cover each other; rows count from 1."""
     rows: dict[int, int] = {}
     free: list[float] = []
-    letter = _FAULT_LABEL_IN * (end - begin) / (WIDTH_IN * 0.87)
+    letter = _FAULT_LABEL_IN * (end - begin) / AXIS_IN
     for fault in sorted((f for f in faults if f.began is not None), key=lambda f: f.began or 0.0):
         began = fault.began or 0.0
         row = next((i for i, until in enumerate(free) if until <= began), len(free))

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from reports.fault_words import LONGEST_LABEL, FaultRow
-from reports.figure import WIDTH_IN, _fault_rows
+from reports.figure import AXIS_IN, _fault_rows
 
 LETTER_IN = 0.065
 """Of the labels' font, on average."""
@@ -25,7 +25,7 @@ def test_labels_do_not_cover_each_other(end: float) -> None:
     ]
     rows = _fault_rows(faults, 0.0, end)
     assert sorted(rows) == [fault.id for fault in faults]
-    second_in = WIDTH_IN * 0.87 / end
+    second_in = AXIS_IN / end
     for one, other in itertools.combinations(faults, 2):
         assert one.began is not None
         assert other.began is not None
