@@ -45,6 +45,13 @@ def test_every_scheduled_fault_begins_after_quiet_and_ends_before_the_load_does(
     assert all(a.at_s + a.duration_s < b.at_s for a, b in zip(faults, faults[1:], strict=False))
 
 
+def test_a_drawn_reset_is_over_soon_enough_to_be_proven_while_it_lasts() -> None:
+    drawn = [fault for seed in range(50) for fault in make_schedule(seed, ("reset_peer",), 60)]
+    assert {fault.params["after_ms"] for fault in drawn} > {0}
+    # Toxiproxy takes twice the time.
+    assert all(2 * fault.params["after_ms"] / 1000 <= fault.duration_s / 2 for fault in drawn)
+
+
 def test_a_load_too_short_for_faults_is_refused() -> None:
     with pytest.raises(FaultError, match="leaves no room"):
         make_schedule(1, ("kill",), 3)
