@@ -111,11 +111,12 @@ def our_contained_broker(folder: Path, test: Test, **options: object) -> None:
     trio.run(run)
 
 
-def _our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
+def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
+    """Run a test's body on one of our brokers, simulated."""
     in_simulation(folder, test, nodes=1, settings=SETTINGS, **options)
 
 
-@pytest.fixture(params=[our_broker, _our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
+@pytest.fixture(params=[our_broker, our_simulated_broker, our_contained_broker], ids=["process", "sim", "docker"])
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)

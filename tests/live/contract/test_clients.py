@@ -4,7 +4,6 @@ puts back at once has no evidence.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,10 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.test_node_faults import unproven
-from tests.live.contract.test_switched_off import Seen
+from tests.live.contract.playing import play, unproven
 from workloads.appends import AppendsSettings, run_appends
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
@@ -80,13 +76,8 @@ class Load:
 
     async def played(self, target: str, how: str) -> dict[str, Any]:
         """The fault's last line."""
-        papers = MemoryPapers("a run")
         fault = make_fault(0, 0.0, ON_S, "client", target, {"how": how})
-        env = self.runtime.env("harness")
-        nemesis = Nemesis(self.runtime, [fault], 1, env=env, cluster=Seen(), record=papers.fault)
-        nemesis.clients = self.hands
-        await nemesis.play()
-        line: dict[str, Any] = json.loads(papers.faults[-1])
+        (line,) = await play(self.runtime, fault, clients=self.hands)
         return line
 
 

@@ -4,7 +4,6 @@ counted, what passes unharmed.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,19 +19,19 @@ from chaos import asking
 from chaos.errors import HarnessError
 from chaos.faults import make_fault
 from chaos.layout import addresses
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process import registry
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.targets import ClusterView
+from tests.live.contract.playing import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 from tests.support.pretending import Pretending
 
 FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
 METADATA, VERSION = 3, 12
+VIEW = ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
 
 
 FramedRuntime = ProcessRuntime | DockerRuntime
@@ -205,10 +204,8 @@ async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_hav
     runtime: FramedRuntime,
 ) -> None:
     async def played(world: Any) -> dict[str, Any]:
-        papers = MemoryPapers("a run")
         params = {"api": "Metadata", "act": "drop", "count": 0, "side": "clients"}
         fault = make_fault(0, 0, 1.0, "protocol", "node:1", params)
-        nemesis = Nemesis(world, [fault], 1, env=world.env("harness"), cluster=Asked(), record=papers.fault)
         answers: list[bool] = []
 
         async def ask(asking: Asking) -> None:
@@ -217,9 +214,8 @@ async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_hav
             answers.append(not await asking.nothing_for(0.3))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(nemesis.play)
-            await connected(runtime, ask)
-        line: dict[str, Any] = json.loads(papers.faults[-1])
+            nursery.start_soon(connected, runtime, ask)
+            (line,) = await play(world, fault, cluster=Seen(VIEW))
         return {**line, "answered": answers}
 
     landed = await played(runtime)
@@ -229,13 +225,6 @@ async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_hav
     assert off["answered"] == [True]
     assert off["evidence"] is None
     assert off["error"] == "nothing came over these links that it could have hit"
-
-
-class Asked:
-    client: Any = None
-
-    async def view(self) -> ClusterView:
-        return ClusterView((1, 2), 1, {"t-0": 1}, {"t-0": (1, 2)}, {"t-0": (1, 2)})
 
 
 async def test_a_relay_that_is_gone_is_told_and_not_passed_over(runtime: FramedRuntime) -> None:

@@ -4,7 +4,6 @@ epoch of the controller; and a request that never arrived, or that somebody else
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,14 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses
-from chaos.nemesis import Nemesis
 from chaos.observer import Observer
-from chaos.papers import MemoryPapers
 from chaos.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.targets import ClusterView
 from tests.live.contract.conftest import Test, in_simulation
+from tests.live.contract.playing import play
 from tests.live.engine import engine_and_images
 from workloads.client import admin
 
@@ -100,10 +98,8 @@ class Administered:
             return await self.fails(how, target)
 
     async def _played(self, how: str, target: str, duration_s: float) -> dict[str, Any]:
-        papers, env = MemoryPapers("a run"), self.runtime.env("harness")
         fault = make_fault(0, 0.0, duration_s, "leadership", target, {"how": how})
-        await Nemesis(self.runtime, [fault], 1, env=env, cluster=self.observer, record=papers.fault).play()
-        line: dict[str, Any] = json.loads(papers.faults[-1])
+        (line,) = await play(self.runtime, fault, cluster=self.observer)
         return line
 
 

@@ -4,23 +4,19 @@ where the fault was switched off under the nemesis's feet.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import trio
 
-from chaos.faults import Fault, make_fault
+from chaos.faults import make_fault
 from chaos.link_actions import LINK_ACTIONS
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Link, Probe, Runtime
 from chaos.targets import ClusterView
-from checkers.fault_classes import not_landed
-from checkers.nemesis_log import parse_faults
 from tests.live.contract.conftest import OnCluster
+from tests.live.contract.playing import Seen, play, unproven
 from tests.support.pretending import Pretending
 
-VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
+SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 SEEN_MS = 20.0
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("partition", {"side": "clients", "manner": "drop"}),
@@ -40,27 +36,6 @@ BARRED = {"partition", "flapping", "limit_data", "reset_peer"}
 """What leaves a client without an answer; the others make it wait, but for a reset, which is over at once."""
 
 
-class Asked:
-    client: Any = None
-
-    async def view(self) -> ClusterView:
-        return VIEW
-
-
-async def played(runtime: Any, *faults: Fault) -> list[dict[str, Any]]:
-    """The last line of nemesis.jsonl of each."""
-    papers = MemoryPapers("a run")
-    await Nemesis(runtime, faults, 1, env=runtime.env("harness"), cluster=Asked(), record=papers.fault).play()
-    last = {line["id"]: line for line in map(json.loads, papers.faults)}
-    return [last[fault.id] for fault in faults]
-
-
-def unproven(line: dict[str, Any]) -> str | None:
-    """Why a verdict counts it for nothing."""
-    (fault,), _ = parse_faults([json.dumps(line).encode()])
-    return not_landed(fault)
-
-
 def test_every_action_on_links_is_played_here() -> None:
     assert {action for action, _ in FAULTS} >= {each.name for each in LINK_ACTIONS}
 
@@ -73,7 +48,7 @@ def test_each_lands_with_proof_and_a_client_feels_it(on_cluster: OnCluster) -> N
             async with trio.open_nursery() as nursery:
                 if params.get("side"):
                     nursery.start_soon(feel, runtime, link, felt)
-                (line,) = await played(runtime, make_fault(number, 0, 2.0, action, "node:2", params))
+                (line,) = await play(runtime, make_fault(number, 0, 2.0, action, "node:2", params), cluster=SEEN)
             assert line["evidence"], (action, params, line)
             assert line["error"] is None
             assert unproven(line) is None
@@ -97,7 +72,7 @@ def test_switched_off_under_the_nemesis_feet_each_is_without_proof(on_cluster: O
     async def body(runtime: Runtime) -> None:
         # What does nothing cannot disturb what follows: each begins when the one before it was measured first.
         faults = [make_fault(n, n * 0.6, 2.0, action, "node:2", params) for n, (action, params) in enumerate(FAULTS)]
-        for line in await played(Pretending(runtime), *faults):
+        for line in await play(Pretending(runtime), *faults, cluster=SEEN):
             assert line["evidence"] is None, line
             assert line["error"]
             assert unproven(line)

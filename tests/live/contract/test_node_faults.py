@@ -4,21 +4,16 @@ there is proof, and none where somebody undid the fault under the nemesis's feet
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 import trio
 
 from chaos.faults import Fault, make_fault
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Evidence, NodeState, Runtime
-from checkers.fault_classes import not_landed
-from checkers.nemesis_log import parse_faults
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.test_switched_off import Seen
+from tests.live.contract.playing import play, unproven
 
 FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("kill", {}, 1.0),
@@ -71,8 +66,7 @@ async def played(
 
 async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[list[dict[str, Any]], int]:
     """As `played`, of several faults."""
-    papers, client, felt = MemoryPapers("a run"), OneClient(real), 0
-    nemesis = Nemesis(runtime, faults, 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
+    client, felt = OneClient(real), 0
 
     async def ask() -> None:
         nonlocal felt
@@ -90,16 +84,9 @@ async def all_played(runtime: Any, real: Runtime, faults: list[Fault]) -> tuple[
     async with trio.open_nursery() as nursery:
         await nursery.start(listen)
         nursery.start_soon(ask)
-        await nemesis.play()
+        lines = await play(runtime, *faults)
         nursery.cancel_scope.cancel()
-    last = {line["id"]: line for line in map(json.loads, papers.faults)}
-    return [last[fault.id] for fault in faults], felt
-
-
-def unproven(line: dict[str, Any]) -> str | None:
-    """Why a verdict counts it for nothing."""
-    (fault,), _ = parse_faults([json.dumps(line).encode()])
-    return not_landed(fault)
+    return lines, felt
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "undone"])
@@ -181,7 +168,7 @@ def test_a_segment_that_lost_its_end_is_shorter_for_clients_and_only_then_there_
         last = await client.must_produce("t", 10, size=400)
         assert last.base_offset == 9
         view = Undone(runtime) if off else runtime
-        line = await unloaded(view, runtime, {"how": "tail", "bytes": 1000})
+        line = await unloaded(view, {"how": "tail", "bytes": 1000})
         assert bool(line["evidence"]) is not off, line
         assert bool(unproven(line)) is off
         assert (await client.end("t") < 10) is not off
@@ -199,7 +186,7 @@ def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_bro
         client = OneClient(runtime)
         await client.create("t", segment_bytes="1000", flush_messages="1")
         await client.must_produce("t", 10, size=400)
-        done = (await unloaded(runtime, runtime, {"how": "file"}))["evidence"]["damaged"]
+        done = (await unloaded(runtime, {"how": "file"}))["evidence"]["damaged"]
         assert done["path"].startswith("data/t-0/")
         assert (done["bytes_left"], done["after"]) == (None, None)
         await client.must_produce("t", 3)
@@ -207,10 +194,7 @@ def test_a_file_that_is_lost_is_gone_and_the_broker_comes_up_all_the_same(on_bro
     on_broker(body)
 
 
-async def unloaded(runtime: Any, real: Runtime, params: dict[str, Any]) -> dict[str, Any]:
+async def unloaded(runtime: Any, params: dict[str, Any]) -> dict[str, Any]:
     """The last line of a damage that is done while nobody writes."""
-    papers = MemoryPapers("a run")
-    fault = make_fault(0, 0.0, 1.0, "damage", "node:1", params)
-    await Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault).play()
-    line: dict[str, Any] = json.loads(papers.faults[-1])
+    (line,) = await play(runtime, make_fault(0, 0.0, 1.0, "damage", "node:1", params))
     return line

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 import trio
 
 from chaos.faults import make_fault
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Evidence, Runtime
-from chaos.targets import ClusterView
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-
-VIEW = ClusterView((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
+from tests.live.contract.playing import play
 
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("power_loss", {}),
@@ -28,13 +23,6 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("clock", {"offset_ms": 86_400_000, "strobe_ms": 300}),
     ("clock", {"offset_ms": -86_400_000, "strobe_ms": 300}),
 ]
-
-
-class Seen:
-    client: Any = None
-
-    async def view(self) -> ClusterView:
-        return VIEW
 
 
 class SwitchedOff:
@@ -68,10 +56,9 @@ async def played(
     runtime: Any, real: Runtime, action: str, params: dict[str, Any], *, duration_s: float = 1.6, topic: str = "t"
 ) -> dict[str, Any]:
     """The fault's last line, played while records are sent to a new topic."""
-    client, papers = OneClient(real), MemoryPapers("a run")
+    client = OneClient(real)
     await client.create(topic, flush_messages="1")
     fault = make_fault(0, 0.0, duration_s, action, "node:1", params)
-    nemesis = Nemesis(runtime, [fault], 1, env=real.env("harness"), cluster=Seen(), record=papers.fault)
 
     async def load() -> None:
         while True:
@@ -81,9 +68,8 @@ async def played(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(load)
-        await nemesis.play()
+        (told,) = await play(runtime, fault)
         nursery.cancel_scope.cancel()
-    told: dict[str, Any] = json.loads(papers.faults[-1])
     return told
 
 

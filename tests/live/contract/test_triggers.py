@@ -4,19 +4,16 @@ nothing.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import trio
 
 from chaos.faults import make_fault
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.runtimes.contract import Counting, CrashOp, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.test_switched_off import Seen
+from tests.live.contract.playing import play
 
 RECORDS = 20
 
@@ -45,14 +42,16 @@ def test_a_brokers_calls_are_counted_over_its_restarts(on_broker: OnCluster) -> 
 
 async def waiting(runtime: Runtime, when: str, within_s: float, produced: int) -> dict[str, Any]:
     """The last line of a pause that waits, while so many records are sent to a topic "t"."""
-    client, papers = OneClient(runtime), MemoryPapers("a run")
+    client = OneClient(runtime)
     fault = replace(make_fault(0, 0.0, 0.3, "pause", "node:1", {}), when=when, within_s=within_s)
-    nemesis = Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Seen(), record=papers.fault)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(nemesis.play)
+
+    async def load() -> None:
         with trio.move_on_after(10):
             await client.must_produce("t", produced)
-    told: dict[str, Any] = json.loads(papers.faults[-1])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(load)
+        (told,) = await play(runtime, fault)
     return told
 
 

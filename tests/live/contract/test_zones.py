@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,6 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses, zone_names
-from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
 from chaos.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Link, Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
@@ -22,6 +19,7 @@ from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.targets import ClusterView
 from checkers.tables import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation
+from tests.live.contract.playing import Seen, play
 from tests.live.engine import engine_and_images
 from tests.support.pretending import Pretending
 from workloads.appends import AppendsSettings, run_appends
@@ -35,15 +33,8 @@ WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}
 LOAD = AppendsSettings(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
-VIEW = ClusterView((1, 2), 1, {}, {}, {})
+SEEN = Seen(ClusterView((1, 2), 1, {}, {}, {}))
 CUT_S, LASTS_S, SEVERAL = 3.0, 1.0, 10
-
-
-class Asked:
-    client: Any = None
-
-    async def view(self) -> ClusterView:
-        return VIEW
 
 
 class Load:
@@ -75,9 +66,7 @@ class Load:
 
 async def played(runtime: Any, action: str, duration_s: float = LASTS_S, **params: Any) -> dict[str, Any]:
     """The last line of nemesis.jsonl."""
-    papers, fault = MemoryPapers("a run"), make_fault(0, 0, duration_s, action, "zone:2", params)
-    await Nemesis(runtime, [fault], 1, env=runtime.env("harness"), cluster=Asked(), record=papers.fault).play()
-    line: dict[str, Any] = json.loads(papers.faults[-1])
+    (line,) = await play(runtime, make_fault(0, 0, duration_s, action, "zone:2", params), cluster=SEEN)
     return line
 
 

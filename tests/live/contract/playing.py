@@ -1,0 +1,48 @@
+"""Faults that the nemesis plays in a test, and what it tells of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from chaos.faults import Fault
+from chaos.nemesis import Nemesis
+from chaos.papers import MemoryPapers
+from chaos.targets import ClusterView
+from checkers.fault_classes import not_landed
+from checkers.nemesis_log import parse_faults
+from workloads.control import Controls
+
+ONE_BROKER = ClusterView((1,), 1, {"t-0": 1}, {"t-0": (1,)}, {"t-0": (1,)})
+
+
+class Seen:
+    """What the nemesis asks about the cluster, and sees the same each time."""
+
+    client: Any = None
+
+    def __init__(self, view: ClusterView = ONE_BROKER) -> None:
+        self._view = view
+
+    async def view(self) -> ClusterView:
+        return self._view
+
+
+async def play(
+    runtime: Any, *faults: Fault, cluster: Any = None, clients: Controls | None = None
+) -> list[dict[str, Any]]:
+    """The last line of nemesis.jsonl of each. `cluster`: one broker where nothing else is said."""
+    papers = MemoryPapers("a run")
+    seen = cluster or Seen()
+    nemesis = Nemesis(runtime, faults, 1, env=runtime.env("harness"), cluster=seen, record=papers.fault)
+    if clients is not None:
+        nemesis.clients = clients
+    await nemesis.play()
+    last = {line["id"]: line for line in map(json.loads, papers.faults)}
+    return [last[fault.id] for fault in faults]
+
+
+def unproven(line: dict[str, Any]) -> str | None:
+    """Why a verdict counts it for nothing."""
+    (fault,), _ = parse_faults([json.dumps(line).encode()])
+    return not_landed(fault)
