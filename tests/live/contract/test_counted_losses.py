@@ -1,0 +1,80 @@
+"""Faults of links that are proven by what they hit: clients feel them, and switched off they have hit nothing.
+
+Protocol faults of real brokers go through a relay: see `test_frames.py`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from chaos.faults import make_fault
+from chaos.runtimes.contract import Runtime
+from tests.live.contract.client import OneClient
+from tests.live.contract.conftest import OnCluster, our_contained_broker, our_simulated_broker
+from tests.live.contract.playing import play, unproven
+from tests.support.pretending import Pretending
+
+ON_S, LATE_S = 1.0, 0.15
+"""How long a fault lasts; what an answer takes at least of which a packet or a request was lost: TCP's first time-out
+is 0.2 s, and nobody sends a request again.
+"""
+LOSS = ("packet_loss", {"probability": 0.5, "rto_ms": 200, "side": "clients"})
+DROP = ("protocol", {"api": "Produce", "act": "drop", "count": 0, "side": "clients"})
+
+
+@pytest.mark.parametrize(
+    ("world", "action", "params"),
+    [
+        pytest.param(our_simulated_broker, *LOSS, id="packet_loss-sim"),
+        pytest.param(partial(our_contained_broker, lossy=True), *LOSS, id="packet_loss-docker"),
+        pytest.param(our_simulated_broker, *DROP, id="protocol-sim"),
+    ],
+)
+def test_what_is_lost_is_late_and_counted_and_switched_off_there_is_no_evidence(
+    world: OnCluster, action: str, params: dict[str, Any], tmp_path: Path
+) -> None:
+    async def body(runtime: Runtime) -> None:
+        await OneClient(runtime).create("t")
+        line, longest_s = await played(runtime, runtime, action, params)
+        assert line["error"] is None
+        assert line["evidence"]["links"] == ["CLIENT->1"]
+        assert line["evidence"]["hits"][0] > 0
+        assert unproven(line) is None
+        assert longest_s >= LATE_S
+        await OneClient(runtime).must_produce("t")
+        line, longest_s = await played(Pretending(runtime), runtime, action, params)
+        assert line["evidence"] is None
+        assert line["error"] == "nothing came over these links that it could have hit"
+        assert unproven(line)
+        if runtime.name == "sim":
+            assert longest_s < LATE_S, "else being late would tell nothing; a real machine may be busy"
+
+    world(tmp_path, body)
+
+
+async def played(view: Any, real: Runtime, action: str, params: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """The fault's last line, and the longest that a record took meanwhile, in seconds."""
+    client, clock = OneClient(real), real.env("clock")
+    fault = make_fault(0, 0.0, ON_S, action, "node:1", params)
+    took = [0.0]
+
+    async def load() -> None:
+        while True:
+            began = clock.mono()
+            try:
+                with trio.move_on_after(1.0):
+                    await client.refused("t")
+            finally:
+                took.append(clock.mono() - began)
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(load)
+        (line,) = await play(view, fault)
+        nursery.cancel_scope.cancel()
+    return line, max(took)
