@@ -46,6 +46,7 @@ class _Sim:
     def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]) -> None:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
         self.world = World(plan.seed)
+        self.world.frames_matter = messages or any(fault.action == "protocol" for fault in plan.faults)
         if messages:
             self.world.messages = []
             self.world.kernel.after_event.append(Offsets(self.world).look)

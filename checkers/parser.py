@@ -7,10 +7,11 @@ before it is kept; whatever an anomaly in a prefix proves, it proves of the whol
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from checkers.positions import FinalReads, Positions, Watermarks
 from checkers.tables import (
@@ -73,12 +74,12 @@ class Parser:
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
-        history, handlers, decode = self.history, self._handlers, json.JSONDecoder().decode
+        history, handlers, decode = self.history, self._handlers, msgspec.json.decode
         records, told, ops = history.records, history.told, history.ops
         for raw in lines:
             marks = len(records), len(told), len(ops)
             try:
-                line = decode(raw.decode())
+                line = decode(raw)
                 handler = handlers.get(line["e"])
                 if handler is None:
                     raise Malformed(f"a line of the unknown kind {line['e']!r}")
@@ -112,7 +113,7 @@ class Parser:
         return history
 
     def _stop(self, raw: bytes, error: Exception) -> None:
-        if not raw.endswith(b"\n") and isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        if not raw.endswith(b"\n") and isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
             self.history.torn_bytes = len(raw)
             return
         why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"

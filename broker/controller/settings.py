@@ -60,6 +60,8 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
 
     They were checked against the controller's file when they were altered: nodes may differ.
     """
+    if not altered:
+        return config
     try:
         return config.changed(altered)
     except ConfigError as error:

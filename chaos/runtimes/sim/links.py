@@ -216,7 +216,9 @@ class Flow:
 
     def push(self, data: bytes) -> None:
         """The source sent bytes."""
-        if self.stream is Stream.THERE:
+        if not self.connection.followed:
+            self.put(data)
+        elif self.stream is Stream.THERE:
             self.connection.asked(data)
         else:
             self.connection.answered(data)
@@ -310,6 +312,7 @@ class Connection(Conversation):
         super().__init__()
         self.wire, self.serial = wire, serial
         self.a, self.b = a, b
+        self.followed = wire.world.frames_matter
         self.there = Flow(self, wire, Stream.THERE, a, b)
         self.back = Flow(self, wire, Stream.BACK, b, a)
 

@@ -64,6 +64,8 @@ class Wire:
         """Put a fault on it."""
         if name in self._on:
             raise HarnessError(f"link {self.source}->{self.target} already has a fault named {name}")
+        if isinstance(fault, Frames) and not self.world.frames_matter:
+            raise HarnessError("this world was told that no protocol fault would come: it has lost count of the frames")
         self._on[name] = _On(fault)
         self._sort()
         if isinstance(fault, Cut) and fault.manner is Manner.REFUSE:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 def promise_of(config: BrokerConfig, image: ClusterImage, topic: str) -> Promise:
     """As `config`, a node's, and what was altered at run time have it."""
-    altered = altered_settings(image, config.node_id)
-    in_force = with_altered(config, altered) if altered else config
+    in_force = with_altered(config, altered_settings(image, config.node_id))
     settings = topic_config(in_force, image.configs.get((TOPIC_RESOURCE, topic), {}))
     return Promise(
         min_isr=settings.min_insync_replicas,
