@@ -15,11 +15,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
-from outcome import Value
 from trio._core._traps import WaitTaskRescheduled
 
 from broker.env import Fs, NodeDead
-from chaos.runtimes.sim.kernel import ABORTED
+from chaos.runtimes.sim.kernel import ABORTED, GO_ON
 from chaos.runtimes.sim.world import MONO_S, WALL_MS
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ T = TypeVar("T")
 FSYNC_S = 0.0004
 FSYNC_MEAN_S = 0.0006
 """An fsync takes this long, and an exponentially distributed time with this mean more."""
-
-
-_GO_ON = Value(None)
-"""What every task of a simulation is woken with."""
 
 
 @types.coroutine
@@ -101,6 +96,7 @@ class SimEnv:
         self.name, self.incarnation, self.fs = name, incarnation, fs
         self.rng = world.rng("node", name, incarnation)
         self.world, self.host, self.source = world, host, source
+        self._kernel = world.kernel
         self.clock = clock or SimClock(world)
         self.alive = True
         self.paused = False
@@ -128,7 +124,7 @@ class SimEnv:
     async def rest(self, message: WaitTaskRescheduled) -> None:
         """Park the task, which somebody gives to `wake`; what is to be done where it is cancelled is in the message."""
         told = await _yielded(message)
-        if told is not _GO_ON:
+        if told is not GO_ON:
             told.unwrap()
         if not self.alive:
             raise NodeDead
@@ -157,18 +153,16 @@ class SimEnv:
         if self.paused:
             self._held.append(task)
         else:
-            kernel = self.world.kernel
-            kernel.woken = True
             if self._gate is not None:
-                kernel.stirred.add(self.name)
-            kernel.reschedule(task, _GO_ON)
+                self._kernel.stirred.add(self.name)
+            self._kernel.wake(task)
 
     async def _wait_s(self, seconds: float) -> None:
         """True virtual seconds."""
         if not self.alive:
             raise NodeDead
         task = trio.lowlevel.current_task()
-        timer = self.world.kernel.at(seconds, self.wake, task)
+        timer = self._kernel.at(seconds, self.wake, task)
 
         def abort(_: Any) -> trio.lowlevel.Abort:
             timer.cancel()
@@ -183,7 +177,7 @@ class SimEnv:
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         """As `Env.timeout`. Stands still while the node is paused."""
-        scope = trio.CancelScope(deadline=self.world.kernel.now + max(0.0, seconds) / self.clock.rate)
+        scope = trio.CancelScope(deadline=self._kernel.now + max(0.0, seconds) / self.clock.rate)
         self._scope_serial = serial = self._scope_serial + 1
         scopes = self._scopes
         scopes[serial] = weakref.ref(scope, lambda _: scopes.pop(serial, None))
@@ -209,7 +203,7 @@ class SimEnv:
         """
         self.paused = False
         for _ in self._held:
-            self.world.kernel.at(0.0, self._let_go)
+            self._kernel.at(0.0, self._let_go)
         for scope, deadline in self._stopped_scopes:
             scope.deadline = deadline
         self._stopped_scopes.clear()
@@ -252,7 +246,7 @@ class SimEnv:
     def revoke(self) -> None:
         """End this incarnation: from here on nothing that its code does reaches the world."""
         self.alive = False
-        self.world.kernel.touched = True
+        self._kernel.touched = True
         self.paused = False
         self._held.clear()
         self._stopped_scopes.clear()

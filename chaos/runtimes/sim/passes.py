@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -64,54 +65,63 @@ def lean_run(
 @trio.lowlevel.enable_ki_protection
 def _passes(runner: Any) -> Generator[float, Any, None]:
     clock, deadlines, runnable, tasks = runner.clock, runner.deadlines, runner.runq, runner.tasks
-    context, shuffle = _trio_run.GLOBAL_RUN_CONTEXT, _trio_run._r.shuffle
+    context, shuffle, parked = _trio_run.GLOBAL_RUN_CONTEXT, _trio_run._r.shuffle, WaitTaskRescheduled
     unheard = 0
     while tasks:
         if not runnable:
             assert not runner.waiting_for_idle, "a simulation is idle between any two of its events"
-            clock.deadline_to_sleep_time(deadlines.next_deadline())
+            clock.deadline_to_sleep_time(_next_deadline(deadlines))
         unheard += 1
         if unheard >= LISTEN_EVERY:
             unheard = 0
             runner.io_manager.process_events((yield 0))
         if deadlines._heap and deadlines._heap[0][0] <= clock.now:
             deadlines.expire(clock.now)
+        if not runnable:
+            continue
         batch = list(runnable)
         runnable.clear()
         if len(batch) > 1:
             batch.sort(key=_created)
             shuffle(batch)
         while batch:
-            task = batch.pop()
-            context.task = task
-            ended = _step(runner, task)
-            if ended is not None:
-                runner.task_exited(task, ended)
-            del context.task
+            context.task = task = batch.pop()
+            go_on, told = task._next_send_fn, task._next_send
+            task._next_send_fn = task._next_send = None
+            try:
+                message = task.context.run(go_on, told)
+            except BaseException as end:
+                runner.task_exited(task, _ended_with(end))
+                continue
+            task._schedule_points += 1
+            if type(message) is parked:
+                task._cancel_points += 1
+                task._abort_func = message.abort_func
+                if runner.ki_pending and task is runner.main_task:
+                    task._attempt_delivery_of_pending_ki()
+                if task._cancel_status.effectively_cancelled:
+                    task._attempt_delivery_of_any_pending_cancel()
+            elif message is CancelShieldedCheckpoint:
+                runner.reschedule(task)
+            else:
+                runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
+                task._next_send_fn = task.coro.throw
+        del context.task
 
 
-def _step(runner: Any, task: Any) -> Outcome[object] | None:
-    """Let a task go on until it waits again. What it ended with, where it did."""
-    go_on, told = task._next_send_fn, task._next_send
-    task._next_send_fn = task._next_send = None
-    try:
-        message = task.context.run(go_on, told)
-    except StopIteration as end:
+def _next_deadline(deadlines: Any) -> float:
+    """As trio's `Deadlines.next_deadline`, asked in each pass: most often there is nothing stale."""
+    heap = deadlines._heap
+    if not heap:
+        return inf
+    deadline, _, scope = heap[0]
+    if deadline == scope._registered_deadline:
+        return float(deadline)
+    return float(deadlines.next_deadline())
+
+
+def _ended_with(end: BaseException) -> Outcome[object]:
+    if isinstance(end, StopIteration):
         return Value(end.value)
-    except BaseException as error:
-        trace = error.__traceback__
-        return Error(error.with_traceback(trace.tb_next if trace is not None else None))
-    task._schedule_points += 1
-    if type(message) is WaitTaskRescheduled:
-        task._cancel_points += 1
-        task._abort_func = message.abort_func
-        if runner.ki_pending and task is runner.main_task:
-            task._attempt_delivery_of_pending_ki()
-        if task._cancel_status.effectively_cancelled:
-            task._attempt_delivery_of_any_pending_cancel()
-    elif message is CancelShieldedCheckpoint:
-        runner.reschedule(task)
-    else:
-        runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
-        task._next_send_fn = task.coro.throw
-    return None
+    trace = end.__traceback__
+    return Error(end.with_traceback(trace.tb_next if trace is not None else None))

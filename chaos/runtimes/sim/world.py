@@ -64,7 +64,7 @@ class World:
         self.messages: list[Message] | None = None
         """Collected where this is a list."""
         self.frames_matter = True
-        """Frames are found in what connections carry: wanted for `messages`, and for protocol faults from a connection's
+        """Frames are found in what connections carry: for `messages`, and for protocol faults from a connection's
         first byte on."""
         self.counts: Counter[str] = Counter()
         """Rare paths that no trace tells of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.config.topic import topic_config
 from broker.controller.elections import elr_enabled
@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
 
 
-def promise_of(config: BrokerConfig, image: ClusterImage, topic: str) -> Promise:
-    """As `config`, a node's, and what was altered at run time have it."""
-    in_force = with_altered(config, altered_settings(image, config.node_id))
-    settings = topic_config(in_force, image.configs.get((TOPIC_RESOURCE, topic), {}))
-    return Promise(
-        min_isr=settings.min_insync_replicas,
-        unclean=settings.unclean_leader_election_enable,
-        durable=settings.flush_messages == 1,
-        elr=elr_enabled(image),
-        hw_truncation=config.squall_replication_truncation == "high-watermark",
-    )
+class Promises:
+    """Remembers what it has found: it is asked for every partition of every image, and settings hardly ever change."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], tuple[BrokerConfig, Promise]] = {}
+
+    def of(self, config: BrokerConfig, image: ClusterImage, topic: str) -> Promise:
+        """As `config`, a node's, and what was altered at run time have it."""
+        altered, own = altered_settings(image, config.node_id), image.configs.get((TOPIC_RESOURCE, topic), {})
+        elr = elr_enabled(image)
+        key = id(config), tuple(altered.items()), tuple(own.items()), elr
+        found = self._found.get(key)
+        if found is None:
+            settings = topic_config(with_altered(config, altered), own)
+            promise = Promise(
+                min_isr=settings.min_insync_replicas,
+                unclean=settings.unclean_leader_election_enable,
+                durable=settings.flush_messages == 1,
+                elr=elr,
+                hw_truncation=config.squall_replication_truncation == "high-watermark",
+            )
+            found = self._found[key] = config, promise  # the id is its own for as long as it is kept
+        return found[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import asdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.runtimes.sim.invariants import seeing
@@ -15,7 +16,7 @@ from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.judging import Change, Judge
 from chaos.runtimes.sim.invariants.known import Cluster, Known
-from chaos.runtimes.sim.invariants.promises import promise_of
+from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from chaos.runtimes.sim.invariants.stuck import what_lacks
 from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
@@ -32,6 +33,14 @@ LOOKS = 5
 """How often a quorum leader is looked at, at least, within the time after which it must have given up."""
 MOST_IMAGES = 4096
 """Offsets for which an image is kept to compare others with."""
+
+# What tells that there is something new to see. Asked of every replica after every event: in one call each.
+_of_state = attrgetter(
+    "high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"
+)  # fmt: skip
+_of_log = attrgetter("log_end_offset", "generation", "log_start_offset")
+_of_raft = attrgetter("_state", "leadership", "high_watermark")
+_of_quorum_log = attrgetter("log_end_offset", "generation")
 
 
 class Kernel(Protocol):
@@ -120,7 +129,7 @@ class Watch:
 
     def __init__(self, world: World, promise: Promise | None = None) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
-        self._world, self._promise = world, promise
+        self._world, self._promise, self._promises = world, promise, Promises()
         self.partitions: dict[Place, Known] = {}
         self.cluster = Cluster()
         self.quorum = QuorumWatch(self._report)
@@ -151,14 +160,7 @@ class Watch:
             if broker is None:
                 continue
             raft, log = seen.raft, seen.storage._log
-            seat = (
-                raft._state,
-                raft.leadership,
-                raft.high_watermark,
-                log.log_end_offset,
-                log.generation,
-                seen.quorum._round,
-            )
+            seat = _of_raft(raft), _of_quorum_log(log), seen.quorum._round
             leads_on = raft.leadership is not None and self._world.kernel.now >= seen.due and not sim.env.paused
             if seat != seen.seat or leads_on:
                 # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
@@ -169,18 +171,7 @@ class Watch:
                 self._hosting_changed(seen)
                 images = [*(images or ()), seen]
             for replica in seen.replicas:
-                state, log = replica.state, replica.log
-                key = (
-                    state.high_watermark,
-                    state.log_end_offset,
-                    log.log_end_offset,
-                    state.partition_epoch,
-                    state.maximal_isr,
-                    state.isr,
-                    state.is_leader,
-                    log.generation,
-                    log.log_start_offset,
-                )
+                key = _of_state(replica.state), _of_log(replica.log)
                 if key != replica.key:
                     if changed is None:
                         changed = []
@@ -242,7 +233,7 @@ class Watch:
         self.cluster.brokers = dict(image.brokers)
         for topic, index, partition in image.partitions():
             known = self._known(topic.id, topic.name, index)
-            known.promise = self._promise or promise_of(seen.broker.config, image, topic.name)
+            known.promise = self._promise or self._promises.of(seen.broker.config, image, topic.name)
             if partition is not known.truth and partition != known.truth:
                 self._judge.decided(known, partition)
             touched.setdefault(id(known), (known, []))
