@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
+from chaos.garbage import garbage_waits
 from chaos.plan import Plan, read_plan
 from chaos.sim_result import Failure, SimResult
 from chaos.swarm import swarm_plan
@@ -71,15 +72,17 @@ def run_batch(order: Order, seeds: Iterable[int], jobs: int) -> Iterator[Seeded]
     """Results as they come. `jobs` processes; one: this one."""
     tasks = ((order, seed) for seed in seeds)
     if jobs == 1:
-        yield from map(_one, tasks)
+        with garbage_waits():
+            yield from map(_one, tasks)
         return
     with multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin) as pool:
         yield from pool.imap_unordered(_one, tasks)
 
 
 def _begin() -> None:
-    """Ctrl-C is the parent's to handle."""
+    """Ctrl-C is the parent's to handle, and garbage waits as in `garbage_waits`, to the end of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
 
 
 def _one(task: tuple[Order, int]) -> Seeded:
@@ -89,8 +92,6 @@ def _one(task: tuple[Order, int]) -> Seeded:
         saved = _saved(order, seed, result) if result.failure or result.trouble else None
     except Exception:
         return Seeded(seed, "unknown", None, (), traceback.format_exc(), 0.0, 0.0, "")
-    finally:
-        gc.collect()
     faults = result.judgement.faults if result.judgement else ()
     return Seeded(
         seed=seed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections.abc import Callable
@@ -101,8 +100,6 @@ def _failure(plan: Plan, mutant: str | None, simulate: Simulate, wanted: str | N
         result = simulate(plan, mutant)
     except RuntimeError:
         return None
-    finally:
-        gc.collect()  # off while a simulation goes on
     if wanted is None:
         return result.failure
     if wanted in result.anomalies:

@@ -40,8 +40,9 @@ SUCCESSOR_PAUSE_MAX_S = 5.0
 KEYS = 64
 """Different keys of each process."""
 LIST_LIMIT_S = 10.0
-LAG_EVERY_S, LAG_LIMIT_S = 1.0, 0.25
-"""A reader asks so often where its partitions end, to know its lag; who does not answer in time is not waited for."""
+LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
+"""A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
+polls; who does not answer in time is not waited for."""
 TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 
 
@@ -441,17 +442,18 @@ async def _read(
             listed = await reader.list_offsets(left, EARLIEST, LIST_LIMIT_S)
             starts.update({place: found.offset for place, found in listed.items() if not found.error})
         reader.assign(starts)
+        pause_s = settings.poll_pause_ms / 1000
         look_at_s = 0.0
         while not sent_all.is_set():
             if env.mono() >= look_at_s:
                 await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
-                look_at_s = env.mono() + LAG_EVERY_S
+                look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
             await handle.going(sent_all)
             handle.done += 1
             polled = await reader.poll("poll", POLL_LIMIT_S)
             for event in polled.events:
                 await _recover(reader, event)
-            await env.sleep(settings.poll_pause_ms / 1000)
+            await env.sleep(pause_s)
         client.close()
 
 

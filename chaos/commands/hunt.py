@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from chaos.garbage import garbage_waits
 from chaos.hunting import Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants import find, select
 from chaos.mutants.table import write_docs
@@ -101,6 +102,7 @@ def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
         yield from pool.imap_unordered(carry_out, orders)
 
 
+@garbage_waits()
 def carry_out(order: Order) -> Hunted:
     """One hunt, in this process."""
     mutant = find(order.mutant)

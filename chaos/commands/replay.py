@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chaos.garbage import garbage_waits
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -125,6 +127,7 @@ def _traced(text: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------- until it shows
 
 
+@garbage_waits()
 def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
     from chaos.errors import Refused

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from chaos.garbage import garbage_waits
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -50,6 +52,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
     return shrink_run(what, mutant or what.mutant, wanted, budget_s, Console(stderr=True, highlight=False))
 
 
+@garbage_waits()
 def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused

@@ -14,6 +14,7 @@ import click
 
 from chaos.commands.run import plan_flags, plan_of, workload_flags
 from chaos.faults import FaultError
+from chaos.garbage import garbage_waits
 from chaos.plan import Plan, PlanError, read_plan
 from chaos.swarm import swarm_plan
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from chaos.sim_result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
-LOAD = {"rate": 20, "linger_ms": 50, "poll_pause_ms": 200, "readers": 2}
+LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 200, "readers": 2}
 """The load of a single seed without a plan, where nobody asks for another rate: a hundredth of the records of `squall
 run`, which producers hold for ten times as long and readers handle for ten times as long, so that a request still
 brings several partitions' records now and then. Here every request costs what it costs, and time is free.
@@ -147,9 +148,10 @@ def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, ro
     say = Console(stderr=True, highlight=False)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {len(plan.faults)} faults, {plan.time_s:g} s of load")
     began = time.monotonic()
-    result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
-    _say_result(say, result, time.monotonic() - began)
-    directory = save(result, root, repeat)
+    with garbage_waits():
+        result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
+        _say_result(say, result, time.monotonic() - began)
+        directory = save(result, root, repeat)
     return _conclude(directory.path, say, spark)
 
 

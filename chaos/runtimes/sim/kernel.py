@@ -11,7 +11,6 @@ is not collected while a simulation runs: a finaliser must not run at a moment t
 
 from __future__ import annotations
 
-import gc
 import heapq
 import math
 import random
@@ -23,6 +22,7 @@ import trio
 import trio._core._run as _trio_run
 from outcome import Value
 
+from chaos.garbage import collect_what_was_left, garbage_waits
 from chaos.runtimes.sim.passes import Schedule, lean_run
 
 FINAL_EVENTS = 100_000
@@ -33,16 +33,6 @@ ABORTED = trio.lowlevel.Abort.SUCCEEDED
 """What waits for an event of the queue can be cancelled at any time."""
 GO_ON = Value(None)
 """What every task of a simulation is woken with."""
-_frozen = False
-
-
-def _clean_up() -> None:
-    """Collect what earlier simulations left; what was there before the first one is not looked at each time."""
-    global _frozen
-    gc.collect()
-    if not _frozen:
-        gc.freeze()
-        _frozen = True
 
 
 class Deadlock(Exception):
@@ -109,12 +99,11 @@ class Kernel(trio.abc.Clock):
         _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
         _trio_run._r = Schedule(repr((seed, "schedule")))
         _trio_run.unrolled_run = lean_run
-        _clean_up()
-        gc.disable()
+        collect_what_was_left()
         try:
-            result = trio.run(self._guarded, main, args, clock=self)
+            with garbage_waits():
+                result = trio.run(self._guarded, main, args, clock=self)
         finally:
-            gc.enable()
             _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run = before  # type: ignore[misc]
         if self._trouble is not None:
             raise self._trouble
