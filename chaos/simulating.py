@@ -83,8 +83,6 @@ class _Sim:
     def looked(self) -> None:
         """After each event: the nodes in which it may have changed something are looked at."""
         kernel = self.world.kernel
-        if not (kernel.touched or kernel.stirred):
-            return
         stirred = None if kernel.touched else kernel.stirred
         # First: after what is raised here everything still has to come to its end.
         kernel.touched, kernel.stirred = False, set()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chaos.sim_result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
-LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 200, "readers": 2}
+LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
 """The load of a single seed without a plan, where nobody asks for another rate: a hundredth of the records of `squall
 run`, which producers hold for ten times as long and readers handle for ten times as long, so that a request still
 brings several partitions' records now and then. Here every request costs what it costs, and time is free.

@@ -30,21 +30,22 @@ def regressions(told: list[Told]) -> Iterator[Witness]:
     before: dict[tuple[object, ...], int] = {}
     highest: dict[tuple[int, int], dict[int, int]] = {}
     for each in told:
-        if each.epoch < 0:
+        epoch, hw, listed = each.epoch, each.hw, each.kind == LISTED
+        if epoch < 0:
             continue
-        for which, off in ((HIGH_WATERMARK, each.hw), (LAST_STABLE_OFFSET, each.lso)):
+        place = each.proc, each.part
+        by_epoch = highest.setdefault(place, {})
+        for which, off in ((HIGH_WATERMARK, hw), (LAST_STABLE_OFFSET, each.lso)):
             if off < 0:
                 continue
-            listed = each.kind == LISTED
-            client = (which, each.proc, each.part, each.epoch)
-            earlier = [before.get((listed, *client), -1), before.get((False, *client), -1)]
+            client = which, place, epoch
+            earlier = max(before.get((listed, client), -1), before.get((False, client), -1))
             if listed and which == HIGH_WATERMARK:
-                earlier += [hw for epoch, hw in highest.get((each.proc, each.part), {}).items() if epoch < each.epoch]
-            if off < max(earlier):
-                yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, max(earlier))
-            before[listed, *client] = off
-        by_epoch = highest.setdefault((each.proc, each.part), {})
-        by_epoch[each.epoch] = max(by_epoch.get(each.epoch, -1), each.hw)
+                earlier = max(earlier, max((mark for past, mark in by_epoch.items() if past < epoch), default=-1))
+            if off < earlier:
+                yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, earlier)
+            before[listed, client] = off
+        by_epoch[epoch] = max(by_epoch.get(epoch, -1), hw)
 
 
 def violations(told: list[Told]) -> Iterator[Witness]:

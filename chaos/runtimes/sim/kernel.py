@@ -11,11 +11,11 @@ is not collected while a simulation runs: a finaliser must not run at a moment t
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
 from typing import Any
 
 import trio
@@ -61,7 +61,8 @@ class Kernel(trio.abc.Clock):
         self.events = 0
         """How many have happened."""
         self.after_event: list[Callable[[], None]] = []
-        """Called after each event, once the tasks that it woke have come to rest."""
+        """Called after each event that may have changed something in a node, once the tasks that it woke have come to
+        rest."""
         self.woken = False
         """An event has given a task something to do: trio goes on before the next event."""
         self.touched = True
@@ -81,7 +82,7 @@ class Kernel(trio.abc.Clock):
         """Have `fn(*args)` called in `delay_s` virtual seconds. Calls at one instant come in the order of asking."""
         handle = Handle(fn, args)
         self._serial += 1
-        heapq.heappush(self._heap, (self.now + delay_s if delay_s > 0.0 else self.now, self._serial, handle))
+        heappush(self._heap, (self.now + delay_s if delay_s > 0.0 else self.now, self._serial, handle))
         return handle
 
     def wake(self, task: trio.lowlevel.Task) -> None:
@@ -131,8 +132,9 @@ class Kernel(trio.abc.Clock):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """As `trio.abc.Clock.deadline_to_sleep_time`: called only when every task waits."""
         try:
-            for look in self.after_event:
-                look()
+            if self.touched or self.stirred:
+                for look in self.after_event:
+                    look()
             self._advance(deadline)
         except BaseException as error:  # here it would end trio itself
             self._trouble = self._trouble or error
@@ -145,13 +147,12 @@ class Kernel(trio.abc.Clock):
         self.woken = False
         while heap:
             at, _, handle = heap[0]
-            fn = handle.fn
-            if fn is None:
-                heapq.heappop(heap)
+            if handle.fn is None:
+                heappop(heap)
                 continue
             if at > deadline:
                 break
-            heapq.heappop(heap)
+            heappop(heap)
             if at > self.now:
                 self.now, self._at_once = at, 0
             else:
@@ -159,8 +160,8 @@ class Kernel(trio.abc.Clock):
                 if self._at_once > FINAL_EVENTS:
                     raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
             self.events += 1
-            args = handle.args
-            handle.fn, handle.args = None, ()
+            fn, args = handle.fn, handle.args
+            handle.fn = None
             fn(*args)
             if self.woken:
                 return

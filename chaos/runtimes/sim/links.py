@@ -277,16 +277,16 @@ class Flow:
     def pump(self) -> None:
         """Deliver what is due."""
         self._scheduled = False
-        if not self._queue:
+        queue, wire = self._queue, self.wire
+        if not queue:
             return
-        if self.wire.holds(self.stream):
+        if wire.faulty and wire.holds(self.stream):
             return  # healing the cut pumps again
-        if self._queue[0][0] > self.wire.kernel.now:
+        if queue[0][0] > wire.kernel.now:
             self._schedule()
             return
-        _, data = self._queue.popleft()
-        self._deliver(data)
-        if self._queue and not self._scheduled:
+        self._deliver(queue.popleft()[1])
+        if queue and not self._scheduled:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -295,9 +295,9 @@ class Flow:
         kernel.at(self._queue[0][0] - kernel.now, self.pump)
 
     def _deliver(self, data: bytes | None) -> None:
-        sink, world = self.sink, self.wire.world
+        sink = self.sink
         if data is not None:
-            world.delivered(len(data), crc32c(data))
+            self.wire.world.delivered(len(data), crc32c(data))
         if sink.closed:
             if data is not None and not self.source.closed and sink.env.alive:
                 self.wire.kernel.at(self.wire.base_s(), self.source.broken)  # RST: nobody is there any more

@@ -89,9 +89,10 @@ class Judge:
             # Also one that led when the event began: news of brokers may commit first, and end its leadership next.
             if now.leads or (before is not None and before.leads):
                 self.commit(known, now)
+        ledger = known.ledger
         for copy in known.copies.values():
-            copy.compare(known.ledger)
-        for node in list(known.lost):
+            copy.compare(ledger)
+        for node in list(known.lost) if known.lost else ():
             copy, upto = known.copies[node], known.lost[node].upto
             if copy.end >= upto and copy.matched >= min(upto, known.ledger.end):
                 del known.lost[node]

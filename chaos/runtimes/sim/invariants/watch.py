@@ -6,7 +6,7 @@ and the offset of each image. What did change goes to the `Judge`, and from ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -91,12 +91,16 @@ class _Node:
         "image_offset",
         "incarnation",
         "last",
+        "logs",
+        "of_logs",
+        "of_states",
         "places",
         "quorum",
         "raft",
         "replicas",
         "seat",
         "sim",
+        "states",
         "storage",
         "topics",
     )
@@ -108,7 +112,7 @@ class _Node:
         """The one before, of a node that is down."""
         self.incarnation = -1
         self.image: Any = None
-        self.replicas: list[_Replica] = []
+        self.host(())
         self.places: dict[Place, _Replica] = {}
         self.image_offset, self.topics = -1, -1
         """Of the image and the hosted topics as they were last seen."""
@@ -116,6 +120,13 @@ class _Node:
         """In the quorum, as it was last seen."""
         self.due = 0.0
         """When the seat of one that leads is looked at again, whatever happens."""
+
+    def host(self, replicas: Iterable[_Replica]) -> None:
+        """These are its replicas now. What is looked at of them after every event is at hand."""
+        self.replicas = list(replicas)
+        self.states, self.logs = [each.state for each in self.replicas], [each.log for each in self.replicas]
+        self.of_states: list[Any] = []
+        self.of_logs: list[Any] = []
 
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
@@ -170,12 +181,11 @@ class Watch:
             if seen.image.offset != seen.image_offset or len(seen.by_id) != seen.topics:
                 self._hosting_changed(seen)
                 images = [*(images or ()), seen]
-            for replica in seen.replicas:
-                key = _of_state(replica.state), _of_log(replica.log)
-                if key != replica.key:
-                    if changed is None:
-                        changed = []
-                    changed.append((seen, replica, key))
+            states, logs = list(map(_of_state, seen.states)), list(map(_of_log, seen.logs))
+            if states != seen.of_states or logs != seen.of_logs:
+                seen.of_states, seen.of_logs = states, logs
+                keyed = zip(seen.replicas, zip(states, logs, strict=True), strict=True)
+                changed = [*(changed or ()), *((seen, replica, key) for replica, key in keyed if key != replica.key)]
         if changed is not None or images is not None:
             self._take_in(changed or [], images or [])
 
@@ -278,7 +288,8 @@ class Watch:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 seeing.follow(replica.copy, replica.log, seen.sim.disk)
                 self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
-        seen.last, seen.replicas, seen.places = seen.broker, [], {}
+        seen.last, seen.places = seen.broker, {}
+        seen.host(())
         self._read_disk(seen, seen.broker)
 
     def _read_disk(self, seen: _Node, broker: Any) -> None:
@@ -318,7 +329,8 @@ class Watch:
                 replica.known.copies.pop(seen.id, None)
                 replica.known.views.pop(seen.id, None)
                 replica.known.lost.pop(seen.id, None)
-        seen.places, seen.replicas = places, list(places.values())
+        seen.places = places
+        seen.host(places.values())
 
     # ------------------------------------------------------------------------------------------------- being told
 
