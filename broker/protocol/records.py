@@ -344,6 +344,10 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
     if byte < 128:
         return byte >> 1 ^ -(byte & 1), at
     value, shift = byte & 127, 7
+    byte = view[at]
+    if byte < 128:  # two bytes: up to 8 KB, as most records are
+        value |= byte << 7
+        return value >> 1 ^ -(value & 1), at + 1
     while shift < 70:
         byte = view[at]
         at += 1

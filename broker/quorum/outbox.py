@@ -14,12 +14,14 @@ NEVER = 1 << 62
 
 
 class _Line:
-    """To one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may be owed one."""
+    """To one voter. `ticket`: of the request under way, 0 when there is none. `due_ms`: when it may be owed one.
+    `failures`: requests that failed since the last reply.
+    """
 
-    __slots__ = ("due_ms", "ticket")
+    __slots__ = ("due_ms", "failures", "ticket")
 
     def __init__(self) -> None:
-        self.ticket = 0
+        self.ticket = self.failures = 0
         self.due_ms = NEVER
 
 
@@ -28,6 +30,7 @@ class Outbox:
 
     def __init__(self, settings: QuorumSettings) -> None:
         self._node_id = settings.node_id
+        self._backoff_ms, self._longest_backoff_ms = settings.retry_backoff_ms, settings.fetch_timeout_ms // 4
         self._lines = {voter: _Line() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
         self._messages: list[Message] = []
@@ -61,6 +64,18 @@ class Outbox:
             return False
         line.ticket = 0
         return True
+
+    def answered(self, voter: int) -> None:
+        """It has replied: the next failure is the first one again."""
+        self._lines[voter].failures = 0
+
+    def backoff_ms(self, voter: int) -> int:
+        """A request to it has failed: how long not to send another. Doubles with each failure (KIP-144), up to a
+        quarter of the fetch time-out: with Kafka's defaults the 500 ms of its raft client.
+        """
+        line = self._lines[voter]
+        line.failures += 1
+        return max(self._backoff_ms, min(self._backoff_ms << min(line.failures - 1, 20), self._longest_backoff_ms))
 
     def forget(self) -> None:
         """Nothing is awaited, nothing is owed."""

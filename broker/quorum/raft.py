@@ -108,15 +108,14 @@ class Raft(Seat):
         """A request of ours ended without a reply: not sent, timed out, or the connection broke."""
         if not self._outbox.ended(receiver, ticket):
             return
-        retry_ms = now_ms + self._settings.retry_backoff_ms
         if self._tally is not None:
             self._count_vote(self._tally, receiver, None, now_ms)
         elif self.leadership is not None:
             self._outbox.due(receiver, now_ms + self._settings.fetch_timeout_ms // 8)
         elif self._following.probing:
-            self._probe_next(retry_ms)
+            self._probe_next(now_ms + self._settings.retry_backoff_ms)
         elif self.role is not Role.RESIGNED:  # Its farewell is said once: whoever missed it finds out by fetching.
-            self._outbox.due(receiver, retry_ms)
+            self._outbox.due(receiver, now_ms + self._outbox.backoff_ms(receiver))
         self._settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -286,6 +285,8 @@ class Raft(Seat):
 
     def _on_reply(self, message: Message, reply: Reply, now_ms: int) -> None:
         awaited = self._outbox.ended(message.sender, message.ticket)
+        if awaited:
+            self._outbox.answered(message.sender)
         before = self.epoch, self.role
         self._learn(reply.epoch, reply.leader_id, now_ms)
         if not awaited or before != (self.epoch, self.role):

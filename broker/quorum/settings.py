@@ -20,7 +20,8 @@ class QuorumSettings:
     election_backoff_max_ms: int = 1000
     """Longest pause after a lost election (controller.quorum.election.backoff.max.ms)."""
     retry_backoff_ms: int = 50
-    """Pause before a request that failed is sent again (controller.quorum.retry.backoff.ms)."""
+    """Pause before a request that failed is sent again (controller.quorum.retry.backoff.ms); to one that cannot be
+    reached it doubles each time."""
     fetch_max_wait_ms: int = 500
     """How long a leader may hold a fetch that finds nothing new."""
     jitter_ms: int = 150

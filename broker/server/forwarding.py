@@ -120,22 +120,23 @@ class Forwarder:
 
     async def _persist(self, attempt: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
         backoff_s = FIRST_BACKOFF_S
-        with self._env.timeout(timeout_ms / 1000 + LAST_WORD_S):
-            while True:
-                found, response = await self._attempt(attempt)
-                if found:
-                    self.answered_at = self._env.mono()
-                    return response
-                await self._env.sleep(backoff_s * (0.5 + self._env.rng.random()))
-                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+        give_up_at = self._env.mono() + timeout_ms / 1000 + LAST_WORD_S
+        while (left_s := give_up_at - self._env.mono()) > 0:
+            found, response = await self._attempt(attempt, left_s)
+            if found:
+                self.answered_at = self._env.mono()
+                return response
+            left_s = max(0.0, give_up_at - self._env.mono())
+            await self._env.sleep(min(backoff_s * (0.5 + self._env.rng.random()), left_s))
+            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
-    async def _attempt(self, attempt: Callable[[int], Awaitable[Any]]) -> tuple[bool, Any]:
-        """One try with whoever is controller now, given up when somebody else becomes it."""
+    async def _attempt(self, attempt: Callable[[int], Awaitable[Any]], left_s: float) -> tuple[bool, Any]:
+        """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
         target = self.controller()
         if target == NOBODY:
             return False, None
-        with trio.CancelScope() as scope:
+        with self._env.timeout(left_s) as scope:
             self._under_way[scope] = target
             try:
                 return True, await attempt(target)

@@ -107,6 +107,33 @@ def test_follower_that_cannot_fetch_asks_for_pre_votes_and_keeps_its_epoch() -> 
     assert said(ready(raft), Vote)[0].pre_vote
 
 
+def again_after(raft: Raft, request: Message, now_ms: int) -> tuple[Message, int]:
+    """The request fails; the next one, and when it is made."""
+    raft.failed(1, request.ticket, now_ms)
+    assert raft.ready() is None
+    now_ms = raft.next_deadline_ms()
+    raft.tick(now_ms)
+    return asked(ready(raft), 1), now_ms
+
+
+def test_pauses_between_fetches_that_fail_double_up_to_a_quarter_of_the_fetch_time_out() -> None:
+    raft, request = follower()
+    pauses, now_ms = [], 0
+    for _ in range(6):
+        request, again_ms = again_after(raft, request, now_ms)
+        pauses.append(again_ms - now_ms)
+        now_ms = again_ms
+    assert pauses == [50, 100, 200, 400, 500, 500]
+
+
+def test_a_reply_makes_the_next_failure_the_first_one_again() -> None:
+    raft, request = follower()
+    request, now_ms = again_after(raft, request, 0)
+    request, now_ms = again_after(raft, request, now_ms)
+    request = asked(tell(raft, 1, records(raft), now_ms, request.ticket), 1)
+    assert again_after(raft, request, now_ms)[1] - now_ms == 50
+
+
 def test_follower_refused_by_its_own_leader_does_not_wait_for_the_time_out() -> None:
     """An epoch's leader that does not lead any more will not do so again."""
     raft, request = follower()

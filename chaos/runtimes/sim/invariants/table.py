@@ -54,6 +54,8 @@ class Invariant:
 
 INVARIANTS: dict[str, Invariant] = {}
 """By name."""
+_entered: dict[When, tuple[int, tuple[Invariant, ...]]] = {}
+"""What `entered` has found, and among how many."""
 
 
 def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -70,4 +72,7 @@ def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any
 
 def entered(when: When) -> tuple[Invariant, ...]:
     """Those of one kind, in the order in which they were entered."""
-    return tuple(each for each in INVARIANTS.values() if each.when is when)
+    found = _entered.get(when)
+    if found is None or found[0] != len(INVARIANTS):
+        found = _entered[when] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when is when)
+    return found[1]
