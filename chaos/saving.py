@@ -10,7 +10,6 @@ from typing import Any
 from chaos.directory import RunDirectory
 from chaos.papers import INFO, export
 from chaos.sim_result import SimResult
-from checkers import history
 from checkers.convergence import NAME as NOT_CONVERGED
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
@@ -53,6 +52,8 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
     """As Spark would leave it, and the verdict with the replicas' logs compared as well."""
+    from checkers import history  # with pyarrow: slow to import, and no business of a simulation
+
     history.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):

@@ -7,13 +7,11 @@ Parquet, and last `conversion.json`, which says what was read, and why not all o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checkers import nemesis_log, parser
-from checkers.metrics import Context
 from checkers.parquet import TableWriter, read_large, read_small, write_small
 from checkers.tables import SCHEMA, Fault, History, Problem
 
@@ -104,11 +102,6 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[Fault]]:
     if large:
         read_large(run_dir / FOLDER, history)
     return history, read_small(run_dir / FOLDER, history)
-
-
-def context_of(history: History, faults: Sequence[Fault]) -> Context:
-    """What measures are taken against."""
-    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes)
 
 
 def _convert_history(path: Path, folder: Path) -> tuple[History, int]:

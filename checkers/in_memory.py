@@ -13,8 +13,7 @@ from typing import Any
 from checkers import convergence, guarantees, metrics, nemesis_log
 from checkers.catalog import FOUND
 from checkers.findings import Finding, findings_of
-from checkers.history import context_of
-from checkers.metrics import Measure
+from checkers.metrics import Measure, context_of
 from checkers.parser import parse
 from checkers.plan_facts import facts_of
 from checkers.reference import find_all

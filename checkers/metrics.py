@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from checkers.findings import Finding, Witness
-from checkers.tables import Fault, FinalRead, Partition
+from checkers.tables import Fault, FinalRead, History, Partition
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
@@ -74,6 +74,11 @@ class Context:
     def healed_ns(self) -> int:
         """When the last fault ended; -1 where there was none."""
         return max((fault.ended for fault in self.faults), default=-1)
+
+
+def context_of(history: History, faults: Sequence[Fault]) -> Context:
+    """What the measures of a history are taken against."""
+    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes)
 
 
 def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:

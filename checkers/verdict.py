@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import convergence, fault_classes, guarantees, history, replica_findings
+from checkers import convergence, fault_classes, guarantees, replica_findings
 from checkers.catalog import CATALOG, FOUND, LOSS
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
@@ -259,6 +259,8 @@ def _read_case(
     expect: str,
     troubles: list[str],
 ) -> Case:
+    from checkers import history  # with pyarrow, which no simulation needs
+
     notes: list[str] = []
     plan = None
     try:

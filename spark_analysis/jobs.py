@@ -128,7 +128,7 @@ def limits_of(run_dir: Path) -> Limits:
 def _analyse(spark: SparkSession, run_dir: Path, out: Path, conversion: Conversion, limits: Limits) -> Analysis:
     folder = run_dir / history.FOLDER
     kept, faults = history.load(run_dir, large=False)
-    context = history.context_of(kept, faults)
+    context = metrics.context_of(kept, faults)
     witnesses, taken = run_queries(spark, folder, conversion, context, kept.processes)
     (out / ANOMALIES).mkdir(exist_ok=True)
     rows = [witness._asdict() for witness in witnesses]

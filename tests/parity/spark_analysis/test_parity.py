@@ -11,7 +11,7 @@ import pytest
 
 from checkers import history
 from checkers.findings import Witness
-from checkers.metrics import Measure
+from checkers.metrics import Measure, context_of
 from checkers.reference import find_all
 from checkers.reference.measures import measure
 from spark_analysis.jobs import run_queries
@@ -33,7 +33,7 @@ def compared(spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
     conversion = history.convert(run_dir)
     kept, faults = history.load(run_dir)
-    context = history.context_of(kept, faults)
+    context = context_of(kept, faults)
     witnesses, measures = run_queries(spark, run_dir / history.FOLDER, conversion, context, kept.processes)
     expected = find_all(kept)
     assert sorted(witnesses) == expected

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checkers import history
 from checkers.findings import findings_of
-from checkers.metrics import shape
+from checkers.metrics import context_of, shape
 from checkers.parser import parse
 from checkers.reference import find_all
 from checkers.reference.measures import measure
@@ -78,7 +78,7 @@ def _judged(lines: list[bytes], nemesis: bytes) -> str:
         (run_dir / "nemesis.jsonl").write_bytes(nemesis)
         history.convert(run_dir)
         kept, faults = history.load(run_dir)
-        context = history.context_of(kept, faults)
+        context = context_of(kept, faults)
         metrics = shape(measure(kept, context), context)
         return judge(run_dir, findings_of(find_all(kept)), metrics, expect="safe").verdict
 

@@ -51,7 +51,7 @@ def on_disk(path: Path, lines: bytes, converged: dict[str, Any] | None) -> dict[
         (path / "run.json").write_text(json.dumps({"converged": converged}))
     history.convert(path)
     loaded, faults = history.load(path)
-    context = history.context_of(loaded, faults)
+    context = metrics.context_of(loaded, faults)
     taken = measure(loaded, context)
     findings = [*findings_of(find_all(loaded)), *metrics.liveness(taken, metrics.Limits(15, 15))]
     return to_json(judge(path, findings, metrics.shape(taken, context)))

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 
-from checkers import history as conversion
-from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Context, Limits, Measure, liveness, series, shape
+from checkers.metrics import (
+    HEALED_GAP,
+    OVERALL,
+    READER_GAP,
+    Context,
+    Limits,
+    Measure,
+    context_of,
+    liveness,
+    series,
+    shape,
+)
 from checkers.nemesis_log import parse_faults
 from checkers.reference.measures import measure
 from tests.support.histories import HistoryBuilder
@@ -17,7 +27,7 @@ from tests.support.nemesis_lines import MS, fault_line
 def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:
     kept = h.history()
     faults, _ = parse_faults(nemesis)
-    context = conversion.context_of(kept, faults)
+    context = context_of(kept, faults)
     return measure(kept, context), context
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from checkers import history, replica_findings
 from checkers.findings import Finding, Witness, findings_of, to_json
-from checkers.metrics import shape
+from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import BadPlan, facts_of, read_plan
 from checkers.reference import find_all
@@ -215,7 +215,7 @@ def run_directory(path: Path, *, lose: bool = False) -> Path:
 
 def analysed(path: Path) -> tuple[list[Finding], dict[str, Any]]:
     kept, faults = history.load(path)
-    context = history.context_of(kept, faults)
+    context = context_of(kept, faults)
     return findings_of(find_all(kept)), shape(measure(kept, context), context)
 
 
