@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
 LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
-"""The load of a single seed without a plan, where nobody asks for another rate: a hundredth of the records of `squall
-run`, which producers hold for ten times as long and readers handle for ten times as long, so that a request still
-brings several partitions' records now and then. Here every request costs what it costs, and time is free.
+"""The load of a single seed without a plan, where nobody asks for another rate: 200 records in the default 30 seconds.
+Producers hold them for ten times as long as in `squall run`, and readers rest for longer between polls, so that a
+request still brings several partitions' records now and then. Here every request costs what it costs, and time is free.
 """
 PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
@@ -90,7 +90,7 @@ def command(
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
 
     The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
-    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 20 records
+    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 7 records
     a second unless --rate says otherwise; a batch is a swarm.
     """
     from chaos.batch import Order

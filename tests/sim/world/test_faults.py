@@ -50,6 +50,16 @@ async def answered_within(runtime: SimRuntime, seconds: float) -> bool:
 # ------------------------------------------------------------------------------------------------ frames
 
 
+def test_a_world_in_which_frames_are_not_followed_takes_no_fault_of_frames(simulated: Simulated) -> None:
+    async def body(runtime: SimRuntime) -> None:
+        runtime.world.frames_matter = False
+        with pytest.raises(HarnessError, match="no protocol fault"):
+            await runtime.fault_link("f", CLIENT_LINK, Frames(VERSIONS, FrameAct.DROP))
+        assert await answered_within(runtime, 1)
+
+    simulated(body)
+
+
 @pytest.mark.parametrize("stream", [Stream.THERE, Stream.BACK])
 def test_a_dropped_frame_never_arrives_and_only_the_nth_is_dropped(simulated: Simulated, stream: Stream) -> None:
     async def body(runtime: SimRuntime) -> None:
