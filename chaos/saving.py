@@ -45,6 +45,7 @@ def _simulated(result: SimResult) -> dict[str, Any]:
         "mutant": result.mutant,
         "virtual_s": round(result.sim_s, 3),
         "cpu_s": round(result.cpu_s, 3),
+        "judging_cpu_s": round(result.judging_cpu_s, 3),
         "failure": None if result.failure is None else {"kind": result.failure.kind, "name": result.failure.name},
         "told": list(result.told),
     }

@@ -185,6 +185,7 @@ def simulate(
         sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first, enough=enough)
         with counted(sim.world.counts):
             sim.simulate()
+    simulated = time.process_time()
     world, papers = sim.world, sim.papers
     if sim.run is not None:
         papers.take_history(sim.run.fs)
@@ -211,7 +212,8 @@ def simulate(
         told=told or (judgement.verdict.reasons if judgement else ()),
         counts=rare_paths.count(world.trace, world.counts),
         sim_s=world.kernel.now,
-        cpu_s=time.process_time() - began,
+        cpu_s=(ended := time.process_time()) - began,
+        judging_cpu_s=ended - simulated,
         trouble=sim.trouble,
         mutant=mutant,
         judgement=judgement,

@@ -156,8 +156,10 @@ def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, ro
 
 
 def _say_result(say: Console, result: SimResult, took_s: float) -> None:
-    rate = result.sim_s / result.cpu_s if result.cpu_s else 0
-    say.print(f"{result.sim_s:.1f} virtual s in {took_s:.1f} s, {rate:.0f} a CPU second; digest {result.digest[:16]}")
+    simulating_s = result.cpu_s - result.judging_cpu_s
+    rate = result.sim_s / simulating_s if simulating_s else 0
+    cost = f"{simulating_s:.2f} s of CPU and {result.judging_cpu_s:.2f} for judging, {rate:.0f} a CPU second"
+    say.print(f"{result.sim_s:.1f} virtual s in {took_s:.1f} s ({cost}); digest {result.digest[:16]}", soft_wrap=True)
     say.print("rare paths: " + (", ".join(f"{n} {c}" for n, c in sorted(result.counts.items()) if c) or "none"))
     if result.trouble is not None:
         say.print("[bold]the harness failed[/]: nothing is said of the broker (harness-traceback.txt)")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from chaos.runtimes.sim.kernel import Kernel
 from chaos.runtimes.sim.network import Network
 
@@ -91,7 +93,7 @@ class World:
         """A node traced something."""
         text = self._encode(line)
         self._hash.update(text.encode())
-        self.trace.append(json.loads(text))
+        self.trace.append(msgspec.json.decode(text))
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
