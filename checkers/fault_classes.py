@@ -60,12 +60,17 @@ def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
     a second node before the first one was back; or of one while all others were out of the ISR, or hit by other
     faults: it may be elected again with what it had synced (KIP-966: the last replica standing). Eligible leader
     replicas do not exclude that: who was killed is not eligible, and where nobody is, the last known leader leads.
+
+    D, too, where an fsync failed on a node that lost power later: after a failed fsync pages count as written. The
+    broker ends, finds the batch when it recovers its log, and acknowledges it; it never came to the disk.
     """
     began = [fault for fault in faults if fault.began >= 0]
     found = {class_of(fault.action, fault.fault_class) for fault in began}
     losses = [fault for fault in began if class_of(fault.action, fault.fault_class) is FaultClass.W1]
     if _several_at_once(losses) or any(_of_all_in_sync(loss, began) for loss in losses):
         found.add(FaultClass.WM)
+    if any(_forgot_to_sync(fault, losses) for fault in began):
+        found.add(FaultClass.D)
     return tuple(each for each in FaultClass if each in found)
 
 
@@ -78,6 +83,11 @@ def untold_losses(faults: Iterable[Fault]) -> list[Fault]:
         and class_of(fault.action, fault.fault_class) is FaultClass.W1
         and not (fault.evidence or {}).get("isr")
     ]
+
+
+def _forgot_to_sync(fault: Fault, losses: Iterable[Fault]) -> bool:
+    failed = fault.action == "disk" and fault.params.get("op") == "fsync" and fault.params.get("how") != "slow"
+    return failed and any(loss.began > fault.began and set(loss.resolved) & set(fault.resolved) for loss in losses)
 
 
 def _several_at_once(losses: Sequence[Fault]) -> bool:

@@ -104,6 +104,31 @@ def test_a_power_loss_while_another_one_is_in_sync_is_of_one_node(lines: list[by
     assert FaultClass.WM not in classes_of(faults(*lines))
 
 
+def failing(how: str = "EIO", op: str = "fsync", node: int = 1) -> bytes:
+    return fault_line(0, "disk", 10, 20, resolved=[node], params={"how": how, "op": op})
+
+
+def test_what_a_failed_fsync_left_unwritten_is_gone_with_the_power_as_from_a_damaged_disk() -> None:
+    """fsyncgate: the batch is found in the page cache by the recovery, and acknowledged."""
+    found = faults(failing(), fault_line(1, "power_loss", 30, 40, resolved=[1]))
+    assert classes_of(found) == (FaultClass.P, FaultClass.W1, FaultClass.D)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [failing()],
+        [failing(), fault_line(1, "power_loss", 30, 40, resolved=[2])],
+        [failing("slow"), fault_line(1, "power_loss", 30, 40, resolved=[1])],
+        [failing(op="write"), fault_line(1, "power_loss", 30, 40, resolved=[1])],
+        [fault_line(1, "power_loss", 2, 5, resolved=[1]), failing()],
+    ],
+    ids=["power stays", "another node's", "slow", "a write", "before it"],
+)
+def test_a_failed_fsync_alone_damages_nothing(lines: list[bytes]) -> None:
+    assert FaultClass.D not in classes_of(faults(*lines))
+
+
 def test_the_same_node_twice_is_one_node_at_a_time() -> None:
     found = faults(
         fault_line(0, "power_loss", 10, 30, resolved=[1]),
