@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from chaos.runtimes.sim.invariants import Promise
@@ -230,10 +231,21 @@ PARTITION: dict[str, list[Case]] = {
 
 
 def written(
-    batch: Batch, about: View, *, after: Batch | None = None, first: Batch | None = None, low: int = 0
+    batch: Batch,
+    about: View,
+    *,
+    after: Batch | None = None,
+    first: Batch | None = None,
+    low: int = 0,
+    rotten: Iterable[int] = (),
 ) -> Arguments:
     """First it was seen as `first`, behind batch 2 of epoch 1; the leader has deleted what is before `low`."""
-    return Written(batch, after or one(2)), Written(first or batch, one(2)), about, known(5, low=low)
+    return (
+        Written(batch, after or one(2)),
+        Written(first or batch, one(2)),
+        about,
+        known(5, low=low, rotten=set(rotten)),
+    )
 
 
 NINE = view(leo=9, epoch=2, epochs=((1, 0), (2, 4)))
@@ -245,6 +257,11 @@ WRITTEN: dict[str, list[Case]] = {
             "behind another that the leader has not deleted",
             written(one(3), NINE, after=one(2, mark=1), low=2),
             written(one(3), NINE, after=one(2, mark=1), low=3),
+        ),
+        (
+            "behind another on a sound disk",
+            written(one(3), NINE, after=one(2, mark=1), rotten={2}),
+            written(one(3), NINE, after=one(2, mark=1), rotten={1}),
         ),
         (
             "another batch at the leader's log start",
