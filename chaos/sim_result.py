@@ -51,13 +51,13 @@ class SimResult:
     """How often each rare path was taken."""
     sim_s: float
     cpu_s: float
-    """Of this process: simulating, and judging what came of it."""
+    """CPU seconds of this process: simulating, and judging what came of it."""
     trouble: str | None
     """A failure of the harness, a traceback: then nothing is said of the broker."""
     mutant: str | None = None
     judgement: Judgement | None = None
     judging_cpu_s: float = 0.0
-    """How much of `cpu_s` went into judging."""
+    """CPU seconds; how much of `cpu_s` went into judging."""
     papers: Callable[[], Mapping[str, bytes]] = field(default=dict, repr=False)
     """Plan, run.json, history, nemesis.jsonl and the nodes' files."""
 
