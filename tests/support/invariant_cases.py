@@ -259,9 +259,14 @@ WRITTEN: dict[str, list[Case]] = {
             written(one(3), NINE, after=one(2, mark=1), low=3),
         ),
         (
-            "behind another on a sound disk",
-            written(one(3), NINE, after=one(2, mark=1), rotten={2}),
+            "behind a hole on a sound disk",
+            written(one(3), NINE, after=one(1), rotten={2}),
+            written(one(3), NINE, after=one(1), rotten={1}),
+        ),
+        (
+            "behind another on a rotten disk, without a hole",
             written(one(3), NINE, after=one(2, mark=1), rotten={1}),
+            written(one(3), NINE, after=one(2), rotten={1}),
         ),
         (
             "another batch at the leader's log start",

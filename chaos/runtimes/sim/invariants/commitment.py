@@ -134,14 +134,15 @@ def losing_is_permitted(elected: PartitionImage, known: Known) -> bool:
 def log_matching(now: Written, first: Written, view: View | None, known: Known | None) -> str | None:
     """Batches of one leader epoch at one offset are one and the same in whatever log they are, and so are the batches
     before them: also what is not committed. (The latter is not promised with truncation to the high watermark, nor of
-    what the leader has deleted: see `Copy.compare`; nor on a rotten disk.)"""
+    what the leader has deleted: see `Copy.compare`; nor across a hole on a rotten disk.)"""
     if now.batch != first.batch:
         return f"{now.batch}; it was {first.batch}"
     if now.previous is None or first.previous is None or now.previous == first.previous:
         return None
     if known is not None and (known.promise.hw_truncation or now.batch.base <= known.ledger.low):
         return None
-    if known is not None and view is not None and view.node in known.cluster.rotten:
+    hole = now.previous.end < now.batch.base
+    if hole and known is not None and view is not None and view.node in known.cluster.rotten:
         return None  # A batch's base offset has no checksum: a rotten one may leave a hole that nobody wrote.
     return f"{now.batch} follows {now.previous}; where it was first seen, {first.previous}"
 
