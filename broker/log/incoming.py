@@ -22,10 +22,12 @@ def batch_around(records: memoryview, offset: int) -> int | None:
     return None
 
 
-def checked_batches(records: memoryview, expected: int, *, gaps: bool) -> list[Checked]:
+def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[Checked]:
     """The whole batches of `records`, the first at offset `expected`; a partial last one is left out.
 
-    `gaps`: offsets may be missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
+    So is everything from a batch of a later epoch on than `leader_epoch`, the leader's when it was asked: it led no
+    longer when it sent that (KAFKA-18723), or its disk rots, for no checksum covers the epoch. `gaps`: offsets may be
+    missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
     """
     found: list[Checked] = []
     at, end = 0, len(records)
@@ -35,7 +37,7 @@ def checked_batches(records: memoryview, expected: int, *, gaps: bool) -> list[C
         if not is_batch(length, magic):
             raise CorruptRecords(f"no batch at byte {at}: length {length}, magic {magic}")
         stop = at + LENGTH_OVERHEAD + length
-        if stop > end:
+        if stop > end or epoch > leader_epoch:
             break
         if base != expected and (base < expected or not gaps):
             raise UnexpectedOffset(f"a batch at offset {base} was sent instead of {expected}")

@@ -208,8 +208,9 @@ class Log:
             f"expected {entry.next_sequence} of epoch {entry.epoch} in {self.topic}-{self.partition}",
         )
 
-    def append_as_follower(self, records: memoryview) -> FollowerAppend:
-        """Append what the leader sent, as it is: whole batches that begin at the log's end; a partial last one is left.
+    def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppend:
+        """Append what a leader that was asked in `leader_epoch` sent, as it is: whole batches that begin at the log's
+        end. A partial last one is left, and so is everything from a batch of a later epoch on.
 
         All or, on CorruptRecords and UnexpectedOffset, none. One write for each segment it goes into.
         """
@@ -218,7 +219,7 @@ class Log:
             # A log that deleted records have emptied may start inside of a batch: then it begins with that one.
             around = batch_around(records, first)
             first = first if around is None else around
-        checked = checked_batches(records, first, gaps=self._compacted)
+        checked = checked_batches(records, first, leader_epoch, gaps=self._compacted)
         if checked and first != self.log_end_offset:
             self.truncate_fully_and_start_at(first)
         run: list[Checked] = []

@@ -241,7 +241,8 @@ class Fetcher:
             return
         if part.records:
             try:
-                log.append_as_follower(part.records)
+                if not log.append_as_follower(part.records, f.leader_epoch).bytes:
+                    raise CorruptRecords(f"no whole batch of epoch {f.leader_epoch} or before")
             except (CorruptRecords, UnexpectedOffset) as wrong:
                 self._env.trace("bad_records", topic=log.topic, partition=log.partition, why=str(wrong))
                 self._back_off(f)

@@ -139,7 +139,7 @@ class QuorumStorage:
                 self._append(self._leader_change(op), op.offset, op.epoch)
             case AppendFetched():
                 assert isinstance(op.payload, bytes)
-                self._log.append_as_follower(memoryview(op.payload))
+                self._log.append_as_follower(memoryview(op.payload), op.spans[-1].epoch)
                 assert self._log.log_end_offset == op.spans[-1].end_offset
             case Truncate():
                 self._log.truncate_to(op.to_offset)

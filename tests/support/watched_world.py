@@ -16,7 +16,7 @@ from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationS
 from broker.server.hosted import Hosted
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.invariants import Violation, Watch
-from tests.support.batches import batch
+from tests.support.batches import NEWEST, batch
 
 TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"
@@ -29,7 +29,7 @@ class FakeNode:
     """A `SimNode`: its disk and, while it runs, its parts. All replicas know the newest decision unless told not to."""
 
     def __init__(self, world: WatchedWorld, node_id: int) -> None:
-        self.id, self.incarnation, self.node = node_id, 0, None
+        self.id, self.name, self.incarnation, self.node = node_id, f"n{node_id}", 0, None
         self.disk = Disk(Random(node_id))
         self.env = SimpleNamespace(paused=False)
         self._world = world
@@ -103,7 +103,7 @@ class FakeNode:
         its.state.follower_fetched(self.id, end, self._world.epochs[self.id], self._world.now_ms)
         data = b"".join(found for _, found in its.log.read_batches(end, its.log.log_end_offset))
         if data:
-            mine.log.append_as_follower(memoryview(bytearray(data)))
+            mine.log.append_as_follower(memoryview(bytearray(data)), NEWEST)
         mine.state.leader_said(its.state.high_watermark, 0, mine.log.log_end_offset)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.protocol.records import check_crc
-from tests.support.batches import batch, marker
+from tests.support.batches import NEWEST, batch, marker
 from tests.support.memory_fs import Crashed, MemoryFs
 from tests.support.small_log import (
     SMALL,
@@ -194,7 +194,7 @@ class World:
             expected.adding.append(Stored(item))
             run += item
             end += count
-        log.append_as_follower(memoryview(run))
+        log.append_as_follower(memoryview(run), NEWEST)
         expected.held += expected.adding
         expected.adding = []
 

@@ -16,7 +16,7 @@ from broker.log.config import LogConfig
 from broker.log.producers import ProducerStates
 from broker.log.reads import Found
 from broker.protocol.records import decode_batch
-from tests.support.batches import batch, marker
+from tests.support.batches import NEWEST, batch, marker
 from tests.support.memory_fs import MemoryFs
 from tests.support.small_log import (
     Stored,
@@ -105,7 +105,7 @@ class LogMachine(RuleBasedStateMachine):
             end += count
         whole = len(run)
         run += bytes(self.made(4, 10, 5, -1, self.epoch, base=end))[:torn]
-        assert self.log.append_as_follower(memoryview(run)) == (first, end, whole)
+        assert self.log.append_as_follower(memoryview(run), NEWEST) == (first, end, whole)
         self.held += added
 
     @rule(back=st.integers(0, 25))

@@ -12,7 +12,7 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import HEADER_SIZE, check_crc, decode_records, read_header
-from tests.support.batches import batch, marker
+from tests.support.batches import NEWEST, batch, marker
 from tests.support.memory_fs import MemoryFs
 from tests.support.small_log import open_log
 
@@ -318,7 +318,7 @@ def test_segments_are_rolled_by_size_time_and_index_size() -> None:
 
 def test_a_segment_is_rolled_before_its_offsets_grow_too_large_for_the_index() -> None:
     log = open_log(MemoryFs(), config=LogConfig(cleanup_policy=("compact",)))
-    log.append_as_follower(batch(1, leader_epoch=0))
-    log.append_as_follower(batch(1, base=2**31 - 1, leader_epoch=0))
+    log.append_as_follower(batch(1, leader_epoch=0), NEWEST)
+    log.append_as_follower(batch(1, base=2**31 - 1, leader_epoch=0), NEWEST)
     log.append_as_leader(batch(1), 0, WALL_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]

@@ -9,7 +9,7 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
-from tests.support.batches import batch, marker
+from tests.support.batches import NEWEST, batch, marker
 from tests.support.memory_fs import Inode, MemoryFs
 from tests.support.small_log import (
     DIRECTORY,
@@ -167,7 +167,7 @@ def test_compaction_may_leave_gaps_between_segments() -> None:
     config = LogConfig(segment_bytes=250, cleanup_policy=("compact",))
     log = open_log(fs, config=config)
     for base in (0, 10, 20, 30, 40):
-        log.append_as_follower(batch(2, base=base, leader_epoch=0))
+        log.append_as_follower(batch(2, base=base, leader_epoch=0), NEWEST)
     log.flush(0)
     batches = stored_batches(log)
     fs.remove(path(log, 1, ".log"))

@@ -184,6 +184,21 @@ async def test_corrupt_records_are_not_appended_and_asked_for_again(autojump_clo
         assert "bad_records" in [event for event, _ in it.env.traces]
 
 
+async def test_what_a_leader_sends_of_an_epoch_that_it_was_not_asked_in_is_left_out(autojump_clock: Any) -> None:
+    """KAFKA-18723: its log was truncated and went on under another leader while the answer was on its way out."""
+    async with following() as it:
+        h = it.give()
+        await it.leader.request()
+        later = sent(1, epoch=6)
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=2, log_start_offset=0, records=sent(0) + later)))
+        assert part_of(await it.leader.request())[:2] == (5, 1)
+        assert (h.log.log_end_offset, h.state.high_watermark) == (1, 1)
+        it.leader.answer(("t", FetchPartOut(0, high_watermark=2, log_start_offset=0, records=later)))
+        assert part_of(await it.leader.request())[:2] == (5, 1)
+        assert h.log.epochs.entries == [(5, 0)]
+        assert "bad_records" in [event for event, _ in it.env.traces]
+
+
 async def test_a_diverging_answer_truncates_and_asks_again_from_there(autojump_clock: Any) -> None:
     async with following() as it:
         h = it.give()

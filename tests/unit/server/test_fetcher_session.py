@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.server.fetcher_session import FetcherSession, Following, PartKey
-from tests.support.batches import batch
+from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import IDS, OneBroker
 
 
@@ -20,7 +20,7 @@ def test_the_first_request_names_everything_and_the_next_ones_what_has_moved() -
     session, wanted = FetcherSession(100), followed(OneBroker(), "t", "u")
     assert offsets(session, wanted) == {IDS["t"]: 0, IDS["u"]: 0}
     session.answered(7)
-    wanted[1][1].hosted.log.append_as_follower(memoryview(batch(2, leader_epoch=5)))
+    wanted[1][1].hosted.log.append_as_follower(memoryview(batch(2, leader_epoch=5)), NEWEST)
     assert (session.session_id, session.epoch) == (7, 1)
     assert offsets(session, wanted) == {IDS["u"]: 2}
     session.answered(7)

@@ -13,7 +13,7 @@ import trio.testing
 from broker.protocol.errors import ErrorCode
 from broker.server.data_handlers import LATEST
 from broker.server.hosted import Hosted
-from tests.support.batches import batch
+from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import OneBroker, answers, fetched, listed, produced
 
 ALONE: dict[str, Any] = {"isr": (1,), "replicas": (1,)}
@@ -185,7 +185,7 @@ async def test_a_follower_does_not_wait_for_one_either() -> None:
     async with disk(log_flush_interval_messages="100", log_flush_interval_ms="500") as room:
         h = room.give(leader=2)
         room.pass_ms(501)
-        h.log.append_as_follower(as_sent(1, 0))
+        h.log.append_as_follower(as_sent(1, 0), NEWEST)
         assert room.replicas.followed(h, 1, 0) is None
         assert h.state.log_end_offset == 1
         await room.sync()
@@ -272,7 +272,7 @@ def as_sent(count: int, base: int) -> memoryview:
 
 async def follow(room: Disk, h: Hosted, base: int, count: int = 1) -> list[bool]:
     """What a fetcher does with records; what is returned becomes true when it may fetch on."""
-    h.log.append_as_follower(as_sent(count, base))
+    h.log.append_as_follower(as_sent(count, base), NEWEST)
     held = room.replicas.followed(h, base + count, 0)
     assert held is not None
     done = [False]

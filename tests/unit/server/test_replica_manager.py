@@ -7,7 +7,7 @@ from typing import Any
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.protocol.errors import ErrorCode
 from broker.replication.values import ProposeIsr, TruncateTo
-from tests.support.batches import batch
+from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import EPOCHS, OneBroker, answers, produced
 
 OTHER_ID = bytes(14) + b"\xbb\x01"
@@ -209,7 +209,7 @@ def test_a_truncation_reaches_log_and_state_machine_and_is_traced() -> None:
 def test_a_truncation_into_the_batch_in_which_the_log_starts_takes_the_start_back_with_it() -> None:
     room = OneBroker()
     h = room.give(leader=2)
-    h.log.append_as_follower(batch(5, base=0, leader_epoch=5))
+    h.log.append_as_follower(batch(5, base=0, leader_epoch=5), NEWEST)
     assert room.replicas.followed(h, 5, 3) is None
     assert h.state.log_start_offset == 3
     room.replicas.apply_effects(h, (TruncateTo(4, "test"),))

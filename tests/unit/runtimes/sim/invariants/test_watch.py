@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.runtimes.sim.invariants import Promise, Watch
-from tests.support.batches import batch
+from tests.support.batches import NEWEST, batch
 from tests.support.watched_world import TOPIC_ID, WatchedWorld
 
 
@@ -96,7 +96,7 @@ def test_another_batch_in_the_place_of_a_committed_one_is_seen_but_where_bits_ro
     world.watch.damaged(3, rotten=rotten)
     log = world.nodes[3].hosted.log
     log.truncate_to(4)
-    log.append_as_follower(batch(1, base=4, leader_epoch=0, key=b"other"))
+    log.append_as_follower(batch(1, base=4, leader_epoch=0, key=b"other"), NEWEST)
     world.look()
     assert "log-matching" in world.names
     assert ("committed-prefix" in world.names) is not rotten
