@@ -25,6 +25,7 @@ NO_KEY = 0xFFFF
 
 _HEAD = Struct(">3sQIH")
 _VALUE = Struct(">Q")
+_VALUE_LENGTH = Struct(">QH")
 _LENGTH = Struct(">i")
 _PAD_BLOCKS = 2048
 
@@ -99,7 +100,7 @@ def _padding(value: int, length: int) -> bytes:
 
 
 def _digest(value: int, key_length: int, key: bytes, headers: Headers, padding: bytes) -> int:
-    digest = crc32c(_VALUE.pack(value) + key_length.to_bytes(2, "big") + key)
+    digest = crc32c(_VALUE_LENGTH.pack(value, key_length) + key)
     for name, content in headers:
         encoded = name.encode()
         digest = crc32c(_LENGTH.pack(len(encoded)) + encoded, digest)

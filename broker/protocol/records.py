@@ -255,9 +255,9 @@ def decode_records(
 
 def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
     """The records of one batch; `batch` begins with its header. Raises only MalformedFrame."""
-    body = batch[HEADER_SIZE:]
-    if header.codec != NONE:
-        body = memoryview(decompress(header.codec, body, max_bytes))
+    codec = header.attributes & CODEC_MASK
+    packed = batch[HEADER_SIZE:]
+    body = packed.tobytes() if codec == NONE else decompress(codec, packed, max_bytes)
     if not 0 <= header.record_count <= len(body) // SMALLEST_RECORD:
         raise MalformedFrame(f"a batch of {header.record_count} records in {len(body)} bytes")
     try:
@@ -269,8 +269,9 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
     return found
 
 
-def _read_records(header: BatchHeader, body: memoryview) -> tuple[list[Record], int]:
-    """The records, and the position behind them. Varints of one byte are read in place: most are."""
+def _read_records(header: BatchHeader, body: bytes) -> tuple[list[Record], int]:
+    """The records, and the position behind them. What is read in place here is what most records have: deltas of one
+    byte, lengths of one or two, no headers."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.timestamp_type else None
     found: list[Record] = []
@@ -293,8 +294,18 @@ def _read_records(header: BatchHeader, body: memoryview) -> tuple[list[Record], 
         if delta > 127:
             delta, at = _varint(body, at - 1)
             offset = base_offset + delta
-        key, at = _read_bytes(body, at, end)
-        value, at = _read_bytes(body, at, end)
+        size = body[at]
+        if size < 128 and not size & 1 and (stop := at + 1 + (size >> 1)) <= end:
+            key: bytes | None = body[at + 1 : stop]
+            at = stop
+        else:
+            key, at = _read_bytes(body, at, end)
+        size, more = body[at], body[at + 1]
+        if 127 < size and more < 128 and not size & 1 and (stop := at + 2 + (size - 128 >> 1 | more << 6)) <= end:
+            value: bytes | None = body[at + 2 : stop]
+            at = stop
+        else:
+            value, at = _read_bytes(body, at, end)
         headers: Sequence[tuple[str, bytes | None]] = ()
         count = body[at]
         at += 1
@@ -302,11 +313,12 @@ def _read_records(header: BatchHeader, body: memoryview) -> tuple[list[Record], 
             headers, at = _read_headers(body, at - 1, end)
         if at != end:
             raise MalformedFrame(f"the fields of a record end {end - at} bytes before the record")
-        found.append(Record(offset, timestamp if fixed_timestamp is None else fixed_timestamp, key, value, headers))
+        stamp = timestamp if fixed_timestamp is None else fixed_timestamp
+        found.append(tuple.__new__(Record, (offset, stamp, key, value, headers)))
     return found, at
 
 
-def _read_headers(body: memoryview, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+def _read_headers(body: bytes, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
     count, at = _varint(body, at)
     if not 0 <= count <= (end - at) // 2:
         raise MalformedFrame(f"a record with {count} headers in {end - at} bytes")
@@ -320,7 +332,7 @@ def _read_headers(body: memoryview, at: int, end: int) -> tuple[list[tuple[str, 
     return headers, at
 
 
-def _read_bytes(body: memoryview, at: int, end: int) -> tuple[bytes | None, int]:
+def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     size = body[at]
     if size < 128:
         at += 1
@@ -334,10 +346,10 @@ def _read_bytes(body: memoryview, at: int, end: int) -> tuple[bytes | None, int]
     stop = at + size
     if stop > end:
         raise MalformedFrame(f"a record's field of {size} bytes, {end - at} are left")
-    return body[at:stop].tobytes(), stop
+    return body[at:stop], stop
 
 
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
+def _varint(view: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes."""
     byte = view[at]
     at += 1

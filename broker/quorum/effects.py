@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from broker.quorum.messages import Message, SnapshotId, Span
@@ -77,8 +77,7 @@ class Note:
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """One round of effects. Rounds are carried out one after another, each from top to bottom.
 
     What is in the log and not yet durable (`Raft.wants_sync`) is synced alongside and reported by `Raft.synced`;

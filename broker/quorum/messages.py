@@ -7,6 +7,7 @@ sender's epoch and whom it knows as leader: that is how nodes find out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.protocol.errors import ErrorCode
 
@@ -161,8 +162,7 @@ Request = Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot
 Reply = VoteReply | BeginEpochReply | EndEpochReply | FetchReply | FetchSnapshotReply
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A request, or the reply to the request that `receiver` sent under `ticket`."""
 
     sender: int

@@ -18,7 +18,7 @@ from broker.env import LinkClosed
 from broker.log.slices import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from broker.env import Buffer, Link
 
@@ -59,14 +59,20 @@ class Slot:
         """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
         if self.chunks is not None or self.conn.closed:
             return
-        chunks: Sequence[Any] = (body,) if isinstance(body, bytes) else body
-        size = sum([c.length if type(c) is FileSlice else len(c) for c in chunks])
-        if self.flexible:
-            head = _SIZE_CORRELATION_TAGS(size + 5, self.correlation_id, 0)
+        if isinstance(body, list) and len(body) == 1 and isinstance(body[0], bytes):
+            body = body[0]
+        if isinstance(body, bytes):
+            head = self._head(len(body))
+            self.chunks = (head + body,) if len(body) < _JOIN_LIMIT else (head, body)
         else:
-            head = _SIZE_CORRELATION(size + 4, self.correlation_id)
-        self.chunks = (head, *chunks)
+            self.chunks = (self._head(sum([c.length if type(c) is FileSlice else len(c) for c in body])), *body)
         self.conn.ready()
+
+    def _head(self, size: int) -> bytes:
+        """The response's header, `size` bytes of a body before their end."""
+        if self.flexible:
+            return _SIZE_CORRELATION_TAGS(size + 5, self.correlation_id, 0)
+        return _SIZE_CORRELATION(size + 4, self.correlation_id)
 
     def drop(self) -> None:
         """Nothing is to be sent for this request (acks=0)."""

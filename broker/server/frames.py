@@ -73,7 +73,10 @@ class Frames:
         """
         link = self._link
         while True:
-            await self._make_room()
+            if self._start == self._end:
+                self._start = self._end = 0
+            else:
+                await self._make_room()
             await link.wait_readable()
             received = link.recv_into(self._view[self._end :])
             if received is None:
@@ -103,9 +106,6 @@ class Frames:
     async def _make_room(self) -> None:
         """The frame under way goes to the front while little of it is here; the buffer grows as its bytes arrive."""
         have = self._end - self._start
-        if not have:
-            self._start = self._end = 0
-            return
         need = 4 + _LENGTH(self._view, self._start)[0] if have >= 4 else 4
         if self._start + need <= len(self._view):
             return

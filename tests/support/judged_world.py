@@ -102,7 +102,7 @@ def view_of(node: Node) -> View:
     end, epochs = len(node.log), tuple(node.log.epochs)
     return View(
         node.id, node.incarnation, role, p.leader_epoch, p.partition_epoch, p.isr, p.maximal_isr, p.replicas,
-        p.log_start_offset, p.high_watermark, p.log_end_offset, end, p.high_watermark, 0, epochs,
+        -1, None, p.log_start_offset, p.high_watermark, p.log_end_offset, end, p.high_watermark, 0, epochs, p.is_leader,
     )  # fmt: skip
 
 

@@ -41,8 +41,8 @@ def view(
     epochs: Iterable[tuple[int, int]] = ((1, 0),),
 ) -> View:
     return View(
-        node, 1, role, epoch, partition_epoch, isr, isr if maximal is None else maximal, replicas, start, hw, leo,
-        leo if log_end is None else log_end, hw if lso is None else lso, generation, tuple(epochs),
+        node, 1, role, epoch, partition_epoch, isr, isr if maximal is None else maximal, replicas, -1, None, start, hw,
+        leo, leo if log_end is None else log_end, hw if lso is None else lso, generation, tuple(epochs), role == LEADER,
     )  # fmt: skip
 
 

@@ -229,5 +229,5 @@ class Mount:
         self._names.sync(folder)
 
 
-def _within(outer: list[str], inner: list[str]) -> bool:
+def _within(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
     return inner[: len(outer)] == outer

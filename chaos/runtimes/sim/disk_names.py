@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from chaos.runtimes.sim.disk_content import Content
 
@@ -131,7 +132,7 @@ class Names:
 
     def place(self, path: str) -> Place:
         """The folder that the path's last name is in, which must be there, and that name."""
-        *folders, name = parts(path) or [""]
+        *folders, name = parts(path) or ("",)
         if not name:
             raise failure(errno.EBUSY, path)
         return self.folder("/".join(folders)), name
@@ -219,9 +220,10 @@ class Names:
         return len(pending), lost
 
 
-def parts(path: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def parts(path: str) -> tuple[str, ...]:
     """The names on the way."""
-    return [name for name in path.split("/") if name and name != "."]
+    return tuple(name for name in path.split("/") if name and name != ".")
 
 
 def clean(path: str) -> str:

@@ -34,11 +34,6 @@ FSYNC_MEAN_S = 0.0006
 """An fsync takes this long, and an exponentially distributed time with this mean more."""
 
 
-@types.coroutine
-def _yielded(message: WaitTaskRescheduled) -> Generator[WaitTaskRescheduled, Any, Any]:
-    return (yield message)
-
-
 class SimClock:
     """A node's own clock: an offset to true wall time, and a rate for everything."""
 
@@ -121,9 +116,10 @@ class SimEnv:
 
     # ------------------------------------------------------------------ waiting
 
-    async def rest(self, message: WaitTaskRescheduled) -> None:
+    @types.coroutine
+    def rest(self, message: WaitTaskRescheduled) -> Generator[WaitTaskRescheduled, Any, None]:
         """Park the task, which somebody gives to `wake`; what is to be done where it is cancelled is in the message."""
-        told = await _yielded(message)
+        told = yield message
         if told is not GO_ON:
             told.unwrap()
         if not self.alive:

@@ -39,18 +39,14 @@ class Deadlock(Exception):
     """Nothing can ever happen again: no event is due, and no task waits for a time."""
 
 
-class Handle:
-    """One thing that is going to happen."""
+class Handle(list[Any]):
+    """One thing that is going to happen: when, which of those at that time, what is called, and with what."""
 
-    __slots__ = ("args", "fn")
-
-    def __init__(self, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
-        self.fn: Callable[..., object] | None = fn
-        self.args = args
+    __slots__ = ()
 
     def cancel(self) -> None:
         """It is not going to happen any more. Idempotent."""
-        self.fn, self.args = None, ()
+        self[2], self[3] = None, ()
 
 
 class Kernel(trio.abc.Clock):
@@ -71,7 +67,7 @@ class Kernel(trio.abc.Clock):
         """Names of nodes that were given something to do since this was last cleared: nothing else has changed."""
         self.runnable: deque[trio.lowlevel.Task] = deque()
         """trio's queue of tasks that can go on, while a simulation runs."""
-        self._heap: list[tuple[float, int, Handle]] = []
+        self._heap: list[Handle] = []
         self._serial = 0
         self._scope: trio.CancelScope | None = None
         self._deadlocked = self._over = False
@@ -80,9 +76,9 @@ class Kernel(trio.abc.Clock):
 
     def at(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Handle:
         """Have `fn(*args)` called in `delay_s` virtual seconds. Calls at one instant come in the order of asking."""
-        handle = Handle(fn, args)
-        self._serial += 1
-        heappush(self._heap, (self.now + delay_s if delay_s > 0.0 else self.now, self._serial, handle))
+        self._serial = serial = self._serial + 1
+        handle = Handle((self.now + delay_s if delay_s > 0.0 else self.now, serial, fn, args))
+        heappush(self._heap, handle)
         return handle
 
     def wake(self, task: trio.lowlevel.Task) -> None:
@@ -146,8 +142,9 @@ class Kernel(trio.abc.Clock):
         heap = self._heap
         self.woken = False
         while heap:
-            at, _, handle = heap[0]
-            if handle.fn is None:
+            handle = heap[0]
+            at, _, fn, args = handle
+            if fn is None:
                 heappop(heap)
                 continue
             if at > deadline:
@@ -160,8 +157,7 @@ class Kernel(trio.abc.Clock):
                 if self._at_once > FINAL_EVENTS:
                     raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
             self.events += 1
-            fn, args = handle.fn, handle.args
-            handle.fn = None
+            handle[2] = None
             fn(*args)
             if self.woken:
                 return

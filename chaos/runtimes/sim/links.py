@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio
 from crc32c import crc32c
@@ -51,7 +51,8 @@ class SimLink:
 
     def recv_into(self, view: memoryview) -> int | None:
         """As `Link.recv_into`."""
-        self._check()
+        if self.closed or self._reset or not self.env.alive:
+            self._refuse()
         data = self._in
         if not data:
             return 0 if self._eof else None
@@ -66,7 +67,8 @@ class SimLink:
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
         """As `Link.send`."""
         self.env.gate("send", self.peer)
-        self._check()
+        if self.closed or self._reset:
+            self._refuse()
         data = b"".join(pieces)
         room = WINDOW - self.out.held
         if room < len(data):
@@ -88,7 +90,8 @@ class SimLink:
 
     async def wait_readable(self) -> None:
         """As `Link.wait_readable`."""
-        self._check_open()
+        if self.closed or not self.env.alive:
+            self._check_open()
         if not (self._in or self._eof or self._reset):
             assert self._reader is None, "two tasks wait to read one connection"
             self._reader = self._parked = trio.lowlevel.current_task()
@@ -166,11 +169,10 @@ class SimLink:
                 self.env.wake(task)
         self._reader = self._writer = None
 
-    def _check(self) -> None:
+    def _refuse(self) -> NoReturn:
         if not self.env.alive:
             raise NodeDead
-        if self.closed or self._reset:
-            raise LinkClosed(f"connection with {self.peer} {'was reset' if self._reset else 'is closed'}")
+        raise LinkClosed(f"connection with {self.peer} {'was reset' if self._reset else 'is closed'}")
 
     def _check_open(self) -> None:
         if not self.env.alive:
@@ -225,13 +227,20 @@ class Flow:
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
         """On its way, past the frame-aware faults. When it will arrive, as far as is known."""
-        wire, now = self.wire, self.wire.kernel.now
+        wire = self.wire
+        now = wire.kernel.now
         if not wire.faulty:
-            at = self._last = max(self._last, now + wire.base_s() + later_s)
-            self.held += 0 if data is None else len(data)
+            at = now + wire.base_s() + later_s
+            if at < self._last:
+                at = self._last
+            else:
+                self._last = at
+            if data is not None:
+                self.held += len(data)
             self._queue.append((at, data))
             if not self._scheduled:
-                self._schedule()
+                self._scheduled = True
+                wire.kernel.at(self._queue[0][0] - now, self.pump)
             return at
         if wire.drops(self.stream):
             self.swallowed = True
@@ -285,7 +294,13 @@ class Flow:
         if queue[0][0] > wire.kernel.now:
             self._schedule()
             return
-        self._deliver(queue.popleft()[1])
+        data, sink = queue.popleft()[1], self.sink
+        if data is not None:
+            wire.world.delivered(len(data), crc32c(data))
+        if not sink.closed:
+            sink.arrived(data)
+        elif data is not None and not self.source.closed and sink.env.alive:
+            wire.kernel.at(wire.base_s(), self.source.broken)  # RST: nobody is there any more
         if queue and not self._scheduled:
             self._schedule()
 
@@ -293,16 +308,6 @@ class Flow:
         self._scheduled = True
         kernel = self.wire.kernel
         kernel.at(self._queue[0][0] - kernel.now, self.pump)
-
-    def _deliver(self, data: bytes | None) -> None:
-        sink = self.sink
-        if data is not None:
-            self.wire.world.delivered(len(data), crc32c(data))
-        if sink.closed:
-            if data is not None and not self.source.closed and sink.env.alive:
-                self.wire.kernel.at(self.wire.base_s(), self.source.broken)  # RST: nobody is there any more
-            return
-        sink.arrived(data)
 
 
 class Connection(Conversation):

@@ -24,6 +24,9 @@ from trio._core._traps import CancelShieldedCheckpoint, WaitTaskRescheduled
 LISTEN_EVERY = 256
 """Passes between two looks at file descriptors: by one of them trio learns of a signal that it could not act on."""
 
+NO_DEADLINE = (inf, 0, trio.CancelScope())
+"""As a heap of deadlines would have it: that of a scope without one."""
+
 _created = attrgetter("_counter")
 
 
@@ -66,12 +69,15 @@ def lean_run(
 @trio.lowlevel.enable_ki_protection
 def _passes(runner: Any) -> Generator[float, Any, None]:
     clock, deadlines, runnable, tasks = runner.clock, runner.deadlines, runner.runq, runner.tasks
-    context, shuffle, parked = _trio_run.GLOBAL_RUN_CONTEXT, _trio_run._r.shuffle, WaitTaskRescheduled
+    context, shuffle, parked = _trio_run.GLOBAL_RUN_CONTEXT.__dict__, _trio_run._r.shuffle, WaitTaskRescheduled
     unheard = 0
     while tasks:
         if not runnable:
             assert not runner.waiting_for_idle, "a simulation is idle between any two of its events"
-            clock.deadline_to_sleep_time(_next_deadline(deadlines))
+            # As trio's `Deadlines.next_deadline`, asked in each pass: most often there is nothing stale.
+            nearest = deadlines._heap[0] if deadlines._heap else NO_DEADLINE
+            stale = nearest[0] != nearest[2]._registered_deadline
+            clock.deadline_to_sleep_time(deadlines.next_deadline() if stale else nearest[0])
         unheard += 1
         if unheard >= LISTEN_EVERY:
             unheard = 0
@@ -85,8 +91,9 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
         if len(batch) > 1:
             batch.sort(key=_created)
             shuffle(batch)
-        for task in reversed(batch):
-            context.task = task
+            batch.reverse()
+        for task in batch:
+            context["task"] = task
             go_on, told = task._next_send_fn, task._next_send
             task._next_send_fn = task._next_send = None
             try:
@@ -105,18 +112,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
             else:
                 runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
                 task._next_send_fn = task.coro.throw
-        del context.task
-
-
-def _next_deadline(deadlines: Any) -> float:
-    """As trio's `Deadlines.next_deadline`, asked in each pass: most often there is nothing stale."""
-    heap = deadlines._heap
-    if not heap:
-        return inf
-    deadline, _, scope = heap[0]
-    if deadline == scope._registered_deadline:
-        return float(deadline)
-    return float(deadlines.next_deadline())
+        del context["task"]
 
 
 def _ended_with(end: BaseException) -> Outcome[object]:

@@ -248,13 +248,13 @@ class Node:
     def _filled(self, message: Message) -> Message:
         body = message.body
         if isinstance(body, FetchSnapshotReply) and not body.error:
-            return replace(message, body=self._snapshot_filled(body))
+            return message._replace(body=self._snapshot_filled(body))
         if isinstance(body, FetchReply) and body.limit > body.offset:
             assert body.offset >= self.disk.start, "what is sent must be there"
             limit = min(body.limit, body.offset + self.world.rng.randint(1, self.world.weather.most_records))
             entries = tuple(self.disk.log[body.offset : limit])
             body = replace(body, spans=spans_of(body.offset, entries), payload=entries)
-            return replace(message, body=body)
+            return message._replace(body=body)
         return message
 
     def _snapshot_filled(self, body: FetchSnapshotReply) -> FetchSnapshotReply:

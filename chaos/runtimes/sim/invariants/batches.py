@@ -62,7 +62,8 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
                 return
             if checked and crc32c(view[position + CRC_FROM : stop]) != crc:
                 return
-            yield Batch(base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence), stop
+            fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence
+            yield tuple.__new__(Batch, fields), stop
             position = stop
     finally:
         view.release()
@@ -168,11 +169,10 @@ class Copy:
         the end of an epoch answers its log start for that end, as Kafka does, and a follower keeps what it has of its
         own below until its log, too, starts there; in its files until the segment goes.
         """
-        batches, committed, same = self.batches, ledger.batches, self.same
-        shift = self._shift
-        compared = len(batches), len(committed), ledger.low
-        if compared == self._compared and shift >= 0:
+        compared = len(self.batches), len(ledger.batches), ledger.low
+        if compared == self._compared and self._shift >= 0:
             return self.matched
+        batches, committed, same, shift = self.batches, ledger.batches, self.same, self._shift
         self._compared = compared
         if shift < 0:
             if not batches or not committed or batches[0].base >= ledger.end:

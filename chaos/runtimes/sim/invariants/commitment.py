@@ -48,6 +48,8 @@ def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | No
     if known.promise.hw_truncation:
         return None
     needed = known.promise.effective_min_isr(len(now.replicas))
+    if len(known.copies) - len(known.lacking(known.copies, now.hw)) >= needed:
+        return None
     holders = [node for node in known.copies if known.held_once(node, now.hw)]
     if len(holders) >= needed:
         return None
@@ -64,8 +66,9 @@ def weak_isr(before: View | None, now: View, known: Known) -> str | None:
         return None
     if known.promise.hw_truncation:
         return None
-    for member in now.isr:
-        if not known.held_once(member, min(now.hw, known.ledger.end)) and not known.is_excused(member):
+    end = min(now.hw, known.ledger.end)
+    for member in known.lacking(now.isr, end):
+        if not known.held_once(member, end) and not known.is_excused(member):
             return f"high watermark {now.hw}, ISR {list(now.isr)}: {lacks(known, member)}"
     return None
 
@@ -77,9 +80,8 @@ def strong_isr(known: Known) -> str | None:
     truth = known.truth
     if truth is None or known.promise.hw_truncation:
         return None
-    end = known.ledger.end
-    for member in truth.isr + truth.elr:
-        if not known.holds(member, end) and not known.is_excused(member):
+    for member in known.lacking(truth.isr + truth.elr, known.ledger.end):
+        if not known.is_excused(member):
             which = "ISR" if member in truth.isr else "ELR"
             return f"{which} {list(truth.isr if which == 'ISR' else truth.elr)}: {lacks(known, member)}"
     return None
@@ -96,6 +98,8 @@ def valid_high_watermark(known: Known) -> str | None:
         return None
     for member in truth.isr:
         copy = known.copies.get(member)
+        if copy is not None and copy.batches and copy.batches[-1].end >= leader.hw:
+            continue
         end = 0 if copy is None else copy.end
         if end < leader.hw and not known.is_excused(member):
             return f"node {member} of the ISR {list(truth.isr)} ends at {end}, the high watermark is {leader.hw}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chaos.runtimes.sim.invariants.known import Lost
+from chaos.runtimes.sim.invariants.known import STANDING, Lost
 from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
@@ -26,6 +26,7 @@ class Judge:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._of_replica = entered(When.REPLICA)
+        self._of_standing = entered(When.REPLICA) + entered(When.STANDING)
         self._of_partition = entered(When.PARTITION)
         self._of_decision = entered(When.DECISION)
         self._of_batch = entered(When.BATCH)
@@ -100,7 +101,8 @@ class Judge:
             if now.node in known.stale and now.leader_epoch >= known.void_epoch:
                 if now.hw <= known.copies[now.node].matched:
                     known.stale.discard(now.node)
-            for each in self._of_replica:
+            stands = before is not None and before[:STANDING] == now[:STANDING]
+            for each in self._of_replica if stands else self._of_standing:
                 wrong = each.check(before, now, known)
                 if wrong is not None:
                     self._report(each, wrong, now.node, known, {})

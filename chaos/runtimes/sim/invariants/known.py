@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +19,7 @@ LEADER, FOLLOWER, IDLE = "leader", "follower", "idle"
 
 
 class View(NamedTuple):
-    """What one running replica thinks, at one instant."""
+    """What one running replica thinks, at one instant. First its standing, then how far it has got."""
 
     node: int
     incarnation: int
@@ -29,6 +29,10 @@ class View(NamedTuple):
     isr: tuple[int, ...]
     maximal_isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    leader: int
+    """Who leads, as this replica has heard; -1 where it has not."""
+    fetching: tuple[tuple[int, int], ...] | None
+    """(leader, leader epoch) of every fetcher that follows this partition; None where fetching has ended for good."""
     start: int
     """The log's start."""
     hw: int
@@ -42,15 +46,12 @@ class View(NamedTuple):
     """Counts the log's truncations."""
     epochs: tuple[tuple[int, int], ...]
     """The epoch cache: (epoch, first offset)."""
-    leader: int = -1
-    """Who leads, as this replica has heard."""
-    fetching: tuple[tuple[int, int], ...] | None = None
-    """(leader, leader epoch) of every fetcher that follows this partition; None where fetching has ended for good."""
+    leads: bool
+    """It thinks that it is the leader: its role, once more."""
 
-    @property
-    def leads(self) -> bool:
-        """True where it thinks that it is the leader."""
-        return self.role == LEADER
+
+STANDING: Final = View._fields.index("start")
+"""So many of a view's fields are the replica's standing: what stays as records come and are committed."""
 
 
 @dataclass(slots=True)
@@ -120,15 +121,26 @@ class Known:
 
     def holds(self, node: int, end: int) -> bool:
         """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
-        copy = self.copies.get(node)
-        if end <= self.ledger.low:
+        low = self.ledger.low
+        if end <= low:
             return True
-        return copy is not None and copy.matched >= end and copy.low <= self.ledger.low
+        copy = self.copies.get(node)
+        return copy is not None and copy.matched >= end and copy.low <= low
+
+    def lacking(self, nodes: Iterable[int], end: int) -> Sequence[int]:
+        """Those nodes that do not hold all committed batches before `end`, in order."""
+        low = self.ledger.low
+        if end <= low:
+            return ()
+        copies = self.copies
+        return [node for node in nodes if (copy := copies.get(node)) is None or copy.matched < end or copy.low > low]
 
     def held_once(self, node: int, end: int) -> bool:
         """As `holds`, or it did and a power loss took it, or bits that rot may have."""
+        if self.holds(node, end) or node in self.cluster.rotten:
+            return True
         lost = self.lost.get(node)
-        return self.holds(node, end) or (lost is not None and lost.upto >= end) or node in self.cluster.rotten
+        return lost is not None and lost.upto >= end
 
     def is_excused(self, node: int) -> bool:
         """Whether a member of the ISR may lack what is committed: a power loss took it, and either the control plane

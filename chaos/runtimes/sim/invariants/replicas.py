@@ -41,7 +41,7 @@ def leader_append_only(before: View | None, now: View, known: Known) -> str | No
     return f"the log ended at {before.log_end} and ends at {now.log_end}, in epoch {now.leader_epoch}"
 
 
-@invariant("epochs-monotone", When.REPLICA, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)")
+@invariant("epochs-monotone", When.STANDING, "KIP-497 and KIP-320: decisions of the past are no news (KAFKA-9539)")
 def epochs_monotone(before: View | None, now: View, known: Known) -> str | None:
     """Leader epoch and partition epoch of a replica never go back, and a new leader epoch comes with a new partition
     epoch."""
@@ -73,7 +73,7 @@ def epoch_cache(before: View | None, now: View, known: Known) -> str | None:
     return None
 
 
-@invariant("isr-of-replicas", When.REPLICA, "hachikuji: TypeOk")
+@invariant("isr-of-replicas", When.STANDING, "hachikuji: TypeOk")
 def isr_of_replicas(before: View | None, now: View, known: Known) -> str | None:
     """ISR and maximal ISR are made of replicas, each once, and the maximal one holds the committed one."""
     if before is not None and before.isr is now.isr and before.maximal_isr is now.maximal_isr:
@@ -86,7 +86,7 @@ def isr_of_replicas(before: View | None, now: View, known: Known) -> str | None:
     return None
 
 
-@invariant("leader-in-isr", When.REPLICA, "hachikuji: LeaderInIsr (where there is a leader)")
+@invariant("leader-in-isr", When.STANDING, "hachikuji: LeaderInIsr (where there is a leader)")
 def leader_in_isr(before: View | None, now: View, known: Known) -> str | None:
     """A leader is in its own ISR."""
     if now.leads and now.node not in now.isr:
@@ -94,7 +94,7 @@ def leader_in_isr(before: View | None, now: View, known: Known) -> str | None:
     return None
 
 
-@invariant("one-leader-per-epoch", When.REPLICA, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
+@invariant("one-leader-per-epoch", When.STANDING, "KRaft: NeverTwoLeadersInSameEpoch, for partitions")
 def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | None:
     """One node leads in a leader epoch, and no other ever does. (Not promised without a controller.)"""
     if not now.leads or known.promise.without_controller:
@@ -103,7 +103,7 @@ def one_leader_per_epoch(before: View | None, now: View, known: Known) -> str | 
     return None if other == now.node else f"node {other} led in epoch {now.leader_epoch}, too"
 
 
-@invariant("one-fetcher", When.REPLICA, "Vanlightly: ValidFetcherState")
+@invariant("one-fetcher", When.STANDING, "Vanlightly: ValidFetcherState")
 def one_fetcher(before: View | None, now: View, known: Known) -> str | None:
     """A follower is fetched by one fetcher, from the leader of its leader epoch; other replicas are by none."""
     if now.fetching is None or (before is not None and before[:5] == now[:5] and before.fetching == now.fetching):

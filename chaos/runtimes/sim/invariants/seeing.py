@@ -77,6 +77,8 @@ def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -
         state.isr,
         state.maximal_isr,
         state.replicas,
+        state.leader_id,
+        None if fetchers is None or fetchers._stopped else _fetching(fetchers, (state.topic_id, state.index)),
         state.log_start_offset,
         state.high_watermark,
         state.log_end_offset,
@@ -84,8 +86,7 @@ def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -
         stable_offset(log, state.high_watermark),
         log.generation,
         tuple(log.epochs.entries),
-        state.leader_id,
-        None if fetchers is None or fetchers._stopped else _fetching(fetchers, (state.topic_id, state.index)),
+        state.is_leader,
     )
 
 

@@ -13,6 +13,8 @@ class When(StrEnum):
 
     REPLICA = "replica"
     """One replica has changed: check(before: View | None, now: View, known: Known)."""
+    STANDING = "standing"
+    """Of one replica that has changed, its role, epochs, ISR or fetching: arguments as above."""
     PARTITION = "partition"
     """Something of a partition has changed: check(known: Known)."""
     DECISION = "decision"

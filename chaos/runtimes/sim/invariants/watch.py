@@ -70,12 +70,13 @@ class World(Protocol):
 class _Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("copy", "hosted", "key", "known", "log", "state", "view")
+    __slots__ = ("copy", "hosted", "known", "log", "of_log", "of_state", "state", "view")
 
     def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.known, self.copy = known, copy
-        self.key: tuple[Any, ...] = ()
+        self.of_state: tuple[Any, ...] = ()
+        self.of_log: tuple[Any, ...] = ()
         self.view: View | None = None
 
 
@@ -92,21 +93,22 @@ class _Node:
         "incarnation",
         "last",
         "logs",
+        "name",
         "of_logs",
         "of_states",
         "places",
         "quorum",
+        "quorum_log",
         "raft",
         "replicas",
         "seat",
         "sim",
         "states",
-        "storage",
         "topics",
     )
 
     def __init__(self, sim: seeing.SimNode) -> None:
-        self.sim, self.id = sim, sim.id
+        self.sim, self.id, self.name = sim, sim.id, sim.name
         self.broker: Any = None
         self.last: Any = None
         """The one before, of a node that is down."""
@@ -131,7 +133,7 @@ class _Node:
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
-        self.quorum, self.raft, self.storage = broker.quorum, broker.quorum._raft, broker.quorum._storage
+        self.quorum, self.raft, self.quorum_log = broker.quorum, broker.quorum._raft, broker.quorum._storage._log
         self.image_offset, self.topics, self.seat = -1, -1, ()
 
 
@@ -156,22 +158,22 @@ class Watch:
     def look(self, stirred: Set[str] | None = None) -> None:
         """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
         have changed, where not any."""
-        changed: list[tuple[_Node, _Replica, tuple[Any, ...]]] | None = None
+        changed: list[tuple[_Node, _Replica]] | None = None
         images: list[_Node] | None = None
         if len(self._nodes) != len(self._world.nodes):
             known = {seen.id for seen in self._nodes}
             self._nodes += [_Node(sim) for sim in self._world.nodes.values() if sim.id not in known]
         for seen in self._nodes:
-            sim = seen.sim
-            if stirred is not None and sim.name not in stirred:
+            if stirred is not None and seen.name not in stirred:
                 continue
+            sim = seen.sim
             broker = sim.node
             if broker is not seen.broker or sim.incarnation != seen.incarnation:
                 self._life_changed(seen)
             if broker is None:
                 continue
-            raft, log = seen.raft, seen.storage._log
-            seat = _of_raft(raft), _of_quorum_log(log), seen.quorum._round
+            raft = seen.raft
+            seat = _of_raft(raft), _of_quorum_log(seen.quorum_log), seen.quorum._round
             leads_on = raft.leadership is not None and self._world.kernel.now >= seen.due and not sim.env.paused
             if seat != seen.seat or leads_on:
                 # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
@@ -181,20 +183,23 @@ class Watch:
             if seen.image.offset != seen.image_offset or len(seen.by_id) != seen.topics:
                 self._hosting_changed(seen)
                 images = [*(images or ()), seen]
-            states, logs = list(map(_of_state, seen.states)), list(map(_of_log, seen.logs))
+            states, logs = [*map(_of_state, seen.states)], [*map(_of_log, seen.logs)]
             if states != seen.of_states or logs != seen.of_logs:
                 seen.of_states, seen.of_logs = states, logs
-                keyed = zip(seen.replicas, zip(states, logs, strict=True), strict=True)
-                changed = [*(changed or ()), *((seen, replica, key) for replica, key in keyed if key != replica.key)]
+                changed = [] if changed is None else changed
+                for replica, state, log in zip(seen.replicas, states, logs, strict=True):
+                    if state != replica.of_state or log != replica.of_log:
+                        replica.of_state, replica.of_log = state, log
+                        changed.append((seen, replica))
         if changed is not None or images is not None:
             self._take_in(changed or [], images or [])
 
-    def _take_in(self, changed: list[tuple[_Node, _Replica, tuple[Any, ...]]], images: list[_Node]) -> None:
+    def _take_in(self, changed: list[tuple[_Node, _Replica]], images: list[_Node]) -> None:
         touched: dict[int, tuple[Known, list[Change]]] = {}
-        for seen, replica, key in changed:
+        for seen, replica in changed:
             known = replica.known
             before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
-            replica.key, replica.view = key, now
+            replica.view = now
             known.views[seen.id] = now
             self._read(seen, replica, now)
             touched.setdefault(id(known), (known, []))[1].append((before, now))

@@ -1,4 +1,4 @@
-"""What is taken into the books of a partition when a node dies."""
+"""What is taken into the books of a partition when a node dies, and which invariants are asked when."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from chaos.runtimes.sim.invariants import Promise
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.judging import Judge
-from chaos.runtimes.sim.invariants.known import Known
-from tests.support.known_partitions import known, run
+from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
+from chaos.runtimes.sim.invariants.table import When
+from tests.support.known_partitions import known, run, view
 
 
 def judge() -> Judge:
@@ -42,3 +43,41 @@ def test_what_a_dying_node_has_not_at_its_end_is_lost_and_not_deleted() -> None:
     partition = left_with(0, end=4)
     assert partition.ledger.low == 0
     assert partition.lost[1].upto == 6
+
+
+def names_of_what_is_found(before: View | None, now: View) -> list[str]:
+    found: list[str] = []
+    partition = known(6, copies={1: 6, 2: 6, 3: 6}, promise=Promise())
+    Judge(lambda broken, *_: found.append(broken.name)).settle(partition, [(before, now)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("broken", "good", "bad"),
+    [
+        ("isr-of-replicas", view(hw=6, leo=6), view(hw=6, leo=6, isr=(1, 2, 9))),
+        ("leader-in-isr", view(hw=6, leo=6), view(hw=6, leo=6, isr=(2, 3))),
+        ("epochs-monotone", view(hw=6, leo=6, partition_epoch=5), view(hw=6, leo=6, partition_epoch=4)),
+        (
+            "one-fetcher",
+            view(hw=6, leo=6, role=FOLLOWER),
+            view(hw=6, leo=6, role=FOLLOWER)._replace(fetching=((3, 1),)),
+        ),
+    ],
+)
+def test_what_concerns_a_standing_is_asked_when_that_changes_and_of_a_new_replica(
+    broken: str, good: View, bad: View
+) -> None:
+    assert broken in names_of_what_is_found(good, bad)
+    assert (broken == "epochs-monotone") is not (broken in names_of_what_is_found(None, bad))
+    assert broken not in names_of_what_is_found(bad, bad._replace(hw=5, lso=5))
+
+
+def test_what_concerns_how_far_a_replica_has_got_is_asked_whenever_it_has_changed() -> None:
+    assert names_of_what_is_found(view(hw=6, leo=6), view(hw=5, leo=6)) == ["hw-monotone"]
+
+
+def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one() -> None:
+    judge = Judge(lambda *_: None)
+    assert {each.when for each in judge._of_standing} == {When.REPLICA, When.STANDING}
+    assert set(judge._of_replica) < set(judge._of_standing)
