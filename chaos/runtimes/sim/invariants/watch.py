@@ -211,13 +211,14 @@ class Watch:
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
         if copy.generation == log.generation:
-            if copy.low < log.log_start_offset <= copy.matched:
-                # Each replica deletes by its own retention, a follower sometimes before its leader.
-                known.ledger.low = max(known.ledger.low, log.log_start_offset)
+            if copy.low < log.log_start_offset:
+                # Each replica deletes by its own retention, a follower sometimes before its leader, and one that lives
+                # before a permitted loss further than what is committed goes.
+                known.ledger.low = max(known.ledger.low, min(log.log_start_offset, copy.matched))
             if copy.end == log.log_end_offset:
                 copy.low = log.log_start_offset
                 return
-        held, truncated = copy.matched, copy.generation != log.generation
+        held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
         found = seeing.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
         if found and not truncated and len(found) < len(copy.batches):

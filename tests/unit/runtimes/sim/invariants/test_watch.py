@@ -79,6 +79,52 @@ def test_retention_takes_nothing_that_counts() -> None:
     assert committed(world) == 31
 
 
+def after_an_unclean_election() -> WatchedWorld:
+    """Node 2 leads without the last 5 of 10 committed records, as is permitted; the others have not been cut yet."""
+    world = replicated(5, min_isr=1, segment_bytes=200)
+    world.watch._promise = Promise(min_isr=1, unclean=True)
+    world.decide(isr=(1, 3))
+    world.nodes[1].learn()
+    for _ in range(5):
+        world.nodes[1].write()
+        world.replicate(3)
+    assert committed(world) == 10
+    elect(world, 2, (2,), leader_recovery_state=1)
+    assert (world.names, committed(world)) == ([], 5)
+    return world
+
+
+def test_what_a_replica_deletes_beyond_the_end_of_a_permitted_loss_it_deletes_up_to_there() -> None:
+    """Seed 602840: its own high watermark is from before the loss, and so retention reaches further than the leader."""
+    world = after_an_unclean_election()
+    log = world.nodes[3].hosted.log
+    log.increment_log_start(8)
+    world.look()
+    assert world.watch.partitions[TOPIC_ID, 0].ledger.low == 5
+    log.truncate_fully_and_start_at(5)
+    world.nodes[3].hosted.state.truncated(5)
+    world.look()
+    world.nodes[2].write()
+    world.replicate(3)
+    assert (world.names, committed(world)) == ([], 6)
+
+
+def test_who_holds_nothing_of_what_is_committed_loses_nothing_by_a_truncation() -> None:
+    world = after_an_unclean_election()
+    h = world.nodes[3].hosted
+    h.log.truncate_fully_and_start_at(10)
+    h.state.truncated(10)
+    world.look()
+    for _ in range(3):
+        world.nodes[2].write()
+    world.look()
+    assert committed(world) == 8
+    h.log.truncate_fully_and_start_at(5)
+    h.state.truncated(5)
+    world.look()
+    assert world.names == []
+
+
 def test_a_truncation_of_what_is_committed_is_seen_at_once() -> None:
     world = replicated()
     world.nodes[3].hosted.log.truncate_to(3)
