@@ -8,7 +8,7 @@ making a decision and appending its records nothing else runs, so decisions are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
@@ -17,6 +17,7 @@ from broker.controller.settings import ControllerSettings
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.server.control_trace import trace_changes
+from broker.server.later import Later
 from broker.server.refusals import refusal
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ class Quorum(Protocol):
 
     async def describe_quorum(self, request: Any) -> Any:
         """The answer to DescribeQuorum."""
+
+
+class _Uncertain(NamedTuple):
+    """A reply that may leave once `offset`, written in `epoch` or before, is committed."""
+
+    reply: Any
+    offset: int
+    epoch: int
 
 
 class ControllerService:
@@ -126,26 +135,50 @@ class ControllerService:
         except NotController:
             return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
 
+    def handle_soon(self, api_key: int, request: Any) -> Any:
+        """As `handle`, for what most often need not be waited for: the answer, or a `Later` where it must be."""
+        try:
+            answer = self._begin(api_key, request)
+        except NotController:
+            return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
+        if not isinstance(answer, _Uncertain):
+            return answer
+
+        async def finish() -> Any:
+            try:
+                return await self._certain(answer)
+            except NotController:
+                return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
+
+        return Later(finish)
+
     async def decide(self, api_key: int, request: Any) -> Any:
         """As `handle`, but raises NotController. KeyError for an API that is not the controller's."""
+        if self._controller is not None and api_key == ApiKey.DESCRIBE_QUORUM:
+            return await self._quorum.describe_quorum(request)
+        answer = self._begin(api_key, request)
+        return await self._certain(answer) if isinstance(answer, _Uncertain) else answer
+
+    def _begin(self, api_key: int, request: Any) -> Any:
+        """Decide: the reply, as an `_Uncertain` where something has to be committed first."""
         controller = self._controller
         if controller is None:
             raise NotController
-        if api_key == ApiKey.DESCRIBE_QUORUM:
-            return await self._quorum.describe_quorum(request)
         assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
         decision = controller.decide(api_key, request, self._now_ms())
         self._write(decision)
         if self._controller is not controller:
             raise NotController
         # Also without records of its own: the decision may rest on records that are not committed yet.
-        offset, epoch = controller.image.offset, self._epoch
-        if offset > self._feed.image.offset:
-            try:
-                await self._quorum.wait_committed(offset, epoch)
-            except self._lost:
-                raise NotController from None
-        return decision.reply
+        offset = controller.image.offset
+        return _Uncertain(decision.reply, offset, self._epoch) if offset > self._feed.image.offset else decision.reply
+
+    async def _certain(self, answer: _Uncertain) -> Any:
+        try:
+            await self._quorum.wait_committed(answer.offset, answer.epoch)
+        except self._lost:
+            raise NotController from None
+        return answer.reply
 
     def _write(self, decision: Decision[Any]) -> bool:
         """Append and apply a decision. False where it had no records or this node leads no longer."""

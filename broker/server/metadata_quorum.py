@@ -108,8 +108,8 @@ class MetadataQuorum:
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         # A fetch that got lost is asked again before the leader is given up for it.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
-        self._asked: dict[int, trio.Event] = {}
-        self._answers: dict[int, Reply] = {}
+        self._asked: dict[int, Callable[[Reply], None]] = {}
+        """Ticket of another node's request to who takes its reply."""
         self._tickets = 0
         self._applied = 0
         self._term: Leadership | None = None
@@ -169,9 +169,12 @@ class MetadataQuorum:
 
         Raises NotLeader where this node's leadership of that epoch ends first: it may yet be committed, or not.
         """
-        while self._applied <= offset:
+        while True:
+            # Asked first: what is at the offset by now may be the next leader's.
             if self._raft.leadership is None or self._raft.epoch != epoch:
-                raise NotLeader(f"leadership of epoch {epoch} ended before offset {offset} was committed")
+                raise NotLeader(f"leadership of epoch {epoch} ended, perhaps before offset {offset} was committed")
+            if self._applied > offset:
+                return
             await self._moved.wait()
 
     async def resign(self) -> None:
@@ -238,29 +241,34 @@ class MetadataQuorum:
     async def vote(self, request: Any) -> Any:
         """Handle Vote."""
         error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_vote(error or await self._ask_core(wire.read_vote(request)))
+        return wire.write_vote(error or await self._reply_of_core(wire.read_vote(request)))
 
     async def begin_quorum_epoch(self, request: Any) -> Any:
         """Handle BeginQuorumEpoch."""
         error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_begin(error or await self._ask_core(wire.read_begin(request)))
+        return wire.write_begin(error or await self._reply_of_core(wire.read_begin(request)))
 
     async def end_quorum_epoch(self, request: Any) -> Any:
         """Handle EndQuorumEpoch."""
         error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_end(error or await self._ask_core(wire.read_end(request)))
+        return wire.write_end(error or await self._reply_of_core(wire.read_end(request)))
 
-    async def fetch(self, request: FetchIn, version: int) -> list[Any]:
-        """Handle Fetch of the metadata log by a node: waits for records, a new high watermark, or its max wait.
+    def fetch(self, request: FetchIn, version: int, answer: Callable[[list[Any]], None]) -> None:
+        """Handle Fetch of the metadata log by a node: for records, a new high watermark, or its max wait.
 
-        Returns the response body as chunks, of which one may be a slice of the log's file.
+        `answer` gets the response body as chunks, of which one may be a slice of the log's file, now or later.
         """
         error = wire.fetch_refusal(request, self._cluster_id)
         if error is not None:
-            return wire.write_fetch_error(version, error)
-        reply: FetchReply = await self._ask_core(wire.read_fetch(request))
-        records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
-        return wire.write_fetch(version, reply, records)
+            answer(wire.write_fetch_error(version, error))
+            return
+
+        def replied(reply: Reply) -> None:
+            assert isinstance(reply, FetchReply)
+            records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
+            answer(wire.write_fetch(version, reply, records))
+
+        self._ask_core(wire.read_fetch(request), replied)
 
     async def fetch_snapshot(self, request: Any) -> Any:
         """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
@@ -270,7 +278,7 @@ class MetadataQuorum:
         if error is not None:
             return snapshot_wire.write_reply(error)
         sender, asked = snapshot_wire.read_request(request)
-        reply: FetchSnapshotReply = await self._ask_core((sender, asked))
+        reply: FetchSnapshotReply = await self._reply_of_core((sender, asked))
         if reply.error is not ErrorCode.NONE:
             return snapshot_wire.write_reply(reply)
         most = min(max(request.max_bytes, 1), snapshot_wire.MAX_PIECE_BYTES)
@@ -285,20 +293,31 @@ class MetadataQuorum:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
         return wire.write_description(request, self._raft, self._voters, self._env.wall_ms() - self._now_ms())
 
-    async def _ask_core(self, found: tuple[int, Request]) -> Any:
-        """Put another node's request into the core and wait for its reply."""
+    async def _reply_of_core(self, found: tuple[int, Request]) -> Any:
+        """As `_ask_core`, waited for."""
+        replies: list[Reply] = []
+        done = trio.Event()
+
+        def replied(reply: Reply) -> None:
+            replies.append(reply)
+            done.set()
+
+        ticket = self._ask_core(found, replied)
+        try:
+            await done.wait()
+            return replies[0]
+        finally:
+            self._asked.pop(ticket, None)
+
+    def _ask_core(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
+        """Put another node's request into the core: `replied` gets its reply, now or later. Returns the ticket."""
         sender, request = found
         self._tickets += 1
         ticket = self._tickets
-        done = self._asked[ticket] = trio.Event()
+        self._asked[ticket] = replied
         self._raft.step(Message(sender, self._settings.node_id, ticket, request), self._now_ms())
         self._work()
-        try:
-            await done.wait()
-            return self._answers[ticket]
-        finally:
-            del self._asked[ticket]
-            self._answers.pop(ticket, None)
+        return ticket
 
     # --------------------------------------------------------------------------------------------------------- running
 
@@ -375,9 +394,8 @@ class MetadataQuorum:
             if not isinstance(message.body, REPLIES):
                 self._farewells += isinstance(message.body, EndEpoch)
                 self._nursery.start_soon(self._send, message.receiver, message.ticket, message.body)
-            elif message.ticket in self._asked:  # Else whoever asked was cancelled.
-                self._answers[message.ticket] = message.body
-                self._asked[message.ticket].set()
+            elif (replied := self._asked.pop(message.ticket, None)) is not None:  # Else whoever asked was cancelled.
+                replied(message.body)
 
     async def _sync(self) -> None:
         """Sync what has been written, again and again until all of it is durable."""

@@ -89,10 +89,7 @@ def node_routes(quorum: MetadataQuorum, service: ControllerService) -> dict[int,
         return Route(key, waits=ask)
 
     def by_controller(key: ApiKey) -> Route:
-        async def ask(request: Any, slot: Slot) -> Any:
-            return await service.handle(key, request)
-
-        return Route(key, waits=ask)
+        return Route(key, plain=lambda request, slot: service.handle_soon(key, request))
 
     return _table(
         of_quorum(ApiKey.VOTE, quorum.vote),

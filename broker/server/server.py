@@ -7,6 +7,7 @@ idle time) are settings.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
 from broker.server.connection import Connection, Slot
 from broker.server.frames import Frames, ReceiveMemory
+from broker.server.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +35,9 @@ OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class Route:
-    """How one API is served: versions, and either a hot handler (raw bytes) or a plain one (decoded message)."""
+    """How one API is served: versions, and a handler. A hot one gets raw bytes; a plain one the decoded message, which
+    it answers at once or with a `Later`; one that waits has a task of its own.
+    """
 
     __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "waits")
 
@@ -181,16 +185,19 @@ class Server:
         if route.plain is not None:
             try:
                 answer = route.plain(request, slot)
-                slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
+                if isinstance(answer, Later):
+                    self._nursery.start_soon(self._answer_later, answer.wait, slot)
+                else:
+                    slot.reply(answer if isinstance(answer, bytes) else answer.encode(version))
             except OUR_BUGS as bug:
                 self._handler_failed(slot, bug)
         else:
             assert route.waits is not None
-            self._nursery.start_soon(self._answer_later, route.waits, request, slot)
+            self._nursery.start_soon(self._answer_later, partial(route.waits, request, slot), slot)
 
-    async def _answer_later(self, handler: Callable[[Any, Slot], Awaitable[Any]], request: Any, slot: Slot) -> None:
+    async def _answer_later(self, wait: Callable[[], Awaitable[Any]], slot: Slot) -> None:
         try:
-            answer = await handler(request, slot)
+            answer = await wait()
             slot.reply(answer if isinstance(answer, (bytes, list)) else answer.encode(slot.version))
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=slot.conn.link.peer, why=str(wrong))
@@ -204,13 +211,14 @@ class Server:
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug))
         slot.conn.close()
 
-    def answer_later(self, handler: Callable[[Any, int], Awaitable[Any]]) -> Callable[[Slot, Any], None]:
-        """A hot route's way to somebody who waits: `handler(request, version)` in a task, its result the reply."""
+    def answer_to(self, slot: Slot) -> Callable[[list[Any]], None]:
+        """Takes the answer, from whoever has it and whenever that is, and sends it."""
 
-        async def ask(request: Any, slot: Slot) -> Any:
-            return await handler(request, slot.version)
+        def answer(body: list[Any]) -> None:
+            slot.reply(body)
+            self.settle()
 
-        return lambda slot, request: self._nursery.start_soon(self._answer_later, ask, request, slot)
+        return answer
 
     def settle(self) -> None:
         """After a burst: answer the fetches that it woke, then send once on each connection that got a reply."""

@@ -81,9 +81,11 @@ class PlayedQuorum:
         return len(self.world.log) - 1
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
-        while self.world.committed <= offset:
+        while True:
             if not self.is_leader or self.world.epoch != epoch:
                 raise LeadershipLost
+            if self.world.committed > offset:
+                return
             await self.world.moved.wait()
 
     async def describe_quorum(self, request: Any) -> Any:

@@ -13,7 +13,7 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.header import decode_request_header, encode_response_header
-from broker.protocol.hot import decode_fetch
+from broker.protocol.hot import FetchIn, decode_fetch
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.real_env import RealEnv
 from broker.server.frames import Frames, ReceiveMemory
@@ -106,7 +106,7 @@ class QuorumNode:
         header = decode_request_header(frame)
         head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
         if header.api_key == ApiKey.FETCH:
-            chunks = await self.quorum.fetch(decode_fetch(frame, header.body, header.api_version), header.api_version)
+            chunks = await self._fetched(decode_fetch(frame, header.body, header.api_version), header.api_version)
             return head + b"".join(
                 chunk.file.pread(chunk.length, chunk.position) if hasattr(chunk, "position") else bytes(chunk)
                 for chunk in chunks
@@ -121,6 +121,18 @@ class QuorumNode:
         request, _ = request_class(header.api_key).decode(frame, header.body, header.api_version)
         answer = await handlers[header.api_key](request)
         return head + bytes(answer.encode(header.api_version))
+
+    async def _fetched(self, request: FetchIn, version: int) -> list[Any]:
+        chunks: list[Any] = []
+        done = trio.Event()
+
+        def answer(body: list[Any]) -> None:
+            chunks.extend(body)
+            done.set()
+
+        self.quorum.fetch(request, version, answer)
+        await done.wait()
+        return chunks
 
     def names(self) -> list[str]:
         """The topics among the committed records, in order."""

@@ -13,10 +13,12 @@ from broker.controller.image import NO_LEADER
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
+from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.server.forwarding import NoController, open_envelope
+from broker.server.later import Later
 from broker.server.lifecycle import RegistrationFailed
 from tests.support.little_world import LittleWorld, error_of, start_three
 
@@ -227,6 +229,48 @@ async def test_an_answer_that_rests_on_uncommitted_records_waits_for_them(
         assert not outcome
         world.commit()
     assert sorted(outcome) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def an_active_heartbeat(world: LittleWorld, node_id: int) -> BrokerHeartbeatRequest:
+    node = world.nodes[node_id]
+    return BrokerHeartbeatRequest(
+        broker_id=node_id,
+        broker_epoch=node.lifecycle.broker_epoch,
+        current_metadata_offset=node.feed.image.offset,
+    )
+
+
+async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once_it_is_committed(
+    world: LittleWorld, autojump_clock: MockClock
+) -> None:
+    service = world.nodes[1].service
+    at_once = service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
+    assert (at_once.error_code, at_once.is_fenced) == (ErrorCode.NONE, False)
+    refused = world.nodes[2].service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
+    assert refused.error_code == ErrorCode.NOT_CONTROLLER
+
+    world.commits = False
+    outcome: list[int] = []
+
+    async def wait(later: Any) -> None:
+        assert isinstance(later, Later)
+        outcome.append((await later.wait()).error_code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, service.handle_soon(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
+        # It rests on nothing that is under way, but the image does: Kafka's controller answers in order, too.
+        nursery.start_soon(wait, service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2)))
+        await trio.sleep(0.1)
+        assert not outcome
+        world.commit()
+        await trio.sleep(0.1)
+        assert outcome == [ErrorCode.NONE, ErrorCode.NONE]
+        world.commits = False
+        nursery.start_soon(wait, service.handle_soon(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
+        await trio.sleep(0.1)
+        world.commits = True
+        world.elect(2)
+    assert outcome[2:] == [ErrorCode.NOT_CONTROLLER]
 
 
 async def test_what_was_not_committed_is_gone_with_its_controller(

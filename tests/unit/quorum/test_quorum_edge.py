@@ -188,6 +188,19 @@ async def test_node_that_does_not_lead_appends_nothing(
         await seat.quorum.wait_committed(0, 0)
 
 
+async def test_what_is_at_an_offset_by_now_says_nothing_of_what_was_appended_there_in_an_earlier_epoch(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Who waits may be woken only when the next leader's records have gone beyond the offset."""
+    seat = Seat(MemoryFs(), voters=1)
+    await seat.sit(nursery)
+    await trio.testing.wait_all_tasks_blocked()
+    offset = seat.quorum.append([(TopicRecord(name="a"), 0)])
+    await seat.quorum.wait_committed(offset, 1)
+    with pytest.raises(NotLeader):
+        await seat.quorum.wait_committed(offset, 0)
+
+
 async def test_what_was_committed_is_told_again_after_a_restart(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import trio
+import trio.testing
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
+from broker.protocol.schema.metadata import MetadataRequest
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.server.connection import Connection, Slot
+from broker.server.later import Later
 from broker.server.server import Route
 from tests.support.memory_env import MemoryLink, Pipe
 from tests.support.one_broker import LISTENER, OneBroker
@@ -22,10 +26,10 @@ def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:
     return encode_request(ApiKey.PRODUCE, 9, 1, "c", request.encode(9))
 
 
-async def serve(room: OneBroker, *frames: bytes) -> bool:
+async def serve(room: OneBroker, *frames: bytes, routes: dict[int, Route] | None = None) -> bool:
     """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
     server: Any = room.server
-    server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
+    server.route(routes or {ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     there.data += b"".join(frames)
     there.ended = True
@@ -55,3 +59,42 @@ async def test_an_api_that_is_not_served_ends_its_connection_only() -> None:
     assert await serve(room, encode_request(ApiKey.METADATA, 9, 1, "c", b"\0\0\0\0"))
     assert await serve(room, produce_frame(room, "t", 1))
     assert h.log.log_end_offset == 1
+
+
+async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays() -> None:
+    room = OneBroker()
+    server: Any = room.server
+    asked: list[int] = []
+
+    async def wait() -> bytes:
+        return b"later"
+
+    def handler(request: object, slot: Slot) -> object:
+        asked.append(slot.correlation_id)
+        return Later(wait) if slot.correlation_id == 1 else b"now"
+
+    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    server.route({ApiKey.METADATA: Route(ApiKey.METADATA, plain=handler)}, {})
+    server._per_address["client"] = 1
+    for number in (1, 2):
+        there.data += encode_request(ApiKey.METADATA, 9, number, "c", MetadataRequest(topics=[]).encode(9))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server._serve, MemoryLink("client:1", there, back), LISTENER, "client")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (asked, bytes(back.data)) == ([1, 2], b""), "the first answer is due before the second one"
+        for function, args in room.started:
+            await function(*args)
+        assert [bytes(back.data).find(answer) for answer in (b"later", b"now")] == [9, 23]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same_on_the_wire() -> None:
+    sent = []
+    for body in (b"abcd", [b"abcd"], [b"ab", b"cd"], [memoryview(b"abcd")]):
+        there, back = Pipe(1 << 30), Pipe(1 << 30)
+        conn = Connection(MemoryLink("client:1", there, back), LISTENER, lambda conn: conn.flush(), lambda *_: None)
+        slot = Slot(conn, 7, 9, True)
+        conn.slots.append(slot)
+        slot.reply(body)
+        sent.append(bytes(back.data))
+    assert set(sent) == {b"\0\0\0\x09\0\0\0\x07\0abcd"}
