@@ -150,9 +150,9 @@ class Judge:
         if before is None:
             return
         left.low = max(before.low, left.start) if left.start > before.start else before.low
-        if before.low < left.low <= before.matched:
+        if before.low < left.low:
             # Its retention deleted in the moment that it died in, and nothing was seen between.
-            known.ledger.low = max(known.ledger.low, left.low)
+            known.ledger.low = max(known.ledger.low, min(left.low, before.matched))
         # What was not committed yet counts, too: a fetch that says so may be under way to the leader.
         if left.matched < before.compare(known.ledger) or left.end < before.end:
             harmed = known.lost.get(node)

@@ -121,14 +121,14 @@ class Known:
 
     def holds(self, node: int, end: int) -> bool:
         """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
-        low = self.ledger.low
-        if end <= low:
+        ledger = self.ledger
+        if end <= ledger.low:
             return True
         copy = self.copies.get(node)
-        return copy is not None and copy.matched >= end and copy.low <= low
+        return copy is not None and copy.compare(ledger) >= end and copy.low <= ledger.low
 
     def lacking(self, nodes: Iterable[int], end: int) -> Sequence[int]:
-        """Those nodes that do not hold all committed batches before `end`, in order."""
+        """Those nodes that do not hold all committed batches before `end`, in order, as they were last compared."""
         low = self.ledger.low
         if end <= low:
             return ()

@@ -79,6 +79,23 @@ def test_retention_takes_nothing_that_counts() -> None:
     assert committed(world) == 31
 
 
+def test_what_a_leader_commits_and_acknowledges_as_it_dies_counts_as_held_by_its_followers() -> None:
+    """Seed 501564: its next send was its last one, and no replica has changed since."""
+    world = replicated()
+    world.nodes[1].write()
+    for follower in (2, 3):
+        world.nodes[follower].fetch_from(world.nodes[1])
+    world.look()
+    state, end = world.nodes[1].hosted.state, world.nodes[1].hosted.log.log_end_offset
+    for follower in (2, 3):
+        state.follower_fetched(follower, end, world.epochs[follower], world.now_ms)
+    assert state.high_watermark == end
+    world.nodes[1].kill()
+    world.look()
+    world.watch.acknowledged("t", 0, end - 1, None, -1, 2)
+    assert (world.names, committed(world)) == ([], end)
+
+
 def after_an_unclean_election() -> WatchedWorld:
     """Node 2 leads without the last 5 of 10 committed records, as is permitted; the others have not been cut yet."""
     world = replicated(5, min_isr=1, segment_bytes=200)
