@@ -39,8 +39,6 @@ from broker.server.snapshotter import Snapshotter
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env
-    from broker.protocol.hot import FetchIn
-    from broker.server.connection import Slot
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
 SHUTDOWN_PATIENCE_S = 20.0
@@ -196,11 +194,7 @@ class Node:
         metadata = MetadataHandler(context, TopicCreator(self.forwarder, nursery))
         produce = ProduceApi(env, self.replicas, self.timers)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
-
-        def fetch_metadata(slot: Slot, request: FetchIn) -> None:
-            self.quorum.fetch(request, slot.version, server.answer_to(slot))
-
-        fetch = FetchApi(env, self.replicas, self.timers, slots, most, fetch_metadata)
+        fetch = FetchApi(env, self.replicas, self.timers, slots, most, server.answer_later(self.quorum.fetch))
         producer_ids = ProducerIds(self.forwarder, config.node_id, self._broker_epoch)
         for_clients = {
             **data_routes(

@@ -125,18 +125,12 @@ class ControllerService:
             while self._controller is not None and self._write(self._controller.tick(self._now_ms())):
                 pass
 
-    async def handle(self, api_key: int, request: Any) -> Any:
-        """Decide a request and answer once it is certain; NOT_CONTROLLER, in the form of the API, where it is not.
+    def handle(self, api_key: int, request: Any) -> Any:
+        """Decide a request: the answer, or a `Later` where it must be committed first.
 
-        NOT_CONTROLLER leaves open whether the request was carried out: its records may yet be committed.
+        NOT_CONTROLLER, in the form of the API, where this node is not the controller, or not for long enough: that leaves
+        open whether the request was carried out, for its records may yet be committed.
         """
-        try:
-            return await self.decide(api_key, request)
-        except NotController:
-            return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
-
-    def handle_soon(self, api_key: int, request: Any) -> Any:
-        """As `handle`, for what most often need not be waited for: the answer, or a `Later` where it must be."""
         try:
             answer = self._begin(api_key, request)
         except NotController:
@@ -153,7 +147,7 @@ class ControllerService:
         return Later(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `handle`, but raises NotController. KeyError for an API that is not the controller's."""
+        """As `handle`, waited for; raises NotController, and AssertionError for an API that the controller has not."""
         if self._controller is not None and api_key == ApiKey.DESCRIBE_QUORUM:
             return await self._quorum.describe_quorum(request)
         answer = self._begin(api_key, request)

@@ -104,7 +104,7 @@ class Frames:
         return frames
 
     async def _make_room(self) -> None:
-        """The frame under way goes to the front while little of it is here; the buffer grows as its bytes arrive."""
+        """For a frame that is here in part: to the front with it while that is little; the buffer grows as it comes."""
         have = self._end - self._start
         need = 4 + _LENGTH(self._view, self._start)[0] if have >= 4 else 4
         if self._start + need <= len(self._view):

@@ -89,7 +89,7 @@ def node_routes(quorum: MetadataQuorum, service: ControllerService) -> dict[int,
         return Route(key, waits=ask)
 
     def by_controller(key: ApiKey) -> Route:
-        return Route(key, plain=lambda request, slot: service.handle_soon(key, request))
+        return Route(key, plain=lambda request, slot: service.handle(key, request))
 
     return _table(
         of_quorum(ApiKey.VOTE, quorum.vote),

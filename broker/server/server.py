@@ -211,14 +211,24 @@ class Server:
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug))
         slot.conn.close()
 
-    def answer_to(self, slot: Slot) -> Callable[[list[Any]], None]:
-        """Takes the answer, from whoever has it and whenever that is, and sends it."""
+    def answer_later(
+        self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
+    ) -> Callable[[Slot, Any], None]:
+        """A hot route's way to somebody who waits without a task: `handler(request, version, answer)`, and whoever has
+        the response body gives it to `answer`, once.
+        """
 
-        def answer(body: list[Any]) -> None:
-            slot.reply(body)
-            self.settle()
+        def ask(slot: Slot, request: Any) -> None:
+            def answer(body: list[Any]) -> None:
+                slot.reply(body)
+                self.settle()
 
-        return answer
+            try:
+                handler(request, slot.version, answer)
+            except OUR_BUGS as bug:
+                self._handler_failed(slot, bug)
+
+        return ask
 
     def settle(self) -> None:
         """After a burst: answer the fetches that it woke, then send once on each connection that got a reply."""

@@ -20,6 +20,7 @@ from broker.protocol.schema.describe_quorum import (
 from broker.server.controller_service import ControllerService, LeadershipLost
 from broker.server.forwarding import Forwarder, open_envelope
 from broker.server.image_feed import ImageFeed
+from broker.server.later import Later
 from broker.server.lifecycle import BrokerLifecycle
 from broker.signals import EventSignal
 
@@ -112,8 +113,14 @@ class PlayedPeers:
         if api_key == ApiKey.ENVELOPE:
             response = await open_envelope(service, request)
         else:
-            response = await service.handle(api_key, request)
+            response = await handled(service, api_key, request)
         return response_class(api_key).decode(memoryview(response.encode(version)), 0, version)[0]
+
+
+async def handled(service: ControllerService, api_key: int, request: Any) -> Any:
+    """What a node is answered, once it is."""
+    answer = service.handle(api_key, request)
+    return await answer.wait() if isinstance(answer, Later) else answer
 
 
 class LittleNode:

@@ -20,7 +20,7 @@ from broker.protocol.schema.metadata import MetadataRequest
 from broker.server.forwarding import NoController, open_envelope
 from broker.server.later import Later
 from broker.server.lifecycle import RegistrationFailed
-from tests.support.little_world import LittleWorld, error_of, start_three
+from tests.support.little_world import LittleWorld, error_of, handled, start_three
 
 
 @pytest.fixture
@@ -244,9 +244,9 @@ async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once
     world: LittleWorld, autojump_clock: MockClock
 ) -> None:
     service = world.nodes[1].service
-    at_once = service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
+    at_once = service.handle(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
     assert (at_once.error_code, at_once.is_fenced) == (ErrorCode.NONE, False)
-    refused = world.nodes[2].service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
+    refused = world.nodes[2].service.handle(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2))
     assert refused.error_code == ErrorCode.NOT_CONTROLLER
 
     world.commits = False
@@ -257,16 +257,16 @@ async def test_what_need_not_be_waited_for_is_answered_at_once_and_the_rest_once
         outcome.append((await later.wait()).error_code)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait, service.handle_soon(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
+        nursery.start_soon(wait, service.handle(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
         # It rests on nothing that is under way, but the image does: Kafka's controller answers in order, too.
-        nursery.start_soon(wait, service.handle_soon(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2)))
+        nursery.start_soon(wait, service.handle(ApiKey.BROKER_HEARTBEAT, an_active_heartbeat(world, 2)))
         await trio.sleep(0.1)
         assert not outcome
         world.commit()
         await trio.sleep(0.1)
         assert outcome == [ErrorCode.NONE, ErrorCode.NONE]
         world.commits = False
-        nursery.start_soon(wait, service.handle_soon(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
+        nursery.start_soon(wait, service.handle(ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)))
         await trio.sleep(0.1)
         world.commits = True
         world.elect(2)
@@ -281,7 +281,7 @@ async def test_what_was_not_committed_is_gone_with_its_controller(
     outcome: list[Any] = []
 
     async def ask() -> None:
-        outcome.append(await service.handle(ApiKey.CREATE_TOPICS, a_topic("t", 2, 3)))
+        outcome.append(await handled(service, ApiKey.CREATE_TOPICS, a_topic("t", 2, 3)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
@@ -335,7 +335,7 @@ async def test_a_node_that_is_not_the_controller_says_so_in_every_form(
         (ApiKey.ALLOCATE_PRODUCER_IDS, an_allocation(world, 2)),
     ]
     for api_key, request in requests:
-        response = await world.nodes[2].service.handle(api_key, request)
+        response = await handled(world.nodes[2].service, api_key, request)
         assert error_of(response) == ErrorCode.NOT_CONTROLLER, ApiKey(api_key).name
         assert response.encode(response.MAX_VERSION)
 

@@ -26,10 +26,10 @@ def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:
     return encode_request(ApiKey.PRODUCE, 9, 1, "c", request.encode(9))
 
 
-async def serve(room: OneBroker, *frames: bytes, routes: dict[int, Route] | None = None) -> bool:
+async def serve(room: OneBroker, *frames: bytes) -> bool:
     """Whether a connection that sends these frames in one piece, and ends, has been served to its end."""
     server: Any = room.server
-    server.route(routes or {ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
+    server.route({ApiKey.PRODUCE: Route(ApiKey.PRODUCE, hot=room.produce_api.handle)}, {})
     there, back = Pipe(1 << 30), Pipe(1 << 30)
     there.data += b"".join(frames)
     there.ended = True
@@ -98,3 +98,31 @@ async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same
         slot.reply(body)
         sent.append(bytes(back.data))
     assert set(sent) == {b"\0\0\0\x09\0\0\0\x07\0abcd"}
+
+
+async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_not_the_broker() -> None:
+    room = OneBroker()
+    server: Any = room.server
+    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    conn = Connection(MemoryLink("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
+
+    def fails(request: object, version: int, answer: object) -> None:
+        raise LookupError("nothing there")
+
+    server.answer_later(fails)(Slot(conn, 7, 9, True), None)
+    assert conn.closed
+
+
+async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leaves_at_once() -> None:
+    room = OneBroker()
+    server: Any = room.server
+    there, back = Pipe(1 << 30), Pipe(1 << 30)
+    conn = Connection(MemoryLink("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
+    slot = Slot(conn, 7, 9, True)
+    conn.slots.append(slot)
+    waiting: list[Any] = []
+    server.answer_later(lambda request, version, answer: waiting.append((request, version, answer)))(slot, "asked")
+    [(request, version, answer)] = waiting
+    assert (request, version, bytes(back.data)) == ("asked", 9, b"")
+    answer([b"abcd"])
+    assert bytes(back.data).endswith(b"abcd")

@@ -98,8 +98,6 @@ def valid_high_watermark(known: Known) -> str | None:
         return None
     for member in truth.isr:
         copy = known.copies.get(member)
-        if copy is not None and copy.batches and copy.batches[-1].end >= leader.hw:
-            continue
         end = 0 if copy is None else copy.end
         if end < leader.hw and not known.is_excused(member):
             return f"node {member} of the ISR {list(truth.isr)} ends at {end}, the high watermark is {leader.hw}"
