@@ -128,8 +128,8 @@ class ControllerService:
     def handle(self, api_key: int, request: Any) -> Any:
         """Decide a request: the answer, or a `Later` where it must be committed first.
 
-        NOT_CONTROLLER, in the form of the API, where this node is not the controller, or not for long enough: that leaves
-        open whether the request was carried out, for its records may yet be committed.
+        NOT_CONTROLLER, in the form of the API, where this node is not the controller, or not for long enough. That
+        leaves open whether the request was carried out: its records may yet be committed.
         """
         try:
             answer = self._begin(api_key, request)
