@@ -25,6 +25,7 @@ from chaos.progress import Nobody
 from chaos.runs import Run
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
+from chaos.runtimes.sim.loading import load_what_comes_late
 from chaos.runtimes.sim.offsets import Offsets
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.uncounted import counted
@@ -180,6 +181,7 @@ def simulate(
     Refused for a mutant that there is not. Interruptions are raised; whatever else happens is in the result.
     """
     plan = concrete(plan.model_copy(update={"runtime": "sim"}))
+    load_what_comes_late()
     began = time.process_time()
     with planted(mutant):
         sim = _Sim(plan, messages=messages, stop_at_first=stop_at_first, enough=enough)
