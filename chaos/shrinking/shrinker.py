@@ -20,6 +20,7 @@ from chaos.shrinking.structure import (
     no_warm_up,
     shorter_load,
     thinner_load,
+    thinner_load_under_another_seed,
 )
 from chaos.shrinking.trading import fewer_operations_for_more
 
@@ -31,6 +32,7 @@ Pass = Callable[[Search[Any]], None]
 STRUCTURE: tuple[tuple[str, Pass], ...] = (
     ("thinner load", thinner_load),
     ("shorter load", shorter_load),
+    ("thinner load under another seed", thinner_load_under_another_seed),
     ("fewer faults", fewer_faults),
     ("fewer operations", fewer_operations),
     ("fewer faults", fewer_faults),

@@ -150,6 +150,32 @@ def test_a_large_load_is_thinned_before_anything_else_is_tried() -> None:
     assert all(len(each.operations or ()) < 200 for each in ran)
 
 
+def test_a_failure_that_takes_luck_is_kept_in_a_thinner_load_by_another_seed() -> None:
+    """Under one seed it takes all of the operations, under the seed after the next any of them."""
+    listed = [[round(0.01 * n, 2), 0, "appends-0", 0, 100] for n in range(200)]
+
+    def fails(plan: Plan) -> bool:
+        here = len(plan.operations or ())
+        return here == len(listed) or (plan.seed % 10 == 9 and here > 0)
+
+    workload = {"topics": 1, "partitions": 1, "producers": 1}
+    plan, ran = shrunk({"seed": 77, "time_s": 5.0, "workload": workload, "operations": listed}, fails)
+    assert len(plan.operations or ()) == 1
+    assert plan.seed == 79
+    assert len(ran) < 60
+
+
+def test_a_seed_that_the_failure_needs_stays() -> None:
+    def fails(plan: Plan) -> bool:
+        return any(op.at_s == 0.34 for op in plan.operations or ()) and plan.seed == 77
+
+    workload = {"topics": 1, "partitions": 1, "producers": 1}
+    listed = [[round(0.01 * n, 2), 0, "appends-0", 0, 100] for n in range(200)]
+    plan, _ = shrunk({"seed": 77, "time_s": 5.0, "workload": workload, "operations": listed}, fails)
+    assert len(plan.operations or ()) == 1
+    assert plan.seed == 77
+
+
 def test_what_came_before_the_load_is_kept_as_a_part_of_it() -> None:
     def fails(plan: Plan) -> bool:
         return len(plan.operations or ()) >= 1 and any(
