@@ -2,13 +2,17 @@
 
 Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without it: a plan that
 fails there as well is a false alarm, or a bug of the broker itself, and finds nothing.
+
+Some plans do not shrink: what they need is an accident that every omission undoes. Plans of other seeds that find the
+same mutant mostly do, so the hunt goes on to those rather than to give the first one ever more time.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Protocol
 
 from chaos.errors import HarnessError
@@ -32,6 +36,10 @@ Run = Callable[[Plan, str | None], Failed | None]
 """Simulates a plan, with the mutant of that id or (None) without any. HarnessError where nothing could be judged."""
 Shrink = Callable[[Plan, Failed, Callable[[Plan], Failed | None]], tuple[Plan, int]]
 """The smallest plan that fails in the same way, and its steps: operations and faults."""
+FEW_STEPS = 10
+"""What a shrunk plan of a planted bug is held to: so many operations and faults can still be followed one by one, and
+every bug that is planted here shows with fewer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,20 @@ class Hunted:
     """The plan that found it, as TOML; shrunk, where that was asked for."""
     steps: int | None = None
     """After shrinking."""
+    shrunk_seed: int | None = None
+    """The one whose plan was shrunk to that: `seed`, or a later one whose plan came to fewer steps."""
 
     @property
     def is_expected(self) -> bool:
         """True where one of the mutant's own checks found it."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
+
+    @property
+    def told_steps(self) -> str:
+        """ "4"; "4 (seed 7)" where that is not the seed that found it first; "-" where nothing was shrunk."""
+        if self.steps is None:
+            return "-"
+        return str(self.steps) if self.shrunk_seed == self.seed else f"{self.steps} (seed {self.shrunk_seed})"
 
     @property
     def is_well(self) -> bool:
@@ -72,6 +89,80 @@ def sound(mutant: Mutant, plan: Plan) -> Plan:
     return plan.model_copy(update={"expect": "config"}) if mutant.is_setting else plan
 
 
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A plan that fails with the mutant planted, and that a sound broker stands."""
+
+    seed: int
+    plan: Plan
+    failure: Failed
+
+
+@dataclass(slots=True)
+class Search:
+    """Goes through the seeds, as far as `budget_s` of CPU time reaches. What else it meets is noted."""
+
+    mutant: Mutant
+    seeds: Iterator[int]
+    run: Run
+    budget_s: float
+    clock: Callable[[], float]
+    tried: int = 0
+    spent_s: float = 0.0
+    """Inside `next_find`: what is done between two finds does not count."""
+    alarms: list[tuple[int, str]] = field(default_factory=list)
+    troubles: list[tuple[int, str]] = field(default_factory=list)
+
+    def next_find(self) -> Find | None:
+        """None where seeds or budget come to an end before there is another."""
+        began, spent_s = self.clock(), self.spent_s
+        found = None
+        for seed in self.seeds:
+            if self.tried and spent_s + self.clock() - began > self.budget_s:
+                break
+            self.tried += 1
+            found = self._try(seed)
+            if found is not None:
+                break
+        self.spent_s = spent_s + self.clock() - began
+        return found
+
+    def _try(self, seed: int) -> Find | None:
+        plan = self.mutant.plan(seed)
+        try:
+            failure = self.run(plan, self.mutant.id)
+            if failure is None:
+                return None
+            alarm = self.run(sound(self.mutant, plan), None)
+        except HarnessError as trouble:
+            self.troubles.append((seed, str(trouble)))
+            return None
+        if alarm is not None:
+            self.alarms.append((seed, told(alarm)))
+            return None
+        return Find(seed, plan, failure)
+
+    def finds_as_expected(self) -> Iterator[Find]:
+        """Further finds, by one of the mutant's own checks: another one may show something else."""
+        while (found := self.next_find()) is not None:
+            if found.failure.name in self.mutant.expected:
+                yield found
+
+    def fails_as(self, failure: Failed) -> Callable[[Plan], Failed | None]:
+        """For a shrinker. A candidate counts only where a sound broker stands it: else it would show something else."""
+
+        def run(candidate: Plan) -> Failed | None:
+            try:
+                failed = self.run(candidate, self.mutant.id)
+                if failed != failure or self.run(sound(self.mutant, candidate), None) is not None:
+                    return None
+            except HarnessError:
+                return None
+            return failed
+
+        return run
+
+
 def hunt(
     mutant: Mutant,
     seeds: Iterable[int],
@@ -79,53 +170,44 @@ def hunt(
     *,
     budget_s: float,
     shrink: Shrink | None = None,
+    more: int = 0,
+    say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
 ) -> Hunted:
-    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent."""
-    began = clock()
-    alarms: list[tuple[int, str]] = []
-    troubles: list[tuple[int, str]] = []
-    tried = 0
-    for seed in seeds:
-        if tried and clock() - began > budget_s:
+    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent.
+
+    A plan that shrinks to more than `FEW_STEPS` is followed by that of the next find, `more` times at most and out of
+    what is left of the budget; the one with the fewest steps stays. `say` hears of each that has too many.
+    """
+    search = Search(mutant, iter(seeds), run, budget_s, clock)
+    first = search.next_find()
+    hunted = Hunted(mutant.id, search.tried, search.spent_s)
+    if first is not None:
+        hunted = replace(hunted, seed=first.seed, check=told(first.failure), plan=write_plan(first.plan))
+        if shrink is not None:
+            finds = chain([first], islice(search.finds_as_expected(), more))
+            hunted = _fewest_steps(hunted, finds, search, shrink, say)
+    return replace(hunted, false_alarms=tuple(search.alarms), troubles=tuple(search.troubles))
+
+
+def _fewest_steps(
+    hunted: Hunted, finds: Iterable[Find], search: Search, shrink: Shrink, say: Callable[[str], None]
+) -> Hunted:
+    """Shrink one find after the other until one has few steps. No find is looked for before it is needed."""
+    best = hunted
+    for found in finds:
+        plan, steps = shrink(found.plan, found.failure, search.fails_as(found.failure))
+        if best.steps is None or steps < best.steps:
+            best = replace(best, plan=write_plan(plan), steps=steps, shrunk_seed=found.seed)
+        if steps <= FEW_STEPS:
             break
-        tried += 1
-        plan = mutant.plan(seed)
-        try:
-            failure = run(plan, mutant.id)
-            if failure is None:
-                continue
-            alarm = run(sound(mutant, plan), None)
-        except HarnessError as trouble:
-            troubles.append((seed, str(trouble)))
-            continue
-        if alarm is not None:
-            alarms.append((seed, told(alarm)))
-            continue
-        spent_s = clock() - began
-        found = Hunted(mutant.id, tried, spent_s, seed, told(failure), tuple(alarms), tuple(troubles), write_plan(plan))
-        return found if shrink is None else _shrunk(found, mutant, plan, failure, run, shrink)
-    return Hunted(mutant.id, tried, clock() - began, false_alarms=tuple(alarms), troubles=tuple(troubles))
+        say(f"the plan of seed {found.seed} has {steps} steps after shrinking")
+    return best
 
 
 def told(failure: Failed) -> str:
     """ "invariant strong-isr"."""
     return f"{failure.kind} {failure.name}"
-
-
-def _shrunk(found: Hunted, mutant: Mutant, plan: Plan, failure: Failed, run: Run, shrink: Shrink) -> Hunted:
-    def same(candidate: Plan) -> Failed | None:
-        """A candidate counts only where a sound broker stands it: else it would show something else."""
-        try:
-            failed = run(candidate, mutant.id)
-            if failed != failure or run(sound(mutant, candidate), None) is not None:
-                return None
-        except HarnessError:
-            return None
-        return failed
-
-    smallest, steps = shrink(plan, failure, same)
-    return replace(found, plan=write_plan(smallest), steps=steps)
 
 
 def alarms(mutant: Mutant, seeds: Iterable[int], run: Run) -> Iterator[tuple[int, str]]:

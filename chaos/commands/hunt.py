@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.garbage import garbage_waits
-from chaos.hunting import Failed, Hunted, Run, Shrink, alarms, hunt
+from chaos.hunting import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants import find, select
 from chaos.mutants.table import write_docs
 from chaos.plan import Plan
@@ -29,6 +29,8 @@ class Order:
     budget_s: float
     shrink_s: float
     """0: do not shrink."""
+    more: int
+    """So many further plans are shrunk at most, where there are too many steps left."""
     controls: int
     """So many plans without the mutant, before the hunt."""
 
@@ -49,10 +51,13 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 )
 @click.option("--seeds", default=200, show_default=True, type=click.IntRange(1), help="Plans for each, at most.")
 @click.option("--from", "first", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
-@click.option("--budget", "budget_s", default=60.0, show_default=True, help="CPU seconds for each, at most.")
+@click.option("--budget", "budget_s", default=60.0, show_default=True,
+              help="CPU seconds for each, at most, shrinking apart.")  # fmt: skip
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Processes.")
 @click.option("--shrink/--no-shrink", "shrinks", help="Shrink each found plan.")
-@click.option("--shrink-budget", default=60.0, show_default=True, help="CPU seconds for shrinking each, at most.")
+@click.option("--shrink-budget", default=60.0, show_default=True, help="CPU seconds for shrinking each plan.")
+@click.option("--more", default=3, show_default=True, type=click.IntRange(0),
+              help=f"Further plans to find and shrink while more than {FEW_STEPS} steps are left.")  # fmt: skip
 @click.option("--controls", default=0, show_default=True, help="Plans of each that run without the mutant first.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Where found plans go.")  # fmt: skip
@@ -69,6 +74,7 @@ def command(
     jobs: int,
     shrinks: bool,
     shrink_budget: float,
+    more: int,
     controls: int,
     out: Path,
     docs: Path | None,
@@ -78,7 +84,7 @@ def command(
     Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
     """
     shrink_s = shrink_budget if shrinks else 0.0
-    orders = [Order(m.id, first, seeds, budget_s, shrink_s, controls) for m in select(names)]
+    orders = [Order(m.id, first, seeds, budget_s, shrink_s, more, controls) for m in select(names)]
     console = Console(highlight=False)
     found = []
     for hunted in _carried_out(orders, jobs):
@@ -105,12 +111,16 @@ def _carried_out(orders: list[Order], jobs: int) -> Iterator[Hunted]:
 @garbage_waits()
 def carry_out(order: Order) -> Hunted:
     """One hunt, in this process."""
+
+    def say(words: str) -> None:
+        click.echo(f"{mutant.id:>3} {mutant.name}: {words}", err=True)
+
     mutant = find(order.mutant)
     seeds = range(order.first, order.first + order.seeds)
     run = simulated()
     before = tuple(alarms(mutant, seeds[: order.controls], run))
     shrink = shrinker(order.shrink_s) if order.shrink_s else None
-    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, shrink=shrink)
+    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, shrink=shrink, more=order.more, say=say)
     if not before:
         return hunted
     from dataclasses import replace
@@ -151,9 +161,10 @@ def _line(hunted: Hunted) -> str:
         end = f"found by {hunted.check} in seed {hunted.seed}"
     else:
         end = f"[bold]not found[/] in {hunted.tried} plans"
+    steps = "" if hunted.steps is None else f"; shrunk to {hunted.told_steps} steps"
     alarm = "".join(f"; [bold]false alarm[/] in seed {seed}: {how}" for seed, how in hunted.false_alarms)
     trouble = "".join(f"; trouble in seed {seed}: {why}" for seed, why in hunted.troubles[:3])
-    return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){alarm}{trouble}"
+    return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){steps}{alarm}{trouble}"
 
 
 def _table(found: list[Hunted]) -> Table:
@@ -166,6 +177,6 @@ def _table(found: list[Hunted]) -> Table:
             "-" if h.seed is None else str(h.seed),
             str(h.tried),
             f"{h.seconds:.1f}",
-            "-" if h.steps is None else str(h.steps),
+            h.told_steps,
         )
     return table

@@ -43,8 +43,7 @@ def _result(h: Hunted) -> Sequence[str]:
     m = MUTANTS[h.mutant]
     check = h.check or (f"nothing: {m.masked}" if m.masked else "nothing")
     seed = "-" if h.seed is None else str(h.seed)
-    steps = "-" if h.steps is None else str(h.steps)
-    return m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", steps
+    return m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", h.told_steps
 
 
 def write_docs(page: Path, found: Sequence[Hunted]) -> None:

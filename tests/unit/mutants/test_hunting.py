@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.hunting import Failed, Hunted, alarms, hunt
+from chaos.hunting import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
 from chaos.mutants import MUTANTS, find
 from chaos.mutants.table import MUTANTS_BEGIN, MUTANTS_END, mutants_table, replaced, results_table
 from chaos.plan import Plan, make_plan, write_plan
@@ -96,6 +96,86 @@ def test_shrinking_keeps_to_the_same_failure_and_to_plans_that_a_sound_broker_st
     assert found.plan == write_plan(small)
 
 
+def shrinking_to(steps: dict[int, int], asked: list[int]) -> Shrink:
+    """To how many steps the plan of a seed shrinks. What comes of it has the seed's hundredfold."""
+
+    def shrink(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+        asked.append(plan.seed)
+        return plan.model_copy(update={"seed": 100 * plan.seed}), steps[plan.seed]
+
+    return shrink
+
+
+def shrunk(steps: dict[int, int], with_it: dict[int, Failure], *, more: int) -> tuple[Hunted, list[int], list[str]]:
+    """What a hunt through nine seeds comes to, the seeds whose plans were shrunk, and what was said."""
+    asked: list[int] = []
+    said: list[str] = []
+    shrink, sims = shrinking_to(steps, asked), world(with_it)
+    found = hunt(find("1"), range(9), sims, budget_s=60, shrink=shrink, more=more, say=said.append)
+    return found, asked, said
+
+
+def test_a_plan_with_few_steps_is_the_only_one_that_is_shrunk() -> None:
+    found, asked, said = shrunk({2: FEW_STEPS, 3: 1}, {2: LOST, 3: LOST}, more=3)
+    assert (found.seed, found.shrunk_seed, found.told_steps) == (2, 2, str(FEW_STEPS))
+    assert asked == [2]
+    assert not said
+
+
+def test_where_too_many_steps_are_left_the_plan_of_the_next_seed_is_shrunk_and_both_seeds_are_told() -> None:
+    found, asked, said = shrunk({2: FEW_STEPS + 1, 5: 4, 6: 3}, {2: LOST, 5: LOST, 6: LOST}, more=3)
+    assert asked == [2, 5]
+    assert (found.seed, found.tried, found.shrunk_seed, found.steps) == (2, 3, 5, 4)
+    assert found.told_steps == "4 (seed 5)"
+    assert found.plan == write_plan(find("1").plan(5).model_copy(update={"seed": 500}))
+    assert said == [f"the plan of seed 2 has {FEW_STEPS + 1} steps after shrinking"]
+
+
+def test_the_fewest_steps_stay_after_as_many_further_plans_as_are_allowed() -> None:
+    found, asked, _ = shrunk({0: 30, 1: 12, 2: 20, 3: 2}, {0: LOST, 1: LOST, 2: LOST, 3: LOST}, more=2)
+    assert asked == [0, 1, 2]
+    assert (found.seed, found.shrunk_seed, found.steps) == (0, 1, 12)
+    same = shrunk({0: 30, 1: 30}, {0: LOST, 1: LOST}, more=1)[0]
+    assert (same.shrunk_seed, same.told_steps) == (0, "30")
+
+
+def test_a_further_plan_has_to_fail_by_one_of_the_checks_of_the_mutant() -> None:
+    other = Failure("invariant", "one-leader")
+    assert other.name not in find("1").expected
+    found, asked, _ = shrunk({0: 30, 3: 5}, {0: LOST, 1: other, 3: LOST}, more=1)
+    assert asked == [0, 3]
+    assert found.told_steps == "5 (seed 3)"
+
+
+def test_false_alarms_on_the_way_to_a_further_plan_are_told() -> None:
+    sims = world({0: LOST, 1: LOST, 2: LOST}, {1: LOST})
+    found = hunt(find("1"), range(9), sims, budget_s=60, shrink=shrinking_to({0: 30, 2: 5}, []), more=1)
+    assert found.told_steps == "5 (seed 2)"
+    assert found.false_alarms == ((1, "anomaly lost-write"),)
+    assert not found.is_well
+
+
+def test_the_budget_is_for_finding_all_plans_and_shrinking_takes_nothing_of_it() -> None:
+    now = 0.0
+
+    def run(plan: Plan, mutant: str | None) -> Failed | None:
+        nonlocal now
+        now += 5 if mutant else 0
+        return LOST if mutant and plan.seed in (1, 3, 8) else None
+
+    asked: list[int] = []
+
+    def shrink(plan: Plan, failure: Failed, run: Callable[[Plan], Failed | None]) -> tuple[Plan, int]:
+        nonlocal now
+        now += 1000
+        asked.append(plan.seed)
+        return plan, 30
+
+    found = hunt(find("1"), range(99), run, budget_s=24, shrink=shrink, more=9, clock=lambda: now)
+    assert asked == [1, 3], "20 s were spent until 3, 25 s after 4"
+    assert (found.seconds, found.tried) == (10, 2)
+
+
 def test_controls_name_the_seeds_that_a_sound_broker_fails() -> None:
     assert list(alarms(find("1"), range(5), world({}, {3: LOST}))) == [(3, "anomaly lost-write")]
 
@@ -118,7 +198,7 @@ def test_a_table_is_replaced_between_its_marks() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
-    found = Hunted(mutant, 3, 1.25, 2, "invariant strong-isr", steps=4)
+    found = Hunted(mutant, 3, 1.25, 2, "invariant strong-isr", steps=4, shrunk_seed=2)
     later = replace(found, mutant="24")
     lines = results_table([later, found]).splitlines()
     assert lines[2].startswith(f"| {mutant} |")
@@ -126,8 +206,11 @@ def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
 
 
 def test_rows_of_mutants_that_were_not_hunted_stay() -> None:
-    before = results_table([Hunted("2", 5, 8.3, 4, "invariant log-matching", steps=7), Hunted("9", 1, 3.0)])
-    now = results_table([Hunted("9", 2, 4.0, 1, "invariant weak-isr", steps=3), Hunted("20a", 9, 60.0)], before)
+    matched = Hunted("2", 5, 8.3, 4, "invariant log-matching", steps=12, shrunk_seed=6)
+    weak = Hunted("9", 2, 4.0, 1, "invariant weak-isr", steps=3, shrunk_seed=1)
+    before = results_table([matched, Hunted("9", 1, 3.0)])
+    now = results_table([weak, Hunted("20a", 9, 60.0)], before)
     assert [line.split(" | ")[0] for line in now.splitlines()[2:]] == ["| 2", "| 9", "| 20a"]
     assert before.splitlines()[2] in now
+    assert before.splitlines()[2].endswith("| 12 (seed 6) |")
     assert "weak-isr" in now
