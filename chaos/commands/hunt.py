@@ -161,7 +161,7 @@ def _line(hunted: Hunted) -> str:
         end = f"found by {hunted.check} in seed {hunted.seed}"
     else:
         end = f"[bold]not found[/] in {hunted.tried} plans"
-    steps = "" if hunted.steps is None else f"; shrunk to {hunted.told_steps} steps"
+    steps = "" if hunted.steps is None else f"; steps after shrinking: {hunted.told_steps}"
     alarm = "".join(f"; [bold]false alarm[/] in seed {seed}: {how}" for seed, how in hunted.false_alarms)
     trouble = "".join(f"; trouble in seed {seed}: {why}" for seed, why in hunted.troubles[:3])
     return f"{hunted.mutant:>3} {find(hunted.mutant).name}: {end} ({hunted.seconds:.1f} s){steps}{alarm}{trouble}"
