@@ -24,6 +24,8 @@ SEQUENCE_BITS = 40
 NO_KEY = 0xFFFF
 
 _HEAD = Struct(">3sQIH")
+_VALUE_FROM, _CRC_FROM, _LENGTH_FROM = 3, 11, 15
+"""First bytes of value, CRC and key length."""
 _VALUE = Struct(">Q")
 _VALUE_LENGTH = Struct(">QH")
 _LENGTH = Struct(">i")
@@ -63,7 +65,8 @@ def make(value: int, key: bytes | None, headers: Headers = (), size: int = MIN_S
     room = size - MIN_SIZE - len(echo)
     padding = _padding(value, room) if room > 0 else b""
     length = NO_KEY if key is None else len(echo)
-    crc = _digest(value, length, echo, headers, padding)
+    digest = _digest_of_headers(headers, crc32c(_VALUE_LENGTH.pack(value, length) + echo))
+    crc = crc32c(padding, digest)
     return _HEAD.pack(MAGIC, value, crc, length) + echo + padding, crc
 
 
@@ -87,7 +90,10 @@ def verify(payload: bytes | None, key: bytes | None, headers: Headers = ()) -> V
     echo = payload[MIN_SIZE:key_end]
     if (None if length == NO_KEY else echo) != key:
         return Verified(-1, f"key {key!r} instead of {echo!r}, value {value}")
-    if _digest(value, length, echo, headers, payload[key_end:]) != crc:
+    digest = crc32c(payload[_LENGTH_FROM:key_end], crc32c(payload[_VALUE_FROM:_CRC_FROM]))
+    if headers:
+        digest = _digest_of_headers(headers, digest)
+    if crc32c(payload[key_end:], digest) != crc:
         return Verified(-1, f"checksum, value {value}")
     return Verified(value, "")
 
@@ -99,11 +105,10 @@ def _padding(value: int, length: int) -> bytes:
     return _PADDING[start : start + length]
 
 
-def _digest(value: int, key_length: int, key: bytes, headers: Headers, padding: bytes) -> int:
-    digest = crc32c(_VALUE_LENGTH.pack(value, key_length) + key)
+def _digest_of_headers(headers: Headers, digest: int) -> int:
+    """`digest`, which ends before the headers, with them."""
     for name, content in headers:
         encoded = name.encode()
         digest = crc32c(_LENGTH.pack(len(encoded)) + encoded, digest)
         digest = crc32c(_LENGTH.pack(-1 if content is None else len(content)) + (content or b""), digest)
-    result: int = crc32c(padding, digest)
-    return result
+    return digest

@@ -34,6 +34,15 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 _CRC: Final = Struct(">I")
+_TWO_BYTES: Final = Struct("<H").unpack_from
+_FIRST_FIELDS: Final = Struct("<HBBBB").unpack_from
+"""What most records begin with: a size of two bytes, attributes, timestamp delta, offset delta, the key's length."""
+_TWO_BYTE_MASK: Final = 0x8081
+_TWO_BYTE_LENGTH: Final = 0x0080
+"""Two bytes, read as little-endian, that are the whole varint of a length have these bits of the mask: the first byte
+is followed by another, the second by none, the sign is plus."""
+_ZIGZAG: Final = tuple(n >> 1 ^ -(n & 1) for n in range(128))
+"""The zigzag varints of one byte."""
 
 
 class BatchHeader(NamedTuple):
@@ -122,11 +131,12 @@ def batches(view: memoryview) -> Iterator[tuple[BatchHeader, int, int]]:
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(view, at))
-        stop = at + LENGTH_OVERHEAD + header.length
-        if header.length < HEADER_SIZE - LENGTH_OVERHEAD:
-            raise MalformedFrame(f"a batch of length {header.length}")
+        length = header.length
+        if length < HEADER_SIZE - LENGTH_OVERHEAD:
+            raise MalformedFrame(f"a batch of length {length}")
         if header.magic != 2:
             raise MalformedFrame(f"a batch of magic {header.magic}")
+        stop = at + LENGTH_OVERHEAD + length
         if stop > end:
             return
         yield header, at, stop
@@ -138,6 +148,12 @@ def check_crc(view: memoryview, start: int, end: int) -> bool:
     if end - start < HEADER_SIZE or end > len(view):
         return False
     return bool(_CRC.unpack_from(view, start + 17)[0] == crc32c(view[start + CRC_FROM : end]))
+
+
+def crc_is_right(header: BatchHeader, batch: memoryview) -> bool:
+    """True where the CRC-32C of a whole batch, which begins with `header`, is right."""
+    right: bool = header.crc == crc32c(batch[CRC_FROM:])
+    return right
 
 
 def encode_batch(
@@ -247,9 +263,10 @@ def decode_records(
     for header, start, end in batches(view):
         if header.is_control and not with_control:
             continue
-        if check and not check_crc(view, start, end):
+        batch = view[start:end]
+        if check and not crc_is_right(header, batch):
             raise MalformedFrame(f"the batch at offset {header.base_offset} has a wrong CRC")
-        found += decode_batch(header, view[start:end], max_bytes)
+        found += decode_batch(header, batch, max_bytes)
     return found
 
 
@@ -262,7 +279,7 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
         raise MalformedFrame(f"a batch of {header.record_count} records in {len(body)} bytes")
     try:
         found, at = _read_records(header, body)
-    except (IndexError, UnicodeDecodeError) as problem:
+    except (IndexError, UnicodeDecodeError, error) as problem:
         raise MalformedFrame(f"record: {problem}") from problem
     if at != len(body):
         raise MalformedFrame(f"{len(body) - at} bytes behind the last record of a batch")
@@ -270,47 +287,47 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
 
 
 def _read_records(header: BatchHeader, body: bytes) -> tuple[list[Record], int]:
-    """The records, and the position behind them. What is read in place here is what most records have: deltas of one
-    byte, lengths of one or two, no headers."""
+    """The records, and the position behind them. What is read in place here is what most records have: sizes and
+    values' lengths of two bytes, deltas and keys' lengths of one, no headers."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    fixed_timestamp = header.max_timestamp if header.timestamp_type else None
+    fixed_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     found: list[Record] = []
     at, limit = 0, len(body)
     for _ in range(header.record_count):
-        size, at = _varint(body, at)
-        end = at + size
-        if size < 0 or end > limit:
-            raise MalformedFrame(f"a record of {size} bytes")
-        # The byte passed over is the record's attributes, which mean nothing yet.
-        delta = body[at + 1]
-        at += 2
-        timestamp = base_timestamp + (delta >> 1 ^ -(delta & 1))
-        if delta > 127:
-            delta, at = _varint(body, at - 1)
+        # The byte left out is the record's attributes, which mean nothing yet.
+        pair, _, stamp_delta, delta, size = _FIRST_FIELDS(body, at)
+        if pair & _TWO_BYTE_MASK == _TWO_BYTE_LENGTH and stamp_delta < 128 and delta < 128:
+            end = at + 2 + (pair >> 1 & 63 | pair >> 8 << 6)
+            timestamp, offset = base_timestamp + _ZIGZAG[stamp_delta], base_offset + _ZIGZAG[delta]
+            at += 5
+        else:
+            size, at = _varint(body, at)
+            if size < 0:
+                raise MalformedFrame(f"a record of {size} bytes")
+            end = at + size
+            delta, at = _varint(body, at + 1)
             timestamp = base_timestamp + delta
-        delta = body[at]
-        at += 1
-        offset = base_offset + (delta >> 1 ^ -(delta & 1))
-        if delta > 127:
-            delta, at = _varint(body, at - 1)
+            delta, at = _varint(body, at)
             offset = base_offset + delta
-        size = body[at]
+            size = body[at]
+        if end > limit:
+            raise MalformedFrame(f"a record that ends {end - limit} bytes behind its batch")
         if size < 128 and not size & 1 and (stop := at + 1 + (size >> 1)) <= end:
             key: bytes | None = body[at + 1 : stop]
             at = stop
         else:
             key, at = _read_bytes(body, at, end)
-        size, more = body[at], body[at + 1]
-        if 127 < size and more < 128 and not size & 1 and (stop := at + 2 + (size - 128 >> 1 | more << 6)) <= end:
+        (pair,) = _TWO_BYTES(body, at)
+        if pair & _TWO_BYTE_MASK == _TWO_BYTE_LENGTH and (stop := at + 2 + (pair >> 1 & 63 | pair >> 8 << 6)) <= end:
             value: bytes | None = body[at + 2 : stop]
             at = stop
         else:
             value, at = _read_bytes(body, at, end)
         headers: Sequence[tuple[str, bytes | None]] = ()
-        count = body[at]
-        at += 1
-        if count:
-            headers, at = _read_headers(body, at - 1, end)
+        if body[at]:
+            headers, at = _read_headers(body, at, end)
+        else:
+            at += 1
         if at != end:
             raise MalformedFrame(f"the fields of a record end {end - at} bytes before the record")
         stamp = timestamp if fixed_timestamp is None else fixed_timestamp

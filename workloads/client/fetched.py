@@ -7,7 +7,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
+from broker.protocol.records import BatchHeader, Record, batches, crc_is_right, decode_batch
 
 READ_COMMITTED = 1
 ABORT_MARKER = 0
@@ -43,14 +43,17 @@ def read_records(
     found: list[Record] = []
     damage: list[Damage] = []
     next_position, last_epoch = position, -1
+    if view is None:
+        return ReadRecords(found, next_position, last_epoch, damage)
     filtered = _Aborted(aborted) if isolation == READ_COMMITTED and aborted else None
     try:
-        for header, start, end in batches(view) if view is not None else ():
-            if header.last_offset < position:
+        for header, start, end in batches(view):
+            behind = header.base_offset + header.last_offset_delta + 1
+            if behind <= position:
                 continue
-            next_position, last_epoch = header.next_offset, header.leader_epoch
-            batch = view[start:end] if view is not None else memoryview(b"")
-            if not check_crc(batch, 0, len(batch)):
+            next_position, last_epoch = behind, header.leader_epoch
+            batch = view[start:end]
+            if not crc_is_right(header, batch):
                 damage.append(Damage(header.base_offset, "wrong batch CRC"))
             elif filtered is None or filtered.visible(header, batch):
                 found += _visible_records(header, batch, position, damage)
