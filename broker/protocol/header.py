@@ -59,11 +59,13 @@ def decode_request_header(view: memoryview) -> RequestHeader:
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
     """A whole frame, size included. KeyError for an API that is not in the table."""
-    raw = b"" if client_id is None else client_id.encode()
-    length = -1 if client_id is None else len(raw)
-    tags = b"\0" if version >= _FLEXIBLE_FROM[api_key] else b""
-    size = 10 + len(raw) + len(tags) + len(body)
-    return b"".join((_REQUEST_WITH_SIZE.pack(size, api_key, version, correlation_id, length), raw, tags, body))
+    name, length = b"", -1
+    if client_id is not None:
+        name = client_id.encode()
+        length = len(name)
+    if version >= _FLEXIBLE_FROM[api_key]:
+        name += b"\0"  # no tagged fields
+    return _REQUEST_WITH_SIZE.pack(10 + len(name) + len(body), api_key, version, correlation_id, length) + name + body
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema import control_records, metadata_records
-from broker.protocol.wire import DECODE_ERRORS, Buffer, Message, more, uvarint
+from broker.protocol.wire import DECODE_ERRORS, UVARINT, Buffer, Message, more
 
 FRAME_VERSION: Final = 1
 
@@ -44,7 +44,7 @@ def encode_metadata_record(message: Message, version: int) -> bytes:
     """The value of a record that says `message`. ValueError for a message that is no metadata record."""
     if METADATA_RECORDS.get(message.API_KEY) is not message.__class__:
         raise ValueError(f"{message.__class__.__name__} is no metadata record")
-    return b"".join((b"\x01", uvarint(message.API_KEY), uvarint(version), message.encode(version)))
+    return b"".join((b"\x01", UVARINT[message.API_KEY], UVARINT[version], message.encode(version)))
 
 
 def decode_metadata_record(value: Buffer) -> Message:

@@ -31,8 +31,23 @@ NEW: Any = object()
 DECODE_ERRORS: Final = (error, IndexError, UnicodeDecodeError)
 """What reading behind the end, or text that is no UTF-8, raises inside a decoder."""
 
-ONE_BYTE: Final = [bytes((n,)) for n in range(128)]
-"""The unsigned varints of one byte."""
+
+class _Uvarints(dict[int, bytes]):
+    """Those of one byte are kept, as most lengths have one; longer ones are made when they are asked for."""
+
+    def __missing__(self, n: int) -> bytes:
+        if n < 0:
+            raise ValueError(f"{n} as an unsigned varint")
+        out = bytearray()
+        while n > 127:
+            out.append(n & 127 | 128)
+            n >>= 7
+        out.append(n)
+        return bytes(out)
+
+
+UVARINT: Final = _Uvarints({n: bytes((n,)) for n in range(128)})
+"""Number, 0 or more -> unsigned varint. A mapping and no function, because a call costs more than most of them."""
 
 new = object.__new__
 
@@ -104,18 +119,6 @@ class Message(Structure):
             return b"".join(parts)
         except (error, TypeError, AttributeError) as problem:
             raise ValueError(f"{self.__class__.__name__} version {version}: {problem}") from problem
-
-
-def uvarint(n: int) -> bytes:
-    """`n` >= 0 as an unsigned varint."""
-    if n < 128:
-        return ONE_BYTE[n]
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
 
 
 def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
@@ -234,8 +237,7 @@ def nullable_string(text: str | None) -> bytes:
 def compact_string(text: str) -> bytes:
     """A string behind its length + 1 as a varint."""
     raw = text.encode()
-    n = len(raw) + 1
-    return (ONE_BYTE[n] if n < 128 else uvarint(n)) + raw
+    return UVARINT[len(raw) + 1] + raw
 
 
 def compact_nullable_string(text: str | None) -> bytes:
@@ -243,19 +245,12 @@ def compact_nullable_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     raw = text.encode()
-    n = len(raw) + 1
-    return (ONE_BYTE[n] if n < 128 else uvarint(n)) + raw
+    return UVARINT[len(raw) + 1] + raw
 
 
 def length(items: Sequence[object] | Buffer) -> bytes:
     """The int32 length before an array or bytes."""
     return _pack_i(len(items))
-
-
-def compact_length(items: Sequence[object] | Buffer) -> bytes:
-    """The length + 1 before a compact array or bytes."""
-    n = len(items) + 1
-    return ONE_BYTE[n] if n < 128 else uvarint(n)
 
 
 def packed(code: str, items: Sequence[object]) -> bytes:
@@ -270,7 +265,7 @@ def absent(name: str) -> ValueError:
 
 def tagged(tag: int, content: bytes) -> bytes:
     """One tagged field."""
-    return uvarint(tag) + uvarint(len(content)) + content
+    return UVARINT[tag] + UVARINT[len(content)] + content
 
 
 def uuid(value: bytes) -> bytes:

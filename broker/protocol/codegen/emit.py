@@ -64,7 +64,8 @@ class ModuleEmitter:
 
     def format(self, code: str) -> str:
         """The name under which the module has a Struct for `code`."""
-        return self.formats.setdefault(code, code.replace("16s", "u").replace("?", "o").replace("H", "w"))
+        name = code.replace("16s", "u").replace("?", "o").replace("H", "w").replace("B", "y")
+        return self.formats.setdefault(code, name)
 
 
 def _without_collisions(message: MessageModel, messages: list[MessageModel]) -> MessageModel:

@@ -50,11 +50,13 @@ class Reader(FunctionEmitter):
         self.run: list[tuple[str, str]] = []
         for wire in self.plain:
             self.field(wire)
+        number = "count" if self.tags else "n"
+        number_is_read = self.flexible and self.first_byte(number)
         self.flush()
         for field in self.absent:
             out(f"o.{field.name} = {self.parent.fresh(field)}")
         if self.flexible:
-            self.emit_tags()
+            self.emit_tags(number_is_read)
         out("return o, at")
         out.depth -= 1
         out()
@@ -98,14 +100,22 @@ class Reader(FunctionEmitter):
             self.run.append(("n", code))
             self.flush()
             return
+        is_read = self.first_byte("n")
         self.flush()
-        self.varint("n")
+        self.varint("n", is_read)
         self.out("n -= 1")
 
-    def varint(self, name: str) -> None:
-        """Read an unsigned varint; the call is for those of more than one byte."""
-        self.out(f"{name} = view[at]")
-        self.out("at += 1")
+    def first_byte(self, name: str) -> bool:
+        """Have the first byte of a varint unpacked with the fixed widths before it. False where there are none."""
+        if self.run:
+            self.run.append((name, "B"))
+        return bool(self.run)
+
+    def varint(self, name: str, is_read: bool = False) -> None:
+        """Read an unsigned varint, its first byte perhaps read before; the call is for those of more than one byte."""
+        if not is_read:
+            self.out(f"{name} = view[at]")
+            self.out("at += 1")
         self.out(f"if {name} > 127:")
         self.out(f"    {name}, at = {self.use('more')}(view, at, {name})")
 
@@ -196,18 +206,19 @@ class Reader(FunctionEmitter):
         out(f'{items}.append(str(view[at : at + m], "utf-8"))')
         out("at += m")
 
-    def emit_tags(self) -> None:
+    def emit_tags(self, number_is_read: bool) -> None:
         """Read the tagged fields that this version knows and pass over the others."""
         out = self.out
         for wire in self.tags:
             out(f"o.{wire.name} = {self.parent.fresh(self.struct.fields[wire.name])}")
         if not self.tags:
-            out("n = view[at]")
-            out("at += 1")
+            if not number_is_read:
+                out("n = view[at]")
+                out("at += 1")
             out("if n:")
             out(f"    at = {self.use('skip_tags')}(view, at, n)")
             return
-        self.varint("count")
+        self.varint("count", number_is_read)
         out("for _ in range(count):")
         out.depth += 1
         out(f"tag, at, stop = {self.use('read_tag')}(view, at)")
@@ -242,9 +253,9 @@ class Writer(FunctionEmitter):
         self.run: list[tuple[str, str]] = []
         for wire in self.plain:
             self.field(wire, f"o.{wire.name}")
-        self.flush()
         if self.flexible:
             self.emit_tags()
+        self.flush()
         if len(out.lines) == before:
             out("pass")
         out.depth -= 1
@@ -316,7 +327,7 @@ class Writer(FunctionEmitter):
         elif not never_null and (field.nullable or wire.kind == "records"):
             out(f"if {name} is None:")
             out(f'    raise {self.use("null")}("{wire.name}")')
-        out(f"w({self.use('compact_length' if self.flexible else 'length')}({name}))")
+        out(f"w({self.use('UVARINT')}[len({name}) + 1])" if self.flexible else f"w({self.use('length')}({name}))")
         content(name)
         if wire.nullable and not never_null:
             out.depth -= 1
@@ -363,6 +374,10 @@ class Writer(FunctionEmitter):
     def emit_tags(self) -> None:
         """Write the tagged fields that have another value than their default."""
         out = self.out
+        if not self.tags and self.run:
+            self.run.append(("0", "B"))
+            return
+        self.flush()
         if not self.tags:
             out(r'w(b"\0")')
             return
@@ -382,7 +397,7 @@ class Writer(FunctionEmitter):
                 out.lines[index] = re.sub(r", w\)$", ", parts.append)", line)
             out(f'tags.append(tagged({wire.tag}, b"".join(parts)))')
             out.depth -= 1
-        out(f"w({self.use('uvarint')}(len(tags)))")
+        out(f"w({self.use('UVARINT')}[len(tags)])")
         out("for content in tags:")
         out("    w(content)")
 

@@ -16,9 +16,9 @@ FIXED: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Kinds of fixed width and their struct codes."""
+"""Kinds of fixed width and their struct codes. Beside them "B" is the first byte of a varint."""
 
-SIZES: Final = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+SIZES: Final = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 HINTS: Final = {
     "bool": "bool",

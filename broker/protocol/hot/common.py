@@ -9,7 +9,7 @@ from typing import Final
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.hot.types import NodeEndpoint
 from broker.protocol.wire import (
-    ONE_BYTE,
+    UVARINT,
     compact_nullable_string,
     compact_string,
     more,
@@ -17,7 +17,6 @@ from broker.protocol.wire import (
     skip_tags,
     tagged,
     too_many,
-    uvarint,
 )
 
 _u_h: Final = Struct(">h").unpack_from
@@ -71,15 +70,9 @@ def read_compact_nullable_string(view: memoryview, at: int) -> tuple[str | None,
     return str(view[at : at + n - 1], "utf-8"), at + n - 1
 
 
-def compact_count(n: int) -> bytes:
-    """The length before a compact array or bytes of `n`."""
-    n += 1
-    return ONE_BYTE[n] if n < 128 else uvarint(n)
-
-
 def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
     """A tag section of one field, tag 0: the nodes that are named as leaders (KIP-951)."""
-    out = [compact_count(len(endpoints))]
+    out = [UVARINT[len(endpoints) + 1]]
     for node_id, host, port, rack in endpoints:
         out += (_p_i(node_id), compact_string(host), _p_i(port), compact_nullable_string(rack), b"\0")
     return b"\1" + tagged(0, b"".join(out))
@@ -91,19 +84,12 @@ def bounded_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
     at += 1
     if n > 127:
         n, at = more(view, at, n)
-    n -= 1
-    if not 0 <= n <= (len(view) - at) // smallest:
-        raise too_many(n)
-    return n, at
+    if not 0 < n <= (len(view) - at) // smallest + 1:
+        raise too_many(n - 1)
+    return n - 1, at
 
 
 def end_of_struct(view: memoryview, at: int) -> int:
     """Pass over the tags at the end of a structure of which none is known."""
     n = view[at]
     return skip_tags(view, at + 1, n) if n else at + 1
-
-
-def read_uvarint(view: memoryview, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes."""
-    n = view[at]
-    return (n, at + 1) if n < 128 else more(view, at + 1, n)

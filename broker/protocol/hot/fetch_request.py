@@ -9,7 +9,6 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.hot.common import (
     behind_the_frame,
     bounded_count,
-    compact_count,
     end_of_struct,
     read_classic_bytes,
     read_compact_bytes,
@@ -18,7 +17,7 @@ from broker.protocol.hot.common import (
 from broker.protocol.hot.types import NO_HIGH_WATERMARK, FetchIn, FetchPart, Topic
 from broker.protocol.wire import (
     DECODE_ERRORS,
-    ONE_BYTE,
+    UVARINT,
     compact_string,
     int32s,
     more,
@@ -32,19 +31,21 @@ from broker.protocol.wire import (
 
 _u_i: Final = Struct(">i").unpack_from
 _u_q: Final = Struct(">q").unpack_from
-_u_iq: Final = Struct(">iq").unpack_from
 _p_i: Final = Struct(">i").pack
 _FETCH_4: Final = Struct(">iiiib").unpack_from
 _FETCH_7: Final = Struct(">iiiibii").unpack_from
-_FETCH_15: Final = Struct(">iiibii").unpack_from
+_FETCH_12: Final = Struct(">iiiibiiB").unpack_from
+_FETCH_15: Final = Struct(">iiibiiB").unpack_from
 _ASKED_4: Final = Struct(">iqi").unpack_from
 _ASKED_5: Final = Struct(">iqqi").unpack_from
 _ASKED_9: Final = Struct(">iiqqi").unpack_from
 _ASKED_12: Final = Struct(">iiqiqiB").unpack_from
 _FETCH_REQUEST: Final = Struct(">iiibii").pack
 _ASKED_HW: Final = Struct(">iiqiqi3sq").pack
+_ONLY_HW: Final = b"\1\1\x08"
+"""One tagged field: tag 1 of 8 bytes, a partition's high watermark."""
 _ASKED: Final = Struct(">iiqiqiB").pack
-_REPLICA_STATE: Final = Struct(">iqB").pack
+_REPLICA_STATE: Final = Struct(">iqB")
 
 
 def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
@@ -64,14 +65,17 @@ def decode_fetch(view: memoryview, at: int, version: int) -> FetchIn:
 def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, int]:
     if version >= 15:
         replica_id = -1
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _FETCH_15(view, at)
-        at += 21
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _FETCH_15(view, at)
+        at += 22
     else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _FETCH_7(view, at)
-        at += 25
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _FETCH_12(view, at)
+        at += 26
+    if count > 127:
+        count, at = more(view, at, count)
+    if not 0 < count <= (len(view) - at) // 3 + 1:
+        raise too_many(count - 1)
     topics: list[tuple[Topic, list[FetchPart]]] = []
-    count, at = bounded_count(view, at, 3)
-    for _ in range(count):
+    for _ in range(count - 1):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
             at += 16
@@ -84,39 +88,48 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
         at += 1
     else:
         forgotten, at = _forgotten_flexible(view, at, version)
-    raw, at = read_compact_bytes(view, at)
-    rack = raw.decode()
+    rack = ""
+    if view[at] == 1:
+        at += 1
+    else:
+        raw, at = read_compact_bytes(view, at)
+        rack = raw.decode()
     cluster_id, replica_epoch = None, -1
     tags = view[at]
     at += 1
-    if tags:
-        if tags > 127:
-            tags, at = more(view, at, tags)
-        for _ in range(tags):
-            tag, at, stop = read_tag(view, at)
-            if tag == 1 and version >= 15:
-                replica_id, replica_epoch = _u_iq(view, at)
-                at = end_of_struct(view, at + 12)
-            elif tag == 0:
-                cluster_id, at = read_compact_nullable_string(view, at)
-            else:
-                at = stop
-            if at != stop:
-                raise tag_size(tag)
-    return FetchIn(
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        cluster_id,
-        topics,
-        forgotten,
-        rack,
-    ), at
+    if tags == 1 and version >= 15 and view[at] == 1 and view[at + 1] == _REPLICA_STATE.size:
+        # What our followers send: replica and epoch alone, without tags of their own.
+        replica_id, replica_epoch, tags = _REPLICA_STATE.unpack_from(view, at + 2)
+        if tags:
+            raise tag_size(1)
+        at += 2 + _REPLICA_STATE.size
+    elif tags:
+        replica_id, replica_epoch, cluster_id, at = _fetch_tags(view, at, tags, version, replica_id)
+    fields = replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch
+    return tuple.__new__(FetchIn, (*fields, cluster_id, topics, forgotten, rack)), at
+
+
+def _fetch_tags(
+    view: memoryview, at: int, count: int, version: int, replica_id: int
+) -> tuple[int, int, str | None, int]:
+    """Replica id (`replica_id` where it is not told), replica epoch and cluster id; the position behind the tags."""
+    cluster_id, replica_epoch = None, -1
+    if count > 127:
+        count, at = more(view, at, count)
+    for _ in range(count):
+        tag, at, stop = read_tag(view, at)
+        if tag == 1 and version >= 15:
+            replica_id, replica_epoch, tags = _REPLICA_STATE.unpack_from(view, at)
+            at += _REPLICA_STATE.size
+            if tags:
+                at = skip_tags(view, at, tags)
+        elif tag == 0:
+            cluster_id, at = read_compact_nullable_string(view, at)
+        else:
+            at = stop
+        if at != stop:
+            raise tag_size(tag)
+    return replica_id, replica_epoch, cluster_id, at
 
 
 def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[FetchPart], int]:
@@ -257,35 +270,38 @@ def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
     """
     if version not in (17, 18):
         raise ValueError(f"Fetch requests are written in versions 17 and 18, not {version}")
-    out = [
-        _FETCH_REQUEST(
-            request.max_wait_ms,
-            request.min_bytes,
-            request.max_bytes,
-            request.isolation,
-            request.session_id,
-            request.session_epoch,
-        ),
-        compact_count(len(request.topics)),
-    ]
-    for topic, parts in request.topics:
-        out.append(topic)
-        out.append(compact_count(len(parts)))
-        for index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark in parts:
-            if high_watermark == NO_HIGH_WATERMARK or version < 18:
-                out.append(_ASKED(index, leader_epoch, offset, last_epoch, start_offset, max_bytes, 0))
+    (
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        cluster_id,
+        topics,
+        forgotten,
+        rack,
+    ) = request
+    head = _FETCH_REQUEST(max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch)
+    out = [head, UVARINT[len(topics) + 1]]
+    for topic, parts in topics:
+        out += (topic, UVARINT[len(parts) + 1])
+        for index, leader_epoch, offset, last_epoch, start_offset, most, high in parts:
+            if high == NO_HIGH_WATERMARK or version < 18:
+                out.append(_ASKED(index, leader_epoch, offset, last_epoch, start_offset, most, 0))
             else:
-                head = index, leader_epoch, offset, last_epoch, start_offset, max_bytes
-                out.append(_ASKED_HW(*head, b"\1\1\x08", high_watermark))
+                out.append(_ASKED_HW(index, leader_epoch, offset, last_epoch, start_offset, most, _ONLY_HW, high))
         out.append(b"\0")
-    out.append(compact_count(len(request.forgotten)))
-    for topic, indexes in request.forgotten:
-        out += (topic, compact_count(len(indexes)), *map(_p_i, indexes), b"\0")
-    out.append(compact_string(request.rack))
+    out.append(UVARINT[len(forgotten) + 1])
+    for topic, indexes in forgotten:
+        out += (topic, UVARINT[len(indexes) + 1], *map(_p_i, indexes), b"\0")
+    out.append(compact_string(rack))
     tags = []
-    if request.cluster_id is not None:
-        tags.append(tagged(0, compact_string(request.cluster_id)))
-    if request.replica_id != -1 or request.replica_epoch != -1:
-        tags.append(b"\1\x0d" + _REPLICA_STATE(request.replica_id, request.replica_epoch, 0))
-    out += (ONE_BYTE[len(tags)], *tags)
+    if cluster_id is not None:
+        tags.append(tagged(0, compact_string(cluster_id)))
+    if replica_id != -1 or replica_epoch != -1:
+        tags.append(b"\1\x0d" + _REPLICA_STATE.pack(replica_id, replica_epoch, 0))
+    out += (UVARINT[len(tags)], *tags)
     return b"".join(out)

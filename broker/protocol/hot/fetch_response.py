@@ -10,16 +10,14 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.hot.common import (
     behind_the_frame,
     bounded_count,
-    compact_count,
     end_of_struct,
     endpoint_tags,
     read_classic_bytes,
     read_compact_bytes,
     read_compact_nullable_string,
-    read_uvarint,
 )
 from broker.protocol.hot.types import FetchOut, FetchPartOut, NodeEndpoint, Topic
-from broker.protocol.wire import DECODE_ERRORS, ONE_BYTE, more, negative, read_tag, tag_size, too_many
+from broker.protocol.wire import DECODE_ERRORS, UVARINT, more, negative, read_tag, skip_tags, tag_size, too_many
 
 _u_i: Final = Struct(">i").unpack_from
 _u_ii: Final = Struct(">ii").unpack_from
@@ -41,9 +39,11 @@ _IN_MEMORY: Final = (bytes, memoryview)
 _JOINED_UP_TO: Final = 2048
 """Records in memory of up to this many bytes are copied into the chunk before them; larger ones are passed on."""
 _READ_HEAD: Final = Struct(">ihi").unpack_from
+_READ_HEAD_12: Final = Struct(">ihiB").unpack_from
 _READ_4: Final = Struct(">ihqqi").unpack_from
 _READ_5: Final = Struct(">ihqqqi").unpack_from
-_READ_12: Final = Struct(">ihqqq").unpack_from
+_READ_12: Final = Struct(">ihqqqB").unpack_from
+_READ_PREFERRED_12: Final = Struct(">iB").unpack_from
 
 
 def encode_fetch_response(
@@ -62,18 +62,17 @@ def encode_fetch_response(
     if version < 12:
         return _fetched_classic(version, throttle_ms, error, session_id, topics)
     chunks: list[Any] = []
-    out: list[bytes | memoryview] = [_FETCHED_HEAD(throttle_ms, error, session_id), compact_count(len(topics))]
+    out: list[bytes | memoryview] = [_FETCHED_HEAD(throttle_ms, error, session_id), UVARINT[len(topics) + 1]]
     w = out.append
     for topic, parts in topics:
         if version < 13:
-            w(compact_count(len(topic)))
-        w(topic)
-        w(compact_count(len(parts)))
+            w(UVARINT[len(topic) + 1])
+        out += (topic, UVARINT[len(parts) + 1])
         for part in parts:
             index, code, high, stable, start, aborted, preferred, records, diverging, leader, snapshot = part
             if aborted:
                 w(_FETCHED_5(index, code, high, stable, start))
-                w(compact_count(len(aborted)))
+                w(UVARINT[len(aborted) + 1])
                 out += [_p_qq(*pair) + b"\0" for pair in aborted]
                 w(_p_i(preferred))
             else:
@@ -81,14 +80,15 @@ def encode_fetch_response(
             if records is None:
                 w(b"\0")
             elif isinstance(records, _IN_MEMORY):
-                w(compact_count(len(records)))
-                if len(records) <= _JOINED_UP_TO:
+                size = len(records)
+                w(UVARINT[size + 1])
+                if size <= _JOINED_UP_TO:
                     w(records)
                 else:
                     chunks += (b"".join(out), records)
                     out.clear()
             else:
-                w(compact_count(records.length))
+                w(UVARINT[records.length + 1])
                 chunks += (b"".join(out), records)
                 out.clear()
             if diverging is None and leader is None and snapshot is None:
@@ -111,7 +111,7 @@ def _fetched_tags(
         tags.append(b"\1\x09" + _p_ii(*leader) + b"\0")
     if snapshot is not None:
         tags.append(b"\2\x0d" + _p_qi(*snapshot) + b"\0")
-    return ONE_BYTE[len(tags)] + b"".join(tags)
+    return UVARINT[len(tags)] + b"".join(tags)
 
 
 def _fetched_classic(
@@ -168,10 +168,14 @@ def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
 
 
 def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[FetchOut, int]:
-    throttle_ms, error, session_id = _READ_HEAD(view, at)
-    count, at = bounded_count(view, at + 10, 3)
+    throttle_ms, error, session_id, count = _READ_HEAD_12(view, at)
+    at += 11
+    if count > 127:
+        count, at = more(view, at, count)
+    if not 0 < count <= (len(view) - at) // 3 + 1:
+        raise too_many(count - 1)
     topics = []
-    for _ in range(count):
+    for _ in range(count - 1):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
             at += 16
@@ -182,10 +186,16 @@ def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[F
         for _ in range(inner):
             part, at = _fetched_flexible(view, at)
             parts.append(part)
-        at = end_of_struct(view, at)
+        tags = view[at]
+        at += 1
+        if tags:
+            at = skip_tags(view, at, tags)
         topics.append((topic, parts))
     endpoints: list[NodeEndpoint] = []
-    tags, at = read_uvarint(view, at)
+    tags = view[at]
+    at += 1
+    if tags > 127:
+        tags, at = more(view, at, tags)
     for _ in range(tags):
         tag, at, stop = read_tag(view, at)
         if tag == 0 and version >= 16:
@@ -193,7 +203,7 @@ def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[F
             if at != stop:
                 raise tag_size(tag)
         at = stop
-    return FetchOut(throttle_ms, error, session_id, topics, endpoints), at
+    return tuple.__new__(FetchOut, (throttle_ms, error, session_id, topics, endpoints)), at
 
 
 def _read_endpoints(view: memoryview, at: int) -> tuple[list[NodeEndpoint], int]:
@@ -210,19 +220,17 @@ def _read_endpoints(view: memoryview, at: int) -> tuple[list[NodeEndpoint], int]
 
 
 def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchPartOut, int]:
-    index, error, high, stable, start = _READ_12(view, at)
-    at += 30
-    n, at = read_uvarint(view, at)
+    index, error, high, stable, start, n = _READ_12(view, at)
+    at += 31
+    if n > 127:
+        n, at = more(view, at, n)
     aborted: list[tuple[int, int]] | None = None
     if n:
-        if n - 1 > (len(view) - at) // 17:
-            raise too_many(n - 1)
-        aborted = []
-        for _ in range(n - 1):
-            aborted.append(_u_qq(view, at))
-            at = end_of_struct(view, at + 16)
-    (preferred,) = _u_i(view, at)
-    n, at = read_uvarint(view, at + 4)
+        aborted, at = _read_aborted(view, at, n - 1)
+    preferred, n = _READ_PREFERRED_12(view, at)
+    at += 5
+    if n > 127:
+        n, at = more(view, at, n)
     records = None
     if n:
         records = view[at : at + n - 1]
@@ -248,8 +256,18 @@ def _fetched_flexible(view: memoryview, at: int) -> tuple[FetchPartOut, int]:
                 at = stop
             if at != stop:
                 raise tag_size(tag)
-    part = FetchPartOut(index, error, high, stable, start, aborted, preferred, records, diverging, leader, snapshot)
-    return part, at
+    fields = index, error, high, stable, start, aborted, preferred, records, diverging, leader, snapshot
+    return tuple.__new__(FetchPartOut, fields), at
+
+
+def _read_aborted(view: memoryview, at: int, count: int) -> tuple[list[tuple[int, int]], int]:
+    if count > (len(view) - at) // 17:
+        raise too_many(count)
+    aborted = []
+    for _ in range(count):
+        aborted.append(_u_qq(view, at))
+        at = end_of_struct(view, at + 16)
+    return aborted, at
 
 
 def _fetch_response_classic(view: memoryview, at: int, version: int) -> tuple[FetchOut, int]:

@@ -9,7 +9,6 @@ from typing import Final
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.hot.common import (
     behind_the_frame,
-    compact_count,
     endpoint_tags,
     read_classic_bytes,
     read_classic_nullable_string,
@@ -17,6 +16,7 @@ from broker.protocol.hot.common import (
 from broker.protocol.hot.types import NodeEndpoint, ProduceIn, ProducePart, ProducePartOut, Topic
 from broker.protocol.wire import (
     DECODE_ERRORS,
+    UVARINT,
     compact_nullable_string,
     more,
     negative,
@@ -162,12 +162,12 @@ def encode_produce_response(
     """The body of a Produce response, versions 3 to 13. What a version has no place for is left out."""
     if version < 9:
         return _produced_classic(version, topics, throttle_ms)
-    out = [compact_count(len(topics))]
+    out = [UVARINT[len(topics) + 1]]
     for topic, parts in topics:
         if version < 13:
-            out.append(compact_count(len(topic)))
+            out.append(UVARINT[len(topic) + 1])
         out.append(topic)
-        out.append(compact_count(len(parts)))
+        out.append(UVARINT[len(parts) + 1])
         for index, error, base_offset, append_time_ms, start_offset, message, leader in parts:
             if message is None and leader is None:
                 out.append(_PRODUCED_9_WELL(index, error, base_offset, append_time_ms, start_offset, _NOTHING_MORE))

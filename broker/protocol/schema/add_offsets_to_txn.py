@@ -24,12 +24,18 @@ _pack_h = _h.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _qh = Struct(">qh")
 _unpack_qh = _qh.unpack_from
 _pack_qh = _qh.pack
 _qhh = Struct(">qhh")
 _unpack_qhh = _qhh.unpack_from
 _pack_qhh = _qhh.pack
+_qhy = Struct(">qhB")
+_unpack_qhy = _qhy.unpack_from
+_pack_qhy = _qhy.pack
 
 
 class AddOffsetsToTxnRequest(Message):
@@ -86,10 +92,8 @@ def _read_add_offsets_to_txn_request_3(view: memoryview, at: int) -> tuple[AddOf
         raise negative(n)
     o.transactional_id = str(view[at : at + n], "utf-8")
     at += n
-    o.producer_id, o.producer_epoch = _unpack_qh(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, n = _unpack_qhy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -157,18 +161,15 @@ def _write_add_offsets_to_txn_response_0(o: AddOffsetsToTxnResponse, w: Write) -
 
 def _read_add_offsets_to_txn_response_3(view: memoryview, at: int) -> tuple[AddOffsetsToTxnResponse, int]:
     o = new(AddOffsetsToTxnResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_add_offsets_to_txn_response_3(o: AddOffsetsToTxnResponse, w: Write) -> None:
-    w(_pack_ih(o.throttle_time_ms, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.throttle_time_ms, o.error_code, 0))
 
 
 AddOffsetsToTxnResponse.DECODERS = (

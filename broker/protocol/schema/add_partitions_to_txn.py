@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     int32s,
     length,
@@ -35,9 +35,15 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _qh = Struct(">qh")
 _unpack_qh = _qh.unpack_from
 _pack_qh = _qh.pack
@@ -47,6 +53,12 @@ _pack_qhi = _qhi.pack
 _qho = Struct(">qh?")
 _unpack_qho = _qho.unpack_from
 _pack_qho = _qho.pack
+_qhoy = Struct(">qh?B")
+_unpack_qhoy = _qhoy.unpack_from
+_pack_qhoy = _qhoy.pack
+_qhy = Struct(">qhB")
+_unpack_qhy = _qhy.unpack_from
+_pack_qhy = _qhy.pack
 
 
 class AddPartitionsToTxnTopic(Structure):
@@ -161,7 +173,7 @@ def _read_add_partitions_to_txn_topic_3(view: memoryview, at: int) -> tuple[AddP
 def _write_add_partitions_to_txn_topic_3(o: AddPartitionsToTxnTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -177,10 +189,8 @@ def _read_add_partitions_to_txn_transaction_4(view: memoryview, at: int) -> tupl
         raise negative(n)
     o.transactional_id = str(view[at : at + n], "utf-8")
     at += n
-    o.producer_id, o.producer_epoch, o.verify_only = _unpack_qho(view, at)
-    at += 11
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.verify_only, n = _unpack_qhoy(view, at)
+    at += 12
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -204,7 +214,7 @@ def _write_add_partitions_to_txn_transaction_4(o: AddPartitionsToTxnTransaction,
     w(compact_string(o.transactional_id))
     w(_pack_qho(o.producer_id, o.producer_epoch, o.verify_only))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_add_partitions_to_txn_topic_3(i_topics, w)
     w(b"\0")
@@ -255,10 +265,8 @@ def _read_add_partitions_to_txn_request_3(view: memoryview, at: int) -> tuple[Ad
         raise negative(n)
     o.v3_and_below_transactional_id = str(view[at : at + n], "utf-8")
     at += n
-    o.v3_and_below_producer_id, o.v3_and_below_producer_epoch = _unpack_qh(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.v3_and_below_producer_id, o.v3_and_below_producer_epoch, n = _unpack_qhy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -285,7 +293,7 @@ def _write_add_partitions_to_txn_request_3(o: AddPartitionsToTxnRequest, w: Writ
     w(compact_string(o.v3_and_below_transactional_id))
     w(_pack_qh(o.v3_and_below_producer_id, o.v3_and_below_producer_epoch))
     v_v3_and_below_topics = o.v3_and_below_topics
-    w(compact_length(v_v3_and_below_topics))
+    w(UVARINT[len(v_v3_and_below_topics) + 1])
     for i_v3_and_below_topics in v_v3_and_below_topics:
         _write_add_partitions_to_txn_topic_3(i_v3_and_below_topics, w)
     w(b"\0")
@@ -328,7 +336,7 @@ def _write_add_partitions_to_txn_request_4(o: AddPartitionsToTxnRequest, w: Writ
     if o.v3_and_below_topics:
         raise absent("v3_and_below_topics")
     v_transactions = o.transactions
-    w(compact_length(v_transactions))
+    w(UVARINT[len(v_transactions) + 1])
     for i_transactions in v_transactions:
         _write_add_partitions_to_txn_transaction_4(i_transactions, w)
     w(b"\0")
@@ -433,18 +441,15 @@ def _read_add_partitions_to_txn_partition_result_3(
     view: memoryview, at: int
 ) -> tuple[AddPartitionsToTxnPartitionResult, int]:
     o = new(AddPartitionsToTxnPartitionResult)
-    o.partition_index, o.partition_error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.partition_error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_add_partitions_to_txn_partition_result_3(o: AddPartitionsToTxnPartitionResult, w: Write) -> None:
-    w(_pack_ih(o.partition_index, o.partition_error_code))
-    w(b"\0")
+    w(_pack_ihy(o.partition_index, o.partition_error_code, 0))
 
 
 def _read_add_partitions_to_txn_topic_result_0(view: memoryview, at: int) -> tuple[AddPartitionsToTxnTopicResult, int]:
@@ -512,7 +517,7 @@ def _read_add_partitions_to_txn_topic_result_3(view: memoryview, at: int) -> tup
 def _write_add_partitions_to_txn_topic_result_3(o: AddPartitionsToTxnTopicResult, w: Write) -> None:
     w(compact_string(o.name))
     v_results_by_partition = o.results_by_partition
-    w(compact_length(v_results_by_partition))
+    w(UVARINT[len(v_results_by_partition) + 1])
     for i_results_by_partition in v_results_by_partition:
         _write_add_partitions_to_txn_partition_result_3(i_results_by_partition, w)
     w(b"\0")
@@ -553,7 +558,7 @@ def _read_add_partitions_to_txn_result_4(view: memoryview, at: int) -> tuple[Add
 def _write_add_partitions_to_txn_result_4(o: AddPartitionsToTxnResult, w: Write) -> None:
     w(compact_string(o.transactional_id))
     v_topic_results = o.topic_results
-    w(compact_length(v_topic_results))
+    w(UVARINT[len(v_topic_results) + 1])
     for i_topic_results in v_topic_results:
         _write_add_partitions_to_txn_topic_result_3(i_topic_results, w)
     w(b"\0")
@@ -589,10 +594,8 @@ def _write_add_partitions_to_txn_response_0(o: AddPartitionsToTxnResponse, w: Wr
 
 def _read_add_partitions_to_txn_response_3(view: memoryview, at: int) -> tuple[AddPartitionsToTxnResponse, int]:
     o = new(AddPartitionsToTxnResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -619,7 +622,7 @@ def _write_add_partitions_to_txn_response_3(o: AddPartitionsToTxnResponse, w: Wr
         raise absent("results_by_transaction")
     w(_pack_i(o.throttle_time_ms))
     v_results_by_topic_v3_and_below = o.results_by_topic_v3_and_below
-    w(compact_length(v_results_by_topic_v3_and_below))
+    w(UVARINT[len(v_results_by_topic_v3_and_below) + 1])
     for i_results_by_topic_v3_and_below in v_results_by_topic_v3_and_below:
         _write_add_partitions_to_txn_topic_result_3(i_results_by_topic_v3_and_below, w)
     w(b"\0")
@@ -627,10 +630,8 @@ def _write_add_partitions_to_txn_response_3(o: AddPartitionsToTxnResponse, w: Wr
 
 def _read_add_partitions_to_txn_response_4(view: memoryview, at: int) -> tuple[AddPartitionsToTxnResponse, int]:
     o = new(AddPartitionsToTxnResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -656,7 +657,7 @@ def _write_add_partitions_to_txn_response_4(o: AddPartitionsToTxnResponse, w: Wr
         raise absent("results_by_topic_v3_and_below")
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_results_by_transaction = o.results_by_transaction
-    w(compact_length(v_results_by_transaction))
+    w(UVARINT[len(v_results_by_transaction) + 1])
     for i_results_by_transaction in v_results_by_transaction:
         _write_add_partitions_to_txn_result_4(i_results_by_transaction, w)
     w(b"\0")

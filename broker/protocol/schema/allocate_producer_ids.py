@@ -14,12 +14,12 @@ from broker.protocol.wire import (
     skip_tags,
 )
 
-_ihqi = Struct(">ihqi")
-_unpack_ihqi = _ihqi.unpack_from
-_pack_ihqi = _ihqi.pack
-_iq = Struct(">iq")
-_unpack_iq = _iq.unpack_from
-_pack_iq = _iq.pack
+_ihqiy = Struct(">ihqiB")
+_unpack_ihqiy = _ihqiy.unpack_from
+_pack_ihqiy = _ihqiy.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
 
 
 class AllocateProducerIdsRequest(Message):
@@ -40,18 +40,15 @@ class AllocateProducerIdsRequest(Message):
 
 def _read_allocate_producer_ids_request_0(view: memoryview, at: int) -> tuple[AllocateProducerIdsRequest, int]:
     o = new(AllocateProducerIdsRequest)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_allocate_producer_ids_request_0(o: AllocateProducerIdsRequest, w: Write) -> None:
-    w(_pack_iq(o.broker_id, o.broker_epoch))
-    w(b"\0")
+    w(_pack_iqy(o.broker_id, o.broker_epoch, 0))
 
 
 AllocateProducerIdsRequest.DECODERS = (_read_allocate_producer_ids_request_0,)
@@ -81,18 +78,15 @@ class AllocateProducerIdsResponse(Message):
 
 def _read_allocate_producer_ids_response_0(view: memoryview, at: int) -> tuple[AllocateProducerIdsResponse, int]:
     o = new(AllocateProducerIdsResponse)
-    o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len = _unpack_ihqi(view, at)
-    at += 18
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len, n = _unpack_ihqiy(view, at)
+    at += 19
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_allocate_producer_ids_response_0(o: AllocateProducerIdsResponse, w: Write) -> None:
-    w(_pack_ihqi(o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len))
-    w(b"\0")
+    w(_pack_ihqiy(o.throttle_time_ms, o.error_code, o.producer_id_start, o.producer_id_len, 0))
 
 
 AllocateProducerIdsResponse.DECODERS = (_read_allocate_producer_ids_response_0,)

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -28,21 +28,33 @@ from broker.protocol.wire import (
 _do = Struct(">d?")
 _unpack_do = _do.unpack_from
 _pack_do = _do.pack
+_doy = Struct(">d?B")
+_unpack_doy = _doy.unpack_from
+_pack_doy = _doy.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class AlterClientQuotasRequestEntityData(Structure):
@@ -191,10 +203,8 @@ def _read_op_data_1(view: memoryview, at: int) -> tuple[OpData, int]:
         raise negative(n)
     o.key = str(view[at : at + n], "utf-8")
     at += n
-    o.value, o.remove = _unpack_do(view, at)
-    at += 9
-    n = view[at]
-    at += 1
+    o.value, o.remove, n = _unpack_doy(view, at)
+    at += 10
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -202,8 +212,7 @@ def _read_op_data_1(view: memoryview, at: int) -> tuple[OpData, int]:
 
 def _write_op_data_1(o: OpData, w: Write) -> None:
     w(compact_string(o.key))
-    w(_pack_do(o.value, o.remove))
-    w(b"\0")
+    w(_pack_doy(o.value, o.remove, 0))
 
 
 def _read_alter_client_quotas_request_entry_data_0(
@@ -287,11 +296,11 @@ def _read_alter_client_quotas_request_entry_data_1(
 
 def _write_alter_client_quotas_request_entry_data_1(o: AlterClientQuotasRequestEntryData, w: Write) -> None:
     v_entity = o.entity
-    w(compact_length(v_entity))
+    w(UVARINT[len(v_entity) + 1])
     for i_entity in v_entity:
         _write_alter_client_quotas_request_entity_data_1(i_entity, w)
     v_ops = o.ops
-    w(compact_length(v_ops))
+    w(UVARINT[len(v_ops) + 1])
     for i_ops in v_ops:
         _write_op_data_1(i_ops, w)
     w(b"\0")
@@ -339,10 +348,8 @@ def _read_alter_client_quotas_request_1(view: memoryview, at: int) -> tuple[Alte
     for _ in range(n):
         i_entries, at = _read_alter_client_quotas_request_entry_data_1(view, at)
         items_entries.append(i_entries)
-    (o.validate_only,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.validate_only, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -350,11 +357,10 @@ def _read_alter_client_quotas_request_1(view: memoryview, at: int) -> tuple[Alte
 
 def _write_alter_client_quotas_request_1(o: AlterClientQuotasRequest, w: Write) -> None:
     v_entries = o.entries
-    w(compact_length(v_entries))
+    w(UVARINT[len(v_entries) + 1])
     for i_entries in v_entries:
         _write_alter_client_quotas_request_entry_data_1(i_entries, w)
-    w(_pack_o(o.validate_only))
-    w(b"\0")
+    w(_pack_oy(o.validate_only, 0))
 
 
 AlterClientQuotasRequest.DECODERS = (
@@ -513,10 +519,8 @@ def _read_alter_client_quotas_response_entry_data_1(
     view: memoryview, at: int
 ) -> tuple[AlterClientQuotasResponseEntryData, int]:
     o = new(AlterClientQuotasResponseEntryData)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -550,7 +554,7 @@ def _write_alter_client_quotas_response_entry_data_1(o: AlterClientQuotasRespons
     w(_pack_h(o.error_code))
     w(compact_nullable_string(o.error_message))
     v_entity = o.entity
-    w(compact_length(v_entity))
+    w(UVARINT[len(v_entity) + 1])
     for i_entity in v_entity:
         _write_alter_client_quotas_response_entity_data_1(i_entity, w)
     w(b"\0")
@@ -582,10 +586,8 @@ def _write_alter_client_quotas_response_0(o: AlterClientQuotasResponse, w: Write
 
 def _read_alter_client_quotas_response_1(view: memoryview, at: int) -> tuple[AlterClientQuotasResponse, int]:
     o = new(AlterClientQuotasResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -608,7 +610,7 @@ def _read_alter_client_quotas_response_1(view: memoryview, at: int) -> tuple[Alt
 def _write_alter_client_quotas_response_1(o: AlterClientQuotasResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_entries = o.entries
-    w(compact_length(v_entries))
+    w(UVARINT[len(v_entries) + 1])
     for i_entries in v_entries:
         _write_alter_client_quotas_response_entry_data_1(i_entries, w)
     w(b"\0")

@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     int32s,
     more,
     negative,
@@ -25,24 +25,39 @@ from broker.protocol.wire import (
     uuid,
 )
 
-_bi = Struct(">bi")
-_unpack_bi = _bi.unpack_from
-_pack_bi = _bi.pack
+_biy = Struct(">biB")
+_unpack_biy = _biy.unpack_from
+_pack_biy = _biy.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
 _ihii = Struct(">ihii")
 _unpack_ihii = _ihii.unpack_from
 _pack_ihii = _ihii.pack
+_ihiiy = Struct(">ihiiB")
+_unpack_ihiiy = _ihiiy.unpack_from
+_pack_ihiiy = _ihiiy.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
 _iq = Struct(">iq")
 _unpack_iq = _iq.unpack_from
 _pack_iq = _iq.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class BrokerState(Structure):
@@ -116,28 +131,23 @@ class AlterPartitionRequest(Message):
 
 def _read_broker_state_3(view: memoryview, at: int) -> tuple[BrokerState, int]:
     o = new(BrokerState)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_broker_state_3(o: BrokerState, w: Write) -> None:
-    w(_pack_iq(o.broker_id, o.broker_epoch))
-    w(b"\0")
+    w(_pack_iqy(o.broker_id, o.broker_epoch, 0))
 
 
 def _read_alter_partition_request_partition_data_2(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionRequestPartitionData, int]:
     o = new(AlterPartitionRequestPartitionData)
-    o.partition_index, o.leader_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.partition_index, o.leader_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -145,11 +155,9 @@ def _read_alter_partition_request_partition_data_2(
         raise negative(n)
     o.new_isr = int32s(view, at, n)
     at += n * 4
-    o.leader_recovery_state, o.partition_epoch = _unpack_bi(view, at)
-    at += 5
+    o.leader_recovery_state, o.partition_epoch, n = _unpack_biy(view, at)
+    at += 6
     o.new_isr_with_epochs = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -160,20 +168,17 @@ def _write_alter_partition_request_partition_data_2(o: AlterPartitionRequestPart
         raise absent("new_isr_with_epochs")
     w(_pack_ii(o.partition_index, o.leader_epoch))
     v_new_isr = o.new_isr
-    w(compact_length(v_new_isr))
+    w(UVARINT[len(v_new_isr) + 1])
     w(packed("i", v_new_isr))
-    w(_pack_bi(o.leader_recovery_state, o.partition_epoch))
-    w(b"\0")
+    w(_pack_biy(o.leader_recovery_state, o.partition_epoch, 0))
 
 
 def _read_alter_partition_request_partition_data_3(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionRequestPartitionData, int]:
     o = new(AlterPartitionRequestPartitionData)
-    o.partition_index, o.leader_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.partition_index, o.leader_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -186,11 +191,9 @@ def _read_alter_partition_request_partition_data_3(
     for _ in range(n):
         i_new_isr_with_epochs, at = _read_broker_state_3(view, at)
         items_new_isr_with_epochs.append(i_new_isr_with_epochs)
-    o.leader_recovery_state, o.partition_epoch = _unpack_bi(view, at)
-    at += 5
+    o.leader_recovery_state, o.partition_epoch, n = _unpack_biy(view, at)
+    at += 6
     o.new_isr = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -201,19 +204,16 @@ def _write_alter_partition_request_partition_data_3(o: AlterPartitionRequestPart
         raise absent("new_isr")
     w(_pack_ii(o.partition_index, o.leader_epoch))
     v_new_isr_with_epochs = o.new_isr_with_epochs
-    w(compact_length(v_new_isr_with_epochs))
+    w(UVARINT[len(v_new_isr_with_epochs) + 1])
     for i_new_isr_with_epochs in v_new_isr_with_epochs:
         _write_broker_state_3(i_new_isr_with_epochs, w)
-    w(_pack_bi(o.leader_recovery_state, o.partition_epoch))
-    w(b"\0")
+    w(_pack_biy(o.leader_recovery_state, o.partition_epoch, 0))
 
 
 def _read_alter_partition_request_topic_data_2(view: memoryview, at: int) -> tuple[AlterPartitionRequestTopicData, int]:
     o = new(AlterPartitionRequestTopicData)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -236,7 +236,7 @@ def _read_alter_partition_request_topic_data_2(view: memoryview, at: int) -> tup
 def _write_alter_partition_request_topic_data_2(o: AlterPartitionRequestTopicData, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_alter_partition_request_partition_data_2(i_partitions, w)
     w(b"\0")
@@ -244,10 +244,8 @@ def _write_alter_partition_request_topic_data_2(o: AlterPartitionRequestTopicDat
 
 def _read_alter_partition_request_topic_data_3(view: memoryview, at: int) -> tuple[AlterPartitionRequestTopicData, int]:
     o = new(AlterPartitionRequestTopicData)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -270,7 +268,7 @@ def _read_alter_partition_request_topic_data_3(view: memoryview, at: int) -> tup
 def _write_alter_partition_request_topic_data_3(o: AlterPartitionRequestTopicData, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_alter_partition_request_partition_data_3(i_partitions, w)
     w(b"\0")
@@ -278,10 +276,8 @@ def _write_alter_partition_request_topic_data_3(o: AlterPartitionRequestTopicDat
 
 def _read_alter_partition_request_2(view: memoryview, at: int) -> tuple[AlterPartitionRequest, int]:
     o = new(AlterPartitionRequest)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -304,7 +300,7 @@ def _read_alter_partition_request_2(view: memoryview, at: int) -> tuple[AlterPar
 def _write_alter_partition_request_2(o: AlterPartitionRequest, w: Write) -> None:
     w(_pack_iq(o.broker_id, o.broker_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_alter_partition_request_topic_data_2(i_topics, w)
     w(b"\0")
@@ -312,10 +308,8 @@ def _write_alter_partition_request_2(o: AlterPartitionRequest, w: Write) -> None
 
 def _read_alter_partition_request_3(view: memoryview, at: int) -> tuple[AlterPartitionRequest, int]:
     o = new(AlterPartitionRequest)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -338,7 +332,7 @@ def _read_alter_partition_request_3(view: memoryview, at: int) -> tuple[AlterPar
 def _write_alter_partition_request_3(o: AlterPartitionRequest, w: Write) -> None:
     w(_pack_iq(o.broker_id, o.broker_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_alter_partition_request_topic_data_3(i_topics, w)
     w(b"\0")
@@ -419,10 +413,8 @@ def _read_alter_partition_response_partition_data_2(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionResponsePartitionData, int]:
     o = new(AlterPartitionResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch = _unpack_ihii(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, n = _unpack_ihiiy(view, at)
+    at += 15
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -430,10 +422,8 @@ def _read_alter_partition_response_partition_data_2(
         raise negative(n)
     o.isr = int32s(view, at, n)
     at += n * 4
-    o.leader_recovery_state, o.partition_epoch = _unpack_bi(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.leader_recovery_state, o.partition_epoch, n = _unpack_biy(view, at)
+    at += 6
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -442,20 +432,17 @@ def _read_alter_partition_response_partition_data_2(
 def _write_alter_partition_response_partition_data_2(o: AlterPartitionResponsePartitionData, w: Write) -> None:
     w(_pack_ihii(o.partition_index, o.error_code, o.leader_id, o.leader_epoch))
     v_isr = o.isr
-    w(compact_length(v_isr))
+    w(UVARINT[len(v_isr) + 1])
     w(packed("i", v_isr))
-    w(_pack_bi(o.leader_recovery_state, o.partition_epoch))
-    w(b"\0")
+    w(_pack_biy(o.leader_recovery_state, o.partition_epoch, 0))
 
 
 def _read_alter_partition_response_topic_data_2(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionResponseTopicData, int]:
     o = new(AlterPartitionResponseTopicData)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -478,7 +465,7 @@ def _read_alter_partition_response_topic_data_2(
 def _write_alter_partition_response_topic_data_2(o: AlterPartitionResponseTopicData, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_alter_partition_response_partition_data_2(i_partitions, w)
     w(b"\0")
@@ -486,10 +473,8 @@ def _write_alter_partition_response_topic_data_2(o: AlterPartitionResponseTopicD
 
 def _read_alter_partition_response_2(view: memoryview, at: int) -> tuple[AlterPartitionResponse, int]:
     o = new(AlterPartitionResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -512,7 +497,7 @@ def _read_alter_partition_response_2(view: memoryview, at: int) -> tuple[AlterPa
 def _write_alter_partition_response_2(o: AlterPartitionResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_alter_partition_response_topic_data_2(i_topics, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -31,12 +31,24 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _io = Struct(">i?")
 _unpack_io = _io.unpack_from
 _pack_io = _io.pack
 _ioh = Struct(">i?h")
 _unpack_ioh = _ioh.unpack_from
 _pack_ioh = _ioh.pack
+_iohy = Struct(">i?hB")
+_unpack_iohy = _iohy.unpack_from
+_pack_iohy = _iohy.pack
+_ioy = Struct(">i?B")
+_unpack_ioy = _ioy.unpack_from
+_pack_ioy = _ioy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class ReassignablePartition(Structure):
@@ -83,10 +95,8 @@ class AlterPartitionReassignmentsRequest(Message):
 
 def _read_reassignable_partition_0(view: memoryview, at: int) -> tuple[ReassignablePartition, int]:
     o = new(ReassignablePartition)
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -108,7 +118,7 @@ def _write_reassignable_partition_0(o: ReassignablePartition, w: Write) -> None:
     if v_replicas is None:
         w(b"\0")
     else:
-        w(compact_length(v_replicas))
+        w(UVARINT[len(v_replicas) + 1])
         w(packed("i", v_replicas))
     w(b"\0")
 
@@ -148,7 +158,7 @@ def _read_reassignable_topic_0(view: memoryview, at: int) -> tuple[ReassignableT
 def _write_reassignable_topic_0(o: ReassignableTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_reassignable_partition_0(i_partitions, w)
     w(b"\0")
@@ -158,10 +168,8 @@ def _read_alter_partition_reassignments_request_0(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionReassignmentsRequest, int]:
     o = new(AlterPartitionReassignmentsRequest)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -187,7 +195,7 @@ def _write_alter_partition_reassignments_request_0(o: AlterPartitionReassignment
         raise absent("allow_replication_factor_change")
     w(_pack_i(o.timeout_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_reassignable_topic_0(i_topics, w)
     w(b"\0")
@@ -197,10 +205,8 @@ def _read_alter_partition_reassignments_request_1(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionReassignmentsRequest, int]:
     o = new(AlterPartitionReassignmentsRequest)
-    o.timeout_ms, o.allow_replication_factor_change = _unpack_io(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.timeout_ms, o.allow_replication_factor_change, n = _unpack_ioy(view, at)
+    at += 6
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -223,7 +229,7 @@ def _read_alter_partition_reassignments_request_1(
 def _write_alter_partition_reassignments_request_1(o: AlterPartitionReassignmentsRequest, w: Write) -> None:
     w(_pack_io(o.timeout_ms, o.allow_replication_factor_change))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_reassignable_topic_0(i_topics, w)
     w(b"\0")
@@ -296,10 +302,8 @@ class AlterPartitionReassignmentsResponse(Message):
 
 def _read_reassignable_partition_response_0(view: memoryview, at: int) -> tuple[ReassignablePartitionResponse, int]:
     o = new(ReassignablePartitionResponse)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -356,7 +360,7 @@ def _read_reassignable_topic_response_0(view: memoryview, at: int) -> tuple[Reas
 def _write_reassignable_topic_response_0(o: ReassignableTopicResponse, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_reassignable_partition_response_0(i_partitions, w)
     w(b"\0")
@@ -366,10 +370,8 @@ def _read_alter_partition_reassignments_response_0(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionReassignmentsResponse, int]:
     o = new(AlterPartitionReassignmentsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -404,7 +406,7 @@ def _write_alter_partition_reassignments_response_0(o: AlterPartitionReassignmen
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_reassignable_topic_response_0(i_responses, w)
     w(b"\0")
@@ -414,10 +416,8 @@ def _read_alter_partition_reassignments_response_1(
     view: memoryview, at: int
 ) -> tuple[AlterPartitionReassignmentsResponse, int]:
     o = new(AlterPartitionReassignmentsResponse)
-    o.throttle_time_ms, o.allow_replication_factor_change, o.error_code = _unpack_ioh(view, at)
-    at += 7
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.allow_replication_factor_change, o.error_code, n = _unpack_iohy(view, at)
+    at += 8
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -451,7 +451,7 @@ def _write_alter_partition_reassignments_response_1(o: AlterPartitionReassignmen
     w(_pack_ioh(o.throttle_time_ms, o.allow_replication_factor_change, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_reassignable_topic_response_0(i_responses, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -22,18 +22,27 @@ from broker.protocol.wire import (
     too_many,
 )
 
-_b = Struct(">b")
-_unpack_b = _b.unpack_from
-_pack_b = _b.pack
 _bi = Struct(">bi")
 _unpack_bi = _bi.unpack_from
 _pack_bi = _bi.pack
+_biy = Struct(">biB")
+_unpack_biy = _biy.unpack_from
+_pack_biy = _biy.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class ScramCredentialDeletion(Structure):
@@ -93,10 +102,8 @@ def _read_scram_credential_deletion_0(view: memoryview, at: int) -> tuple[ScramC
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.mechanism,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.mechanism, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -104,8 +111,7 @@ def _read_scram_credential_deletion_0(view: memoryview, at: int) -> tuple[ScramC
 
 def _write_scram_credential_deletion_0(o: ScramCredentialDeletion, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_b(o.mechanism))
-    w(b"\0")
+    w(_pack_by(o.mechanism, 0))
 
 
 def _read_scram_credential_upsertion_0(view: memoryview, at: int) -> tuple[ScramCredentialUpsertion, int]:
@@ -119,10 +125,8 @@ def _read_scram_credential_upsertion_0(view: memoryview, at: int) -> tuple[Scram
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.mechanism, o.iterations = _unpack_bi(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.mechanism, o.iterations, n = _unpack_biy(view, at)
+    at += 6
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -150,10 +154,10 @@ def _write_scram_credential_upsertion_0(o: ScramCredentialUpsertion, w: Write) -
     w(compact_string(o.name))
     w(_pack_bi(o.mechanism, o.iterations))
     v_salt = o.salt
-    w(compact_length(v_salt))
+    w(UVARINT[len(v_salt) + 1])
     w(v_salt)
     v_salted_password = o.salted_password
-    w(compact_length(v_salted_password))
+    w(UVARINT[len(v_salted_password) + 1])
     w(v_salted_password)
     w(b"\0")
 
@@ -199,11 +203,11 @@ def _read_alter_user_scram_credentials_request_0(
 
 def _write_alter_user_scram_credentials_request_0(o: AlterUserScramCredentialsRequest, w: Write) -> None:
     v_deletions = o.deletions
-    w(compact_length(v_deletions))
+    w(UVARINT[len(v_deletions) + 1])
     for i_deletions in v_deletions:
         _write_scram_credential_deletion_0(i_deletions, w)
     v_upsertions = o.upsertions
-    w(compact_length(v_upsertions))
+    w(UVARINT[len(v_upsertions) + 1])
     for i_upsertions in v_upsertions:
         _write_scram_credential_upsertion_0(i_upsertions, w)
     w(b"\0")
@@ -257,10 +261,8 @@ def _read_alter_user_scram_credentials_result_0(
         raise negative(n)
     o.user = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -287,10 +289,8 @@ def _read_alter_user_scram_credentials_response_0(
     view: memoryview, at: int
 ) -> tuple[AlterUserScramCredentialsResponse, int]:
     o = new(AlterUserScramCredentialsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -313,7 +313,7 @@ def _read_alter_user_scram_credentials_response_0(
 def _write_alter_user_scram_credentials_response_0(o: AlterUserScramCredentialsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_alter_user_scram_credentials_result_0(i_results, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Buffer,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     length,
     more,
@@ -24,24 +24,32 @@ from broker.protocol.wire import (
     tag_size,
     tagged,
     too_many,
-    uvarint,
 )
 
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
-_hh = Struct(">hh")
-_unpack_hh = _hh.unpack_from
-_pack_hh = _hh.pack
 _hhh = Struct(">hhh")
 _unpack_hhh = _hhh.unpack_from
 _pack_hhh = _hhh.pack
+_hhhy = Struct(">hhhB")
+_unpack_hhhy = _hhhy.unpack_from
+_pack_hhhy = _hhhy.pack
+_hhy = Struct(">hhB")
+_unpack_hhy = _hhy.unpack_from
+_pack_hhy = _hhy.pack
 _hi = Struct(">hi")
 _unpack_hi = _hi.unpack_from
 _pack_hi = _hi.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
@@ -216,18 +224,15 @@ def _write_api_version_0(o: ApiVersion, w: Write) -> None:
 
 def _read_api_version_3(view: memoryview, at: int) -> tuple[ApiVersion, int]:
     o = new(ApiVersion)
-    o.api_key, o.min_version, o.max_version = _unpack_hhh(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.api_key, o.min_version, o.max_version, n = _unpack_hhhy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_api_version_3(o: ApiVersion, w: Write) -> None:
-    w(_pack_hhh(o.api_key, o.min_version, o.max_version))
-    w(b"\0")
+    w(_pack_hhhy(o.api_key, o.min_version, o.max_version, 0))
 
 
 def _read_finalized_feature_key_3(view: memoryview, at: int) -> tuple[FinalizedFeatureKey, int]:
@@ -241,10 +246,8 @@ def _read_finalized_feature_key_3(view: memoryview, at: int) -> tuple[FinalizedF
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.max_version_level, o.min_version_level = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.max_version_level, o.min_version_level, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -252,8 +255,7 @@ def _read_finalized_feature_key_3(view: memoryview, at: int) -> tuple[FinalizedF
 
 def _write_finalized_feature_key_3(o: FinalizedFeatureKey, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.max_version_level, o.min_version_level))
-    w(b"\0")
+    w(_pack_hhy(o.max_version_level, o.min_version_level, 0))
 
 
 def _read_supported_feature_key_3(view: memoryview, at: int) -> tuple[SupportedFeatureKey, int]:
@@ -267,10 +269,8 @@ def _read_supported_feature_key_3(view: memoryview, at: int) -> tuple[SupportedF
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.min_version, o.max_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_version, o.max_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -278,8 +278,7 @@ def _read_supported_feature_key_3(view: memoryview, at: int) -> tuple[SupportedF
 
 def _write_supported_feature_key_3(o: SupportedFeatureKey, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.min_version, o.max_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_version, o.max_version, 0))
 
 
 def _read_api_versions_response_0(view: memoryview, at: int) -> tuple[ApiVersionsResponse, int]:
@@ -344,10 +343,8 @@ def _write_api_versions_response_1(o: ApiVersionsResponse, w: Write) -> None:
 
 def _read_api_versions_response_3(view: memoryview, at: int) -> tuple[ApiVersionsResponse, int]:
     o = new(ApiVersionsResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -360,14 +357,12 @@ def _read_api_versions_response_3(view: memoryview, at: int) -> tuple[ApiVersion
     for _ in range(n):
         i_api_keys, at = _read_api_version_3(view, at)
         items_api_keys.append(i_api_keys)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
+    o.throttle_time_ms, count = _unpack_iy(view, at)
+    at += 5
     o.supported_features = []
     o.finalized_features_epoch = -1
     o.finalized_features = []
     o.zk_migration_ready = False
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -424,7 +419,7 @@ def _read_api_versions_response_3(view: memoryview, at: int) -> tuple[ApiVersion
 def _write_api_versions_response_3(o: ApiVersionsResponse, w: Write) -> None:
     w(_pack_h(o.error_code))
     v_api_keys = o.api_keys
-    w(compact_length(v_api_keys))
+    w(UVARINT[len(v_api_keys) + 1])
     for i_api_keys in v_api_keys:
         _write_api_version_3(i_api_keys, w)
     w(_pack_i(o.throttle_time_ms))
@@ -432,7 +427,7 @@ def _write_api_versions_response_3(o: ApiVersionsResponse, w: Write) -> None:
     if o.supported_features:
         parts: list[Buffer] = []
         v_supported_features = o.supported_features
-        parts.append(compact_length(v_supported_features))
+        parts.append(UVARINT[len(v_supported_features) + 1])
         for i_supported_features in v_supported_features:
             _write_supported_feature_key_3(i_supported_features, parts.append)
         tags.append(tagged(0, b"".join(parts)))
@@ -443,7 +438,7 @@ def _write_api_versions_response_3(o: ApiVersionsResponse, w: Write) -> None:
     if o.finalized_features:
         parts = []
         v_finalized_features = o.finalized_features
-        parts.append(compact_length(v_finalized_features))
+        parts.append(UVARINT[len(v_finalized_features) + 1])
         for i_finalized_features in v_finalized_features:
             _write_finalized_feature_key_3(i_finalized_features, parts.append)
         tags.append(tagged(2, b"".join(parts)))
@@ -451,7 +446,7 @@ def _write_api_versions_response_3(o: ApiVersionsResponse, w: Write) -> None:
         parts = []
         parts.append(_pack_o(o.zk_migration_ready))
         tags.append(tagged(3, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -30,7 +30,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -39,21 +38,30 @@ _pack_h = _h.pack
 _hi = Struct(">hi")
 _unpack_hi = _hi.unpack_from
 _pack_hi = _hi.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ihii = Struct(">ihii")
 _unpack_ihii = _ihii.unpack_from
 _pack_ihii = _ihii.pack
+_ihiiy = Struct(">ihiiB")
+_unpack_ihiiy = _ihiiy.unpack_from
+_pack_ihiiy = _ihiiy.pack
 _iii = Struct(">iii")
 _unpack_iii = _iii.unpack_from
 _pack_iii = _iii.pack
-_iuii = Struct(">i16sii")
-_unpack_iuii = _iuii.unpack_from
-_pack_iuii = _iuii.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_iuiiy = Struct(">i16siiB")
+_unpack_iuiiy = _iuiiy.unpack_from
+_pack_iuiiy = _iuiiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class LeaderEndpoint(Structure):
@@ -138,10 +146,8 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -150,8 +156,7 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
 def _write_leader_endpoint_1(o: LeaderEndpoint, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_begin_quorum_epoch_request_partition_data_0(
@@ -172,18 +177,15 @@ def _read_begin_quorum_epoch_request_partition_data_1(
     view: memoryview, at: int
 ) -> tuple[BeginQuorumEpochRequestPartitionData, int]:
     o = new(BeginQuorumEpochRequestPartitionData)
-    o.partition_index, o.voter_directory_id, o.leader_id, o.leader_epoch = _unpack_iuii(view, at)
-    at += 28
-    n = view[at]
-    at += 1
+    o.partition_index, o.voter_directory_id, o.leader_id, o.leader_epoch, n = _unpack_iuiiy(view, at)
+    at += 29
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_begin_quorum_epoch_request_partition_data_1(o: BeginQuorumEpochRequestPartitionData, w: Write) -> None:
-    w(_pack_iuii(o.partition_index, uuid(o.voter_directory_id), o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_iuiiy(o.partition_index, uuid(o.voter_directory_id), o.leader_id, o.leader_epoch, 0))
 
 
 def _read_begin_quorum_epoch_request_topic_data_0(
@@ -255,7 +257,7 @@ def _read_begin_quorum_epoch_request_topic_data_1(
 def _write_begin_quorum_epoch_request_topic_data_1(o: BeginQuorumEpochRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_begin_quorum_epoch_request_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -308,10 +310,8 @@ def _read_begin_quorum_epoch_request_1(view: memoryview, at: int) -> tuple[Begin
         at += n
     else:
         o.cluster_id = None
-    (o.voter_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.voter_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -349,11 +349,11 @@ def _write_begin_quorum_epoch_request_1(o: BeginQuorumEpochRequest, w: Write) ->
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.voter_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_begin_quorum_epoch_request_topic_data_1(i_topics, w)
     v_leader_endpoints = o.leader_endpoints
-    w(compact_length(v_leader_endpoints))
+    w(UVARINT[len(v_leader_endpoints) + 1])
     for i_leader_endpoints in v_leader_endpoints:
         _write_leader_endpoint_1(i_leader_endpoints, w)
     w(b"\0")
@@ -432,10 +432,8 @@ class BeginQuorumEpochResponse(Message):
 
 def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -443,10 +441,8 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -455,8 +451,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
 def _write_node_endpoint_1(o: NodeEndpoint, w: Write) -> None:
     w(_pack_i(o.node_id))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_begin_quorum_epoch_response_partition_data_0(
@@ -476,18 +471,15 @@ def _read_begin_quorum_epoch_response_partition_data_1(
     view: memoryview, at: int
 ) -> tuple[BeginQuorumEpochResponsePartitionData, int]:
     o = new(BeginQuorumEpochResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch = _unpack_ihii(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, n = _unpack_ihiiy(view, at)
+    at += 15
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_begin_quorum_epoch_response_partition_data_1(o: BeginQuorumEpochResponsePartitionData, w: Write) -> None:
-    w(_pack_ihii(o.partition_index, o.error_code, o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_ihiiy(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, 0))
 
 
 def _read_begin_quorum_epoch_response_topic_data_0(
@@ -559,7 +551,7 @@ def _read_begin_quorum_epoch_response_topic_data_1(
 def _write_begin_quorum_epoch_response_topic_data_1(o: BeginQuorumEpochResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_begin_quorum_epoch_response_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -594,10 +586,8 @@ def _write_begin_quorum_epoch_response_0(o: BeginQuorumEpochResponse, w: Write) 
 
 def _read_begin_quorum_epoch_response_1(view: memoryview, at: int) -> tuple[BeginQuorumEpochResponse, int]:
     o = new(BeginQuorumEpochResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -642,18 +632,18 @@ def _read_begin_quorum_epoch_response_1(view: memoryview, at: int) -> tuple[Begi
 def _write_begin_quorum_epoch_response_1(o: BeginQuorumEpochResponse, w: Write) -> None:
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_begin_quorum_epoch_response_topic_data_1(i_topics, w)
     tags: list[bytes] = []
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_1(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Buffer,
     Message,
     Write,
-    compact_length,
     more,
     negative,
     new,
@@ -22,15 +22,17 @@ from broker.protocol.wire import (
     tagged,
     uuid,
     uuids,
-    uvarint,
 )
 
-_ihooo = Struct(">ih???")
-_unpack_ihooo = _ihooo.unpack_from
-_pack_ihooo = _ihooo.pack
+_ihoooy = Struct(">ih???B")
+_unpack_ihoooy = _ihoooy.unpack_from
+_pack_ihoooy = _ihoooy.pack
 _iqqoo = Struct(">iqq??")
 _unpack_iqqoo = _iqqoo.unpack_from
 _pack_iqqoo = _iqqoo.pack
+_iqqooy = Struct(">iqq??B")
+_unpack_iqqooy = _iqqooy.unpack_from
+_pack_iqqooy = _iqqooy.pack
 
 
 class BrokerHeartbeatRequest(Message):
@@ -69,30 +71,32 @@ class BrokerHeartbeatRequest(Message):
 
 def _read_broker_heartbeat_request_0(view: memoryview, at: int) -> tuple[BrokerHeartbeatRequest, int]:
     o = new(BrokerHeartbeatRequest)
-    o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down = _unpack_iqqoo(view, at)
-    at += 22
+    o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down, n = _unpack_iqqooy(view, at)
+    at += 23
     o.offline_log_dirs = []
     o.cordoned_log_dirs = None
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_broker_heartbeat_request_0(o: BrokerHeartbeatRequest, w: Write) -> None:
-    w(_pack_iqqoo(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down))
-    w(b"\0")
+    w(_pack_iqqooy(o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down, 0))
 
 
 def _read_broker_heartbeat_request_1(view: memoryview, at: int) -> tuple[BrokerHeartbeatRequest, int]:
     o = new(BrokerHeartbeatRequest)
-    o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down = _unpack_iqqoo(view, at)
-    at += 22
+    (
+        o.broker_id,
+        o.broker_epoch,
+        o.current_metadata_offset,
+        o.want_fence,
+        o.want_shut_down,
+        count,
+    ) = _unpack_iqqooy(view, at)
+    at += 23
     o.cordoned_log_dirs = None
     o.offline_log_dirs = []
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -120,23 +124,28 @@ def _write_broker_heartbeat_request_1(o: BrokerHeartbeatRequest, w: Write) -> No
     if o.offline_log_dirs:
         parts: list[Buffer] = []
         v_offline_log_dirs = o.offline_log_dirs
-        parts.append(compact_length(v_offline_log_dirs))
+        parts.append(UVARINT[len(v_offline_log_dirs) + 1])
         for i_offline_log_dirs in v_offline_log_dirs:
             parts.append(uuid(i_offline_log_dirs))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_broker_heartbeat_request_2(view: memoryview, at: int) -> tuple[BrokerHeartbeatRequest, int]:
     o = new(BrokerHeartbeatRequest)
-    o.broker_id, o.broker_epoch, o.current_metadata_offset, o.want_fence, o.want_shut_down = _unpack_iqqoo(view, at)
-    at += 22
+    (
+        o.broker_id,
+        o.broker_epoch,
+        o.current_metadata_offset,
+        o.want_fence,
+        o.want_shut_down,
+        count,
+    ) = _unpack_iqqooy(view, at)
+    at += 23
     o.offline_log_dirs = []
     o.cordoned_log_dirs = None
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -177,18 +186,18 @@ def _write_broker_heartbeat_request_2(o: BrokerHeartbeatRequest, w: Write) -> No
     if o.offline_log_dirs:
         parts: list[Buffer] = []
         v_offline_log_dirs = o.offline_log_dirs
-        parts.append(compact_length(v_offline_log_dirs))
+        parts.append(UVARINT[len(v_offline_log_dirs) + 1])
         for i_offline_log_dirs in v_offline_log_dirs:
             parts.append(uuid(i_offline_log_dirs))
         tags.append(tagged(0, b"".join(parts)))
     if o.cordoned_log_dirs is not None:
         parts = []
         v_cordoned_log_dirs = o.cordoned_log_dirs
-        parts.append(compact_length(v_cordoned_log_dirs))
+        parts.append(UVARINT[len(v_cordoned_log_dirs) + 1])
         for i_cordoned_log_dirs in v_cordoned_log_dirs:
             parts.append(uuid(i_cordoned_log_dirs))
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -230,18 +239,15 @@ class BrokerHeartbeatResponse(Message):
 
 def _read_broker_heartbeat_response_0(view: memoryview, at: int) -> tuple[BrokerHeartbeatResponse, int]:
     o = new(BrokerHeartbeatResponse)
-    o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down = _unpack_ihooo(view, at)
-    at += 9
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down, n = _unpack_ihoooy(view, at)
+    at += 10
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_broker_heartbeat_response_0(o: BrokerHeartbeatResponse, w: Write) -> None:
-    w(_pack_ihooo(o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down))
-    w(b"\0")
+    w(_pack_ihoooy(o.throttle_time_ms, o.error_code, o.is_caught_up, o.is_fenced, o.should_shut_down, 0))
 
 
 BrokerHeartbeatResponse.DECODERS = (

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -25,27 +25,36 @@ from broker.protocol.wire import (
     uuids,
 )
 
-_hh = Struct(">hh")
-_unpack_hh = _hh.unpack_from
-_pack_hh = _hh.pack
+_hhy = Struct(">hhB")
+_unpack_hhy = _hhy.unpack_from
+_pack_hhy = _hhy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
-_ihq = Struct(">ihq")
-_unpack_ihq = _ihq.unpack_from
-_pack_ihq = _ihq.pack
+_ihqy = Struct(">ihqB")
+_unpack_ihqy = _ihqy.unpack_from
+_pack_ihqy = _ihqy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
-_q = Struct(">q")
-_unpack_q = _q.unpack_from
-_pack_q = _q.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
-_wh = Struct(">Hh")
-_unpack_wh = _wh.unpack_from
-_pack_wh = _wh.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
+_why = Struct(">HhB")
+_unpack_why = _why.unpack_from
+_pack_why = _why.pack
 
 
 class Feature(Structure):
@@ -129,10 +138,8 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.min_supported_version, o.max_supported_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_supported_version, o.max_supported_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -140,8 +147,7 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
 
 def _write_feature_0(o: Feature, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.min_supported_version, o.max_supported_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_supported_version, o.max_supported_version, 0))
 
 
 def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
@@ -164,10 +170,8 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.port, o.security_protocol = _unpack_wh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, o.security_protocol, n = _unpack_why(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -176,16 +180,13 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
 def _write_listener_0(o: Listener, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_wh(o.port, o.security_protocol))
-    w(b"\0")
+    w(_pack_why(o.port, o.security_protocol, 0))
 
 
 def _read_broker_registration_request_0(view: memoryview, at: int) -> tuple[BrokerRegistrationRequest, int]:
     o = new(BrokerRegistrationRequest)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -193,10 +194,8 @@ def _read_broker_registration_request_0(view: memoryview, at: int) -> tuple[Brok
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.incarnation_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.incarnation_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -248,11 +247,11 @@ def _write_broker_registration_request_0(o: BrokerRegistrationRequest, w: Write)
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_0(i_listeners, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
@@ -261,10 +260,8 @@ def _write_broker_registration_request_0(o: BrokerRegistrationRequest, w: Write)
 
 def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[BrokerRegistrationRequest, int]:
     o = new(BrokerRegistrationRequest)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -272,10 +269,8 @@ def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[Brok
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.incarnation_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.incarnation_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -312,12 +307,10 @@ def _read_broker_registration_request_1(view: memoryview, at: int) -> tuple[Brok
         at += n
     else:
         o.rack = None
-    (o.is_migrating_zk_broker,) = _unpack_o(view, at)
-    at += 1
+    o.is_migrating_zk_broker, n = _unpack_oy(view, at)
+    at += 2
     o.log_dirs = []
     o.previous_broker_epoch = -1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -328,24 +321,21 @@ def _write_broker_registration_request_1(o: BrokerRegistrationRequest, w: Write)
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_0(i_listeners, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
-    w(_pack_o(o.is_migrating_zk_broker))
-    w(b"\0")
+    w(_pack_oy(o.is_migrating_zk_broker, 0))
 
 
 def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[BrokerRegistrationRequest, int]:
     o = new(BrokerRegistrationRequest)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -353,10 +343,8 @@ def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[Brok
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.incarnation_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.incarnation_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -393,10 +381,8 @@ def _read_broker_registration_request_2(view: memoryview, at: int) -> tuple[Brok
         at += n
     else:
         o.rack = None
-    (o.is_migrating_zk_broker,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.is_migrating_zk_broker, n = _unpack_oy(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -417,17 +403,17 @@ def _write_broker_registration_request_2(o: BrokerRegistrationRequest, w: Write)
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_0(i_listeners, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
     w(_pack_o(o.is_migrating_zk_broker))
     v_log_dirs = o.log_dirs
-    w(compact_length(v_log_dirs))
+    w(UVARINT[len(v_log_dirs) + 1])
     for i_log_dirs in v_log_dirs:
         w(uuid(i_log_dirs))
     w(b"\0")
@@ -435,10 +421,8 @@ def _write_broker_registration_request_2(o: BrokerRegistrationRequest, w: Write)
 
 def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[BrokerRegistrationRequest, int]:
     o = new(BrokerRegistrationRequest)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -446,10 +430,8 @@ def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[Brok
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.incarnation_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.incarnation_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -486,10 +468,8 @@ def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[Brok
         at += n
     else:
         o.rack = None
-    (o.is_migrating_zk_broker,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.is_migrating_zk_broker, n = _unpack_oy(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -497,10 +477,8 @@ def _read_broker_registration_request_3(view: memoryview, at: int) -> tuple[Brok
         raise negative(n)
     o.log_dirs = uuids(view, at, n)
     at += n * 16
-    (o.previous_broker_epoch,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.previous_broker_epoch, n = _unpack_qy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -511,21 +489,20 @@ def _write_broker_registration_request_3(o: BrokerRegistrationRequest, w: Write)
     w(compact_string(o.cluster_id))
     w(_pack_u(uuid(o.incarnation_id)))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_0(i_listeners, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
     w(_pack_o(o.is_migrating_zk_broker))
     v_log_dirs = o.log_dirs
-    w(compact_length(v_log_dirs))
+    w(UVARINT[len(v_log_dirs) + 1])
     for i_log_dirs in v_log_dirs:
         w(uuid(i_log_dirs))
-    w(_pack_q(o.previous_broker_epoch))
-    w(b"\0")
+    w(_pack_qy(o.previous_broker_epoch, 0))
 
 
 BrokerRegistrationRequest.DECODERS = (
@@ -565,18 +542,15 @@ class BrokerRegistrationResponse(Message):
 
 def _read_broker_registration_response_0(view: memoryview, at: int) -> tuple[BrokerRegistrationResponse, int]:
     o = new(BrokerRegistrationResponse)
-    o.throttle_time_ms, o.error_code, o.broker_epoch = _unpack_ihq(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.broker_epoch, n = _unpack_ihqy(view, at)
+    at += 15
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_broker_registration_response_0(o: BrokerRegistrationResponse, w: Write) -> None:
-    w(_pack_ihq(o.throttle_time_ms, o.error_code, o.broker_epoch))
-    w(b"\0")
+    w(_pack_ihqy(o.throttle_time_ms, o.error_code, o.broker_epoch, 0))
 
 
 BrokerRegistrationResponse.DECODERS = (

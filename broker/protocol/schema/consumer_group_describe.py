@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -26,24 +26,36 @@ from broker.protocol.wire import (
     uuid,
 )
 
-_b = Struct(">b")
-_unpack_b = _b.unpack_from
-_pack_b = _b.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class ConsumerGroupDescribeRequest(Message):
@@ -85,10 +97,8 @@ def _read_consumer_group_describe_request_0(view: memoryview, at: int) -> tuple[
             raise negative(m)
         items_group_ids.append(str(view[at : at + m], "utf-8"))
         at += m
-    (o.include_authorized_operations,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.include_authorized_operations, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -96,11 +106,10 @@ def _read_consumer_group_describe_request_0(view: memoryview, at: int) -> tuple[
 
 def _write_consumer_group_describe_request_0(o: ConsumerGroupDescribeRequest, w: Write) -> None:
     v_group_ids = o.group_ids
-    w(compact_length(v_group_ids))
+    w(UVARINT[len(v_group_ids) + 1])
     for i_group_ids in v_group_ids:
         w(compact_string(i_group_ids))
-    w(_pack_o(o.include_authorized_operations))
-    w(b"\0")
+    w(_pack_oy(o.include_authorized_operations, 0))
 
 
 ConsumerGroupDescribeRequest.DECODERS = (
@@ -234,10 +243,8 @@ class ConsumerGroupDescribeResponse(Message):
 
 def _read_topic_partitions_0(view: memoryview, at: int) -> tuple[TopicPartitions, int]:
     o = new(TopicPartitions)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -265,7 +272,7 @@ def _write_topic_partitions_0(o: TopicPartitions, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -295,7 +302,7 @@ def _read_assignment_0(view: memoryview, at: int) -> tuple[Assignment, int]:
 
 def _write_assignment_0(o: Assignment, w: Write) -> None:
     v_topic_partitions = o.topic_partitions
-    w(compact_length(v_topic_partitions))
+    w(UVARINT[len(v_topic_partitions) + 1])
     for i_topic_partitions in v_topic_partitions:
         _write_topic_partitions_0(i_topic_partitions, w)
     w(b"\0")
@@ -332,10 +339,8 @@ def _read_member_0(view: memoryview, at: int) -> tuple[Member, int]:
         at += n
     else:
         o.rack_id = None
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -401,7 +406,7 @@ def _write_member_0(o: Member, w: Write) -> None:
     w(compact_string(o.client_id))
     w(compact_string(o.client_host))
     v_subscribed_topic_names = o.subscribed_topic_names
-    w(compact_length(v_subscribed_topic_names))
+    w(UVARINT[len(v_subscribed_topic_names) + 1])
     for i_subscribed_topic_names in v_subscribed_topic_names:
         w(compact_string(i_subscribed_topic_names))
     w(compact_nullable_string(o.subscribed_topic_regex))
@@ -441,10 +446,8 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
         at += n
     else:
         o.rack_id = None
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -494,10 +497,8 @@ def _read_member_1(view: memoryview, at: int) -> tuple[Member, int]:
         o.subscribed_topic_regex = None
     o.assignment, at = _read_assignment_0(view, at)
     o.target_assignment, at = _read_assignment_0(view, at)
-    (o.member_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.member_type, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -511,22 +512,19 @@ def _write_member_1(o: Member, w: Write) -> None:
     w(compact_string(o.client_id))
     w(compact_string(o.client_host))
     v_subscribed_topic_names = o.subscribed_topic_names
-    w(compact_length(v_subscribed_topic_names))
+    w(UVARINT[len(v_subscribed_topic_names) + 1])
     for i_subscribed_topic_names in v_subscribed_topic_names:
         w(compact_string(i_subscribed_topic_names))
     w(compact_nullable_string(o.subscribed_topic_regex))
     _write_assignment_0(o.assignment, w)
     _write_assignment_0(o.target_assignment, w)
-    w(_pack_b(o.member_type))
-    w(b"\0")
+    w(_pack_by(o.member_type, 0))
 
 
 def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, int]:
     o = new(DescribedGroup)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -553,10 +551,8 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
         raise negative(n)
     o.group_state = str(view[at : at + n], "utf-8")
     at += n
-    o.group_epoch, o.assignment_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.group_epoch, o.assignment_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -578,10 +574,8 @@ def _read_described_group_0(view: memoryview, at: int) -> tuple[DescribedGroup, 
     for _ in range(n):
         i_members, at = _read_member_0(view, at)
         items_members.append(i_members)
-    (o.authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -595,19 +589,16 @@ def _write_described_group_0(o: DescribedGroup, w: Write) -> None:
     w(_pack_ii(o.group_epoch, o.assignment_epoch))
     w(compact_string(o.assignor_name))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_0(i_members, w)
-    w(_pack_i(o.authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.authorized_operations, 0))
 
 
 def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, int]:
     o = new(DescribedGroup)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -634,10 +625,8 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
         raise negative(n)
     o.group_state = str(view[at : at + n], "utf-8")
     at += n
-    o.group_epoch, o.assignment_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.group_epoch, o.assignment_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -659,10 +648,8 @@ def _read_described_group_1(view: memoryview, at: int) -> tuple[DescribedGroup, 
     for _ in range(n):
         i_members, at = _read_member_1(view, at)
         items_members.append(i_members)
-    (o.authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -676,19 +663,16 @@ def _write_described_group_1(o: DescribedGroup, w: Write) -> None:
     w(_pack_ii(o.group_epoch, o.assignment_epoch))
     w(compact_string(o.assignor_name))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_1(i_members, w)
-    w(_pack_i(o.authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.authorized_operations, 0))
 
 
 def _read_consumer_group_describe_response_0(view: memoryview, at: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     o = new(ConsumerGroupDescribeResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -711,7 +695,7 @@ def _read_consumer_group_describe_response_0(view: memoryview, at: int) -> tuple
 def _write_consumer_group_describe_response_0(o: ConsumerGroupDescribeResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_described_group_0(i_groups, w)
     w(b"\0")
@@ -719,10 +703,8 @@ def _write_consumer_group_describe_response_0(o: ConsumerGroupDescribeResponse, 
 
 def _read_consumer_group_describe_response_1(view: memoryview, at: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     o = new(ConsumerGroupDescribeResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -745,7 +727,7 @@ def _read_consumer_group_describe_response_1(view: memoryview, at: int) -> tuple
 def _write_consumer_group_describe_response_1(o: ConsumerGroupDescribeResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_described_group_1(i_groups, w)
     w(b"\0")

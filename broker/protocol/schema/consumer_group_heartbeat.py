@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -33,12 +33,21 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Structure):
@@ -100,10 +109,8 @@ def _read_consumer_group_heartbeat_request_topic_partitions_0(
     view: memoryview, at: int
 ) -> tuple[ConsumerGroupHeartbeatRequestTopicPartitions, int]:
     o = new(ConsumerGroupHeartbeatRequestTopicPartitions)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -123,7 +130,7 @@ def _write_consumer_group_heartbeat_request_topic_partitions_0(
 ) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -148,10 +155,8 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
         raise negative(n)
     o.member_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -170,10 +175,8 @@ def _read_consumer_group_heartbeat_request_0(view: memoryview, at: int) -> tuple
         at += n
     else:
         o.rack_id = None
-    (o.rebalance_timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.rebalance_timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -240,7 +243,7 @@ def _write_consumer_group_heartbeat_request_0(o: ConsumerGroupHeartbeatRequest, 
     if v_subscribed_topic_names is None:
         w(b"\0")
     else:
-        w(compact_length(v_subscribed_topic_names))
+        w(UVARINT[len(v_subscribed_topic_names) + 1])
         for i_subscribed_topic_names in v_subscribed_topic_names:
             w(compact_string(i_subscribed_topic_names))
     w(compact_nullable_string(o.server_assignor))
@@ -248,7 +251,7 @@ def _write_consumer_group_heartbeat_request_0(o: ConsumerGroupHeartbeatRequest, 
     if v_topic_partitions is None:
         w(b"\0")
     else:
-        w(compact_length(v_topic_partitions))
+        w(UVARINT[len(v_topic_partitions) + 1])
         for i_topic_partitions in v_topic_partitions:
             _write_consumer_group_heartbeat_request_topic_partitions_0(i_topic_partitions, w)
     w(b"\0")
@@ -274,10 +277,8 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
         raise negative(n)
     o.member_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -296,10 +297,8 @@ def _read_consumer_group_heartbeat_request_1(view: memoryview, at: int) -> tuple
         at += n
     else:
         o.rack_id = None
-    (o.rebalance_timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.rebalance_timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -373,7 +372,7 @@ def _write_consumer_group_heartbeat_request_1(o: ConsumerGroupHeartbeatRequest, 
     if v_subscribed_topic_names is None:
         w(b"\0")
     else:
-        w(compact_length(v_subscribed_topic_names))
+        w(UVARINT[len(v_subscribed_topic_names) + 1])
         for i_subscribed_topic_names in v_subscribed_topic_names:
             w(compact_string(i_subscribed_topic_names))
     w(compact_nullable_string(o.subscribed_topic_regex))
@@ -382,7 +381,7 @@ def _write_consumer_group_heartbeat_request_1(o: ConsumerGroupHeartbeatRequest, 
     if v_topic_partitions is None:
         w(b"\0")
     else:
-        w(compact_length(v_topic_partitions))
+        w(UVARINT[len(v_topic_partitions) + 1])
         for i_topic_partitions in v_topic_partitions:
             _write_consumer_group_heartbeat_request_topic_partitions_0(i_topic_partitions, w)
     w(b"\0")
@@ -459,10 +458,8 @@ def _read_consumer_group_heartbeat_response_topic_partitions_0(
     view: memoryview, at: int
 ) -> tuple[ConsumerGroupHeartbeatResponseTopicPartitions, int]:
     o = new(ConsumerGroupHeartbeatResponseTopicPartitions)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -482,7 +479,7 @@ def _write_consumer_group_heartbeat_response_topic_partitions_0(
 ) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -512,7 +509,7 @@ def _read_assignment_0(view: memoryview, at: int) -> tuple[Assignment, int]:
 
 def _write_assignment_0(o: Assignment, w: Write) -> None:
     v_topic_partitions = o.topic_partitions
-    w(compact_length(v_topic_partitions))
+    w(UVARINT[len(v_topic_partitions) + 1])
     for i_topic_partitions in v_topic_partitions:
         _write_consumer_group_heartbeat_response_topic_partitions_0(i_topic_partitions, w)
     w(b"\0")
@@ -520,10 +517,8 @@ def _write_assignment_0(o: Assignment, w: Write) -> None:
 
 def _read_consumer_group_heartbeat_response_0(view: memoryview, at: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
     o = new(ConsumerGroupHeartbeatResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1

@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     more,
     negative,
@@ -27,24 +27,36 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
-_hh = Struct(">hh")
-_unpack_hh = _hh.unpack_from
-_pack_hh = _hh.pack
+_hhy = Struct(">hhB")
+_unpack_hhy = _hhy.unpack_from
+_pack_hhy = _hhy.pack
 _hi = Struct(">hi")
 _unpack_hi = _hi.unpack_from
 _pack_hi = _hi.pack
-_hq = Struct(">hq")
-_unpack_hq = _hq.unpack_from
-_pack_hq = _hq.pack
+_hiy = Struct(">hiB")
+_unpack_hiy = _hiy.unpack_from
+_pack_hiy = _hiy.pack
+_hqy = Struct(">hqB")
+_unpack_hqy = _hqy.unpack_from
+_pack_hqy = _hqy.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _iu = Struct(">i16s")
 _unpack_iu = _iu.unpack_from
 _pack_iu = _iu.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_iuy = Struct(">i16sB")
+_unpack_iuy = _iuy.unpack_from
+_pack_iuy = _iuy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class ControlRecordTypeSchema(Message):
@@ -141,11 +153,9 @@ class LeaderChangeMessage(Message):
 
 def _read_leader_change_message_voter_0(view: memoryview, at: int) -> tuple[LeaderChangeMessageVoter, int]:
     o = new(LeaderChangeMessageVoter)
-    (o.voter_id,) = _unpack_i(view, at)
-    at += 4
+    o.voter_id, n = _unpack_iy(view, at)
+    at += 5
     o.voter_directory_id = ZERO_UUID
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -154,32 +164,26 @@ def _read_leader_change_message_voter_0(view: memoryview, at: int) -> tuple[Lead
 def _write_leader_change_message_voter_0(o: LeaderChangeMessageVoter, w: Write) -> None:
     if o.voter_directory_id != ZERO_UUID:
         raise absent("voter_directory_id")
-    w(_pack_i(o.voter_id))
-    w(b"\0")
+    w(_pack_iy(o.voter_id, 0))
 
 
 def _read_leader_change_message_voter_1(view: memoryview, at: int) -> tuple[LeaderChangeMessageVoter, int]:
     o = new(LeaderChangeMessageVoter)
-    o.voter_id, o.voter_directory_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.voter_id, o.voter_directory_id, n = _unpack_iuy(view, at)
+    at += 21
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_leader_change_message_voter_1(o: LeaderChangeMessageVoter, w: Write) -> None:
-    w(_pack_iu(o.voter_id, uuid(o.voter_directory_id)))
-    w(b"\0")
+    w(_pack_iuy(o.voter_id, uuid(o.voter_directory_id), 0))
 
 
 def _read_leader_change_message_0(view: memoryview, at: int) -> tuple[LeaderChangeMessage, int]:
     o = new(LeaderChangeMessage)
-    o.version, o.leader_id = _unpack_hi(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.version, o.leader_id, n = _unpack_hiy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -216,11 +220,11 @@ def _read_leader_change_message_0(view: memoryview, at: int) -> tuple[LeaderChan
 def _write_leader_change_message_0(o: LeaderChangeMessage, w: Write) -> None:
     w(_pack_hi(o.version, o.leader_id))
     v_voters = o.voters
-    w(compact_length(v_voters))
+    w(UVARINT[len(v_voters) + 1])
     for i_voters in v_voters:
         _write_leader_change_message_voter_0(i_voters, w)
     v_granting_voters = o.granting_voters
-    w(compact_length(v_granting_voters))
+    w(UVARINT[len(v_granting_voters) + 1])
     for i_granting_voters in v_granting_voters:
         _write_leader_change_message_voter_0(i_granting_voters, w)
     w(b"\0")
@@ -228,10 +232,8 @@ def _write_leader_change_message_0(o: LeaderChangeMessage, w: Write) -> None:
 
 def _read_leader_change_message_1(view: memoryview, at: int) -> tuple[LeaderChangeMessage, int]:
     o = new(LeaderChangeMessage)
-    o.version, o.leader_id = _unpack_hi(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.version, o.leader_id, n = _unpack_hiy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -268,11 +270,11 @@ def _read_leader_change_message_1(view: memoryview, at: int) -> tuple[LeaderChan
 def _write_leader_change_message_1(o: LeaderChangeMessage, w: Write) -> None:
     w(_pack_hi(o.version, o.leader_id))
     v_voters = o.voters
-    w(compact_length(v_voters))
+    w(UVARINT[len(v_voters) + 1])
     for i_voters in v_voters:
         _write_leader_change_message_voter_1(i_voters, w)
     v_granting_voters = o.granting_voters
-    w(compact_length(v_granting_voters))
+    w(UVARINT[len(v_granting_voters) + 1])
     for i_granting_voters in v_granting_voters:
         _write_leader_change_message_voter_1(i_granting_voters, w)
     w(b"\0")
@@ -307,18 +309,15 @@ class SnapshotHeaderRecord(Message):
 
 def _read_snapshot_header_record_0(view: memoryview, at: int) -> tuple[SnapshotHeaderRecord, int]:
     o = new(SnapshotHeaderRecord)
-    o.version, o.last_contained_log_timestamp = _unpack_hq(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.version, o.last_contained_log_timestamp, n = _unpack_hqy(view, at)
+    at += 11
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_snapshot_header_record_0(o: SnapshotHeaderRecord, w: Write) -> None:
-    w(_pack_hq(o.version, o.last_contained_log_timestamp))
-    w(b"\0")
+    w(_pack_hqy(o.version, o.last_contained_log_timestamp, 0))
 
 
 SnapshotHeaderRecord.DECODERS = (_read_snapshot_header_record_0,)
@@ -342,18 +341,15 @@ class SnapshotFooterRecord(Message):
 
 def _read_snapshot_footer_record_0(view: memoryview, at: int) -> tuple[SnapshotFooterRecord, int]:
     o = new(SnapshotFooterRecord)
-    (o.version,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.version, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_snapshot_footer_record_0(o: SnapshotFooterRecord, w: Write) -> None:
-    w(_pack_h(o.version))
-    w(b"\0")
+    w(_pack_hy(o.version, 0))
 
 
 SnapshotFooterRecord.DECODERS = (_read_snapshot_footer_record_0,)
@@ -379,18 +375,15 @@ class KRaftVersionRecord(Message):
 
 def _read_k_raft_version_record_0(view: memoryview, at: int) -> tuple[KRaftVersionRecord, int]:
     o = new(KRaftVersionRecord)
-    o.version, o.k_raft_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.version, o.k_raft_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_k_raft_version_record_0(o: KRaftVersionRecord, w: Write) -> None:
-    w(_pack_hh(o.version, o.k_raft_version))
-    w(b"\0")
+    w(_pack_hhy(o.version, o.k_raft_version, 0))
 
 
 KRaftVersionRecord.DECODERS = (_read_k_raft_version_record_0,)
@@ -476,10 +469,8 @@ def _read_endpoint_0(view: memoryview, at: int) -> tuple[Endpoint, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -488,32 +479,26 @@ def _read_endpoint_0(view: memoryview, at: int) -> tuple[Endpoint, int]:
 def _write_endpoint_0(o: Endpoint, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_k_raft_version_feature_0(view: memoryview, at: int) -> tuple[KRaftVersionFeature, int]:
     o = new(KRaftVersionFeature)
-    o.min_supported_version, o.max_supported_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_supported_version, o.max_supported_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_k_raft_version_feature_0(o: KRaftVersionFeature, w: Write) -> None:
-    w(_pack_hh(o.min_supported_version, o.max_supported_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_supported_version, o.max_supported_version, 0))
 
 
 def _read_voters_record_voter_0(view: memoryview, at: int) -> tuple[VotersRecordVoter, int]:
     o = new(VotersRecordVoter)
-    o.voter_id, o.voter_directory_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.voter_id, o.voter_directory_id, n = _unpack_iuy(view, at)
+    at += 21
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -537,7 +522,7 @@ def _read_voters_record_voter_0(view: memoryview, at: int) -> tuple[VotersRecord
 def _write_voters_record_voter_0(o: VotersRecordVoter, w: Write) -> None:
     w(_pack_iu(o.voter_id, uuid(o.voter_directory_id)))
     v_endpoints = o.endpoints
-    w(compact_length(v_endpoints))
+    w(UVARINT[len(v_endpoints) + 1])
     for i_endpoints in v_endpoints:
         _write_endpoint_0(i_endpoints, w)
     _write_k_raft_version_feature_0(o.k_raft_version_feature, w)
@@ -546,10 +531,8 @@ def _write_voters_record_voter_0(o: VotersRecordVoter, w: Write) -> None:
 
 def _read_voters_record_0(view: memoryview, at: int) -> tuple[VotersRecord, int]:
     o = new(VotersRecord)
-    (o.version,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.version, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -572,7 +555,7 @@ def _read_voters_record_0(view: memoryview, at: int) -> tuple[VotersRecord, int]
 def _write_voters_record_0(o: VotersRecord, w: Write) -> None:
     w(_pack_h(o.version))
     v_voters = o.voters
-    w(compact_length(v_voters))
+    w(UVARINT[len(v_voters) + 1])
     for i_voters in v_voters:
         _write_voters_record_voter_0(i_voters, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -24,18 +24,24 @@ from broker.protocol.wire import (
     uuid,
 )
 
-_hh = Struct(">hh")
-_unpack_hh = _hh.unpack_from
-_pack_hh = _hh.pack
+_hhy = Struct(">hhB")
+_unpack_hhy = _hhy.unpack_from
+_pack_hhy = _hhy.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _iuo = Struct(">i16s?")
 _unpack_iuo = _iuo.unpack_from
 _pack_iuo = _iuo.pack
-_wh = Struct(">Hh")
-_unpack_wh = _wh.unpack_from
-_pack_wh = _wh.pack
+_iuoy = Struct(">i16s?B")
+_unpack_iuoy = _iuoy.unpack_from
+_pack_iuoy = _iuoy.pack
+_why = Struct(">HhB")
+_unpack_why = _why.unpack_from
+_pack_why = _why.pack
 
 
 class Feature(Structure):
@@ -101,10 +107,8 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.min_supported_version, o.max_supported_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_supported_version, o.max_supported_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -112,8 +116,7 @@ def _read_feature_0(view: memoryview, at: int) -> tuple[Feature, int]:
 
 def _write_feature_0(o: Feature, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.min_supported_version, o.max_supported_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_supported_version, o.max_supported_version, 0))
 
 
 def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
@@ -136,10 +139,8 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.port, o.security_protocol = _unpack_wh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, o.security_protocol, n = _unpack_why(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -148,16 +149,13 @@ def _read_listener_0(view: memoryview, at: int) -> tuple[Listener, int]:
 def _write_listener_0(o: Listener, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_wh(o.port, o.security_protocol))
-    w(b"\0")
+    w(_pack_why(o.port, o.security_protocol, 0))
 
 
 def _read_controller_registration_request_0(view: memoryview, at: int) -> tuple[ControllerRegistrationRequest, int]:
     o = new(ControllerRegistrationRequest)
-    o.controller_id, o.incarnation_id, o.zk_migration_ready = _unpack_iuo(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    o.controller_id, o.incarnation_id, o.zk_migration_ready, n = _unpack_iuoy(view, at)
+    at += 22
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -194,11 +192,11 @@ def _read_controller_registration_request_0(view: memoryview, at: int) -> tuple[
 def _write_controller_registration_request_0(o: ControllerRegistrationRequest, w: Write) -> None:
     w(_pack_iuo(o.controller_id, uuid(o.incarnation_id), o.zk_migration_ready))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_0(i_listeners, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_feature_0(i_features, w)
     w(b"\0")
@@ -229,10 +227,8 @@ class ControllerRegistrationResponse(Message):
 
 def _read_controller_registration_response_0(view: memoryview, at: int) -> tuple[ControllerRegistrationResponse, int]:
     o = new(ControllerRegistrationResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,21 +31,33 @@ _pack_b = _b.pack
 _bb = Struct(">bb")
 _unpack_bb = _bb.unpack_from
 _pack_bb = _bb.pack
+_bby = Struct(">bbB")
+_unpack_bby = _bby.unpack_from
+_pack_bby = _bby.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class AclCreation(Structure):
@@ -128,10 +140,8 @@ def _write_acl_creation_1(o: AclCreation, w: Write) -> None:
 
 def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
     o = new(AclCreation)
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -139,10 +149,8 @@ def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
         raise negative(n)
     o.resource_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.resource_pattern_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_pattern_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -159,10 +167,8 @@ def _read_acl_creation_2(view: memoryview, at: int) -> tuple[AclCreation, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -174,8 +180,7 @@ def _write_acl_creation_2(o: AclCreation, w: Write) -> None:
     w(_pack_b(o.resource_pattern_type))
     w(compact_string(o.principal))
     w(compact_string(o.host))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 def _read_create_acls_request_1(view: memoryview, at: int) -> tuple[CreateAclsRequest, int]:
@@ -226,7 +231,7 @@ def _read_create_acls_request_2(view: memoryview, at: int) -> tuple[CreateAclsRe
 
 def _write_create_acls_request_2(o: CreateAclsRequest, w: Write) -> None:
     v_creations = o.creations
-    w(compact_length(v_creations))
+    w(UVARINT[len(v_creations) + 1])
     for i_creations in v_creations:
         _write_acl_creation_2(i_creations, w)
     w(b"\0")
@@ -294,10 +299,8 @@ def _write_acl_creation_result_1(o: AclCreationResult, w: Write) -> None:
 
 def _read_acl_creation_result_2(view: memoryview, at: int) -> tuple[AclCreationResult, int]:
     o = new(AclCreationResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -345,10 +348,8 @@ def _write_create_acls_response_1(o: CreateAclsResponse, w: Write) -> None:
 
 def _read_create_acls_response_2(view: memoryview, at: int) -> tuple[CreateAclsResponse, int]:
     o = new(CreateAclsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -371,7 +372,7 @@ def _read_create_acls_response_2(view: memoryview, at: int) -> tuple[CreateAclsR
 def _write_create_acls_response_2(o: CreateAclsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_acl_creation_result_2(i_results, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -33,6 +33,9 @@ _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -42,6 +45,12 @@ _pack_ii = _ii.pack
 _io = Struct(">i?")
 _unpack_io = _io.unpack_from
 _pack_io = _io.pack
+_ioy = Struct(">i?B")
+_unpack_ioy = _ioy.unpack_from
+_pack_ioy = _ioy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class CreatePartitionsAssignment(Structure):
@@ -123,7 +132,7 @@ def _read_create_partitions_assignment_2(view: memoryview, at: int) -> tuple[Cre
 
 def _write_create_partitions_assignment_2(o: CreatePartitionsAssignment, w: Write) -> None:
     v_broker_ids = o.broker_ids
-    w(compact_length(v_broker_ids))
+    w(UVARINT[len(v_broker_ids) + 1])
     w(packed("i", v_broker_ids))
     w(b"\0")
 
@@ -176,10 +185,8 @@ def _read_create_partitions_topic_2(view: memoryview, at: int) -> tuple[CreatePa
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.count,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.count, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -207,7 +214,7 @@ def _write_create_partitions_topic_2(o: CreatePartitionsTopic, w: Write) -> None
     if v_assignments is None:
         w(b"\0")
     else:
-        w(compact_length(v_assignments))
+        w(UVARINT[len(v_assignments) + 1])
         for i_assignments in v_assignments:
             _write_create_partitions_assignment_2(i_assignments, w)
     w(b"\0")
@@ -255,10 +262,8 @@ def _read_create_partitions_request_2(view: memoryview, at: int) -> tuple[Create
     for _ in range(n):
         i_topics, at = _read_create_partitions_topic_2(view, at)
         items_topics.append(i_topics)
-    o.timeout_ms, o.validate_only = _unpack_io(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.timeout_ms, o.validate_only, n = _unpack_ioy(view, at)
+    at += 6
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -266,11 +271,10 @@ def _read_create_partitions_request_2(view: memoryview, at: int) -> tuple[Create
 
 def _write_create_partitions_request_2(o: CreatePartitionsRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_create_partitions_topic_2(i_topics, w)
-    w(_pack_io(o.timeout_ms, o.validate_only))
-    w(b"\0")
+    w(_pack_ioy(o.timeout_ms, o.validate_only, 0))
 
 
 CreatePartitionsRequest.DECODERS = (
@@ -355,10 +359,8 @@ def _read_create_partitions_topic_result_2(view: memoryview, at: int) -> tuple[C
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -407,10 +409,8 @@ def _write_create_partitions_response_0(o: CreatePartitionsResponse, w: Write) -
 
 def _read_create_partitions_response_2(view: memoryview, at: int) -> tuple[CreatePartitionsResponse, int]:
     o = new(CreatePartitionsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -433,7 +433,7 @@ def _read_create_partitions_response_2(view: memoryview, at: int) -> tuple[Creat
 def _write_create_partitions_response_2(o: CreatePartitionsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_create_partitions_topic_result_2(i_results, w)
     w(b"\0")

@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -31,7 +31,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -40,6 +39,9 @@ _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -49,18 +51,30 @@ _pack_ih = _ih.pack
 _ihi = Struct(">ihi")
 _unpack_ihi = _ihi.unpack_from
 _pack_ihi = _ihi.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
 _io = Struct(">i?")
 _unpack_io = _io.unpack_from
 _pack_io = _io.pack
-_obo = Struct(">?b?")
-_unpack_obo = _obo.unpack_from
-_pack_obo = _obo.pack
+_ioy = Struct(">i?B")
+_unpack_ioy = _ioy.unpack_from
+_pack_ioy = _ioy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_oboy = Struct(">?b?B")
+_unpack_oboy = _oboy.unpack_from
+_pack_oboy = _oboy.pack
 _uh = Struct(">16sh")
 _unpack_uh = _uh.unpack_from
 _pack_uh = _uh.pack
+_uhy = Struct(">16shB")
+_unpack_uhy = _uhy.unpack_from
+_pack_uhy = _uhy.pack
 
 
 class CreatableReplicaAssignment(Structure):
@@ -143,10 +157,8 @@ def _write_creatable_replica_assignment_2(o: CreatableReplicaAssignment, w: Writ
 
 def _read_creatable_replica_assignment_5(view: memoryview, at: int) -> tuple[CreatableReplicaAssignment, int]:
     o = new(CreatableReplicaAssignment)
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -164,7 +176,7 @@ def _read_creatable_replica_assignment_5(view: memoryview, at: int) -> tuple[Cre
 def _write_creatable_replica_assignment_5(o: CreatableReplicaAssignment, w: Write) -> None:
     w(_pack_i(o.partition_index))
     v_broker_ids = o.broker_ids
-    w(compact_length(v_broker_ids))
+    w(UVARINT[len(v_broker_ids) + 1])
     w(packed("i", v_broker_ids))
     w(b"\0")
 
@@ -285,10 +297,8 @@ def _read_creatable_topic_5(view: memoryview, at: int) -> tuple[CreatableTopic, 
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.num_partitions, o.replication_factor = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.num_partitions, o.replication_factor, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -326,11 +336,11 @@ def _write_creatable_topic_5(o: CreatableTopic, w: Write) -> None:
     w(compact_string(o.name))
     w(_pack_ih(o.num_partitions, o.replication_factor))
     v_assignments = o.assignments
-    w(compact_length(v_assignments))
+    w(UVARINT[len(v_assignments) + 1])
     for i_assignments in v_assignments:
         _write_creatable_replica_assignment_5(i_assignments, w)
     v_configs = o.configs
-    w(compact_length(v_configs))
+    w(UVARINT[len(v_configs) + 1])
     for i_configs in v_configs:
         _write_creatable_topic_config_5(i_configs, w)
     w(b"\0")
@@ -378,10 +388,8 @@ def _read_create_topics_request_5(view: memoryview, at: int) -> tuple[CreateTopi
     for _ in range(n):
         i_topics, at = _read_creatable_topic_5(view, at)
         items_topics.append(i_topics)
-    o.timeout_ms, o.validate_only = _unpack_io(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.timeout_ms, o.validate_only, n = _unpack_ioy(view, at)
+    at += 6
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -389,11 +397,10 @@ def _read_create_topics_request_5(view: memoryview, at: int) -> tuple[CreateTopi
 
 def _write_create_topics_request_5(o: CreateTopicsRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_creatable_topic_5(i_topics, w)
-    w(_pack_io(o.timeout_ms, o.validate_only))
-    w(b"\0")
+    w(_pack_ioy(o.timeout_ms, o.validate_only, 0))
 
 
 CreateTopicsRequest.DECODERS = (
@@ -503,10 +510,8 @@ def _read_creatable_topic_configs_5(view: memoryview, at: int) -> tuple[Creatabl
         at += n
     else:
         o.value = None
-    o.read_only, o.config_source, o.is_sensitive = _unpack_obo(view, at)
-    at += 3
-    n = view[at]
-    at += 1
+    o.read_only, o.config_source, o.is_sensitive, n = _unpack_oboy(view, at)
+    at += 4
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -515,8 +520,7 @@ def _read_creatable_topic_configs_5(view: memoryview, at: int) -> tuple[Creatabl
 def _write_creatable_topic_configs_5(o: CreatableTopicConfigs, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_nullable_string(o.value))
-    w(_pack_obo(o.read_only, o.config_source, o.is_sensitive))
-    w(b"\0")
+    w(_pack_oboy(o.read_only, o.config_source, o.is_sensitive, 0))
 
 
 def _read_creatable_topic_result_2(view: memoryview, at: int) -> tuple[CreatableTopicResult, int]:
@@ -561,10 +565,8 @@ def _read_creatable_topic_result_5(view: memoryview, at: int) -> tuple[Creatable
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -573,10 +575,8 @@ def _read_creatable_topic_result_5(view: memoryview, at: int) -> tuple[Creatable
         at += n
     else:
         o.error_message = None
-    o.num_partitions, o.replication_factor = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.num_partitions, o.replication_factor, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -617,7 +617,7 @@ def _write_creatable_topic_result_5(o: CreatableTopicResult, w: Write) -> None:
     if v_configs is None:
         w(b"\0")
     else:
-        w(compact_length(v_configs))
+        w(UVARINT[len(v_configs) + 1])
         for i_configs in v_configs:
             _write_creatable_topic_configs_5(i_configs, w)
     tags: list[bytes] = []
@@ -625,7 +625,7 @@ def _write_creatable_topic_result_5(o: CreatableTopicResult, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(_pack_h(o.topic_config_error_code))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -641,10 +641,8 @@ def _read_creatable_topic_result_7(view: memoryview, at: int) -> tuple[Creatable
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.topic_id, o.error_code = _unpack_uh(view, at)
-    at += 18
-    n = view[at]
-    at += 1
+    o.topic_id, o.error_code, n = _unpack_uhy(view, at)
+    at += 19
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -653,10 +651,8 @@ def _read_creatable_topic_result_7(view: memoryview, at: int) -> tuple[Creatable
         at += n
     else:
         o.error_message = None
-    o.num_partitions, o.replication_factor = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.num_partitions, o.replication_factor, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -696,7 +692,7 @@ def _write_creatable_topic_result_7(o: CreatableTopicResult, w: Write) -> None:
     if v_configs is None:
         w(b"\0")
     else:
-        w(compact_length(v_configs))
+        w(UVARINT[len(v_configs) + 1])
         for i_configs in v_configs:
             _write_creatable_topic_configs_5(i_configs, w)
     tags: list[bytes] = []
@@ -704,7 +700,7 @@ def _write_creatable_topic_result_7(o: CreatableTopicResult, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(_pack_h(o.topic_config_error_code))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -735,10 +731,8 @@ def _write_create_topics_response_2(o: CreateTopicsResponse, w: Write) -> None:
 
 def _read_create_topics_response_5(view: memoryview, at: int) -> tuple[CreateTopicsResponse, int]:
     o = new(CreateTopicsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -761,7 +755,7 @@ def _read_create_topics_response_5(view: memoryview, at: int) -> tuple[CreateTop
 def _write_create_topics_response_5(o: CreateTopicsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_creatable_topic_result_5(i_topics, w)
     w(b"\0")
@@ -769,10 +763,8 @@ def _write_create_topics_response_5(o: CreateTopicsResponse, w: Write) -> None:
 
 def _read_create_topics_response_7(view: memoryview, at: int) -> tuple[CreateTopicsResponse, int]:
     o = new(CreateTopicsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -795,7 +787,7 @@ def _read_create_topics_response_7(view: memoryview, at: int) -> tuple[CreateTop
 def _write_create_topics_response_7(o: CreateTopicsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_creatable_topic_result_7(i_topics, w)
     w(b"\0")

@@ -17,9 +17,9 @@ from broker.protocol.wire import (
     skip_tags,
 )
 
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class DefaultPrincipalData(Message):
@@ -60,10 +60,8 @@ def _read_default_principal_data_0(view: memoryview, at: int) -> tuple[DefaultPr
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.token_authenticated,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.token_authenticated, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -72,8 +70,7 @@ def _read_default_principal_data_0(view: memoryview, at: int) -> tuple[DefaultPr
 def _write_default_principal_data_0(o: DefaultPrincipalData, w: Write) -> None:
     w(compact_string(o.type))
     w(compact_string(o.name))
-    w(_pack_o(o.token_authenticated))
-    w(b"\0")
+    w(_pack_oy(o.token_authenticated, 0))
 
 
 DefaultPrincipalData.DECODERS = (_read_default_principal_data_0,)

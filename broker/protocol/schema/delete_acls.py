@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,21 +31,33 @@ _pack_b = _b.pack
 _bb = Struct(">bb")
 _unpack_bb = _bb.unpack_from
 _pack_bb = _bb.pack
+_bby = Struct(">bbB")
+_unpack_bby = _bby.unpack_from
+_pack_bby = _bby.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class DeleteAclsFilter(Structure):
@@ -137,10 +149,8 @@ def _write_delete_acls_filter_1(o: DeleteAclsFilter, w: Write) -> None:
 
 def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFilter, int]:
     o = new(DeleteAclsFilter)
-    (o.resource_type_filter,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type_filter, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -149,10 +159,8 @@ def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFil
         at += n
     else:
         o.resource_name_filter = None
-    (o.pattern_type_filter,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.pattern_type_filter, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -171,10 +179,8 @@ def _read_delete_acls_filter_2(view: memoryview, at: int) -> tuple[DeleteAclsFil
         at += n
     else:
         o.host_filter = None
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -186,8 +192,7 @@ def _write_delete_acls_filter_2(o: DeleteAclsFilter, w: Write) -> None:
     w(_pack_b(o.pattern_type_filter))
     w(compact_nullable_string(o.principal_filter))
     w(compact_nullable_string(o.host_filter))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 def _read_delete_acls_request_1(view: memoryview, at: int) -> tuple[DeleteAclsRequest, int]:
@@ -238,7 +243,7 @@ def _read_delete_acls_request_2(view: memoryview, at: int) -> tuple[DeleteAclsRe
 
 def _write_delete_acls_request_2(o: DeleteAclsRequest, w: Write) -> None:
     v_filters = o.filters
-    w(compact_length(v_filters))
+    w(UVARINT[len(v_filters) + 1])
     for i_filters in v_filters:
         _write_delete_acls_filter_2(i_filters, w)
     w(b"\0")
@@ -370,10 +375,8 @@ def _write_delete_acls_matching_acl_1(o: DeleteAclsMatchingAcl, w: Write) -> Non
 
 def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteAclsMatchingAcl, int]:
     o = new(DeleteAclsMatchingAcl)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -382,10 +385,8 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
         at += n
     else:
         o.error_message = None
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -393,10 +394,8 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
         raise negative(n)
     o.resource_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.pattern_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.pattern_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -413,10 +412,8 @@ def _read_delete_acls_matching_acl_2(view: memoryview, at: int) -> tuple[DeleteA
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -430,8 +427,7 @@ def _write_delete_acls_matching_acl_2(o: DeleteAclsMatchingAcl, w: Write) -> Non
     w(_pack_b(o.pattern_type))
     w(compact_string(o.principal))
     w(compact_string(o.host))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 def _read_delete_acls_filter_result_1(view: memoryview, at: int) -> tuple[DeleteAclsFilterResult, int]:
@@ -470,10 +466,8 @@ def _write_delete_acls_filter_result_1(o: DeleteAclsFilterResult, w: Write) -> N
 
 def _read_delete_acls_filter_result_2(view: memoryview, at: int) -> tuple[DeleteAclsFilterResult, int]:
     o = new(DeleteAclsFilterResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -507,7 +501,7 @@ def _write_delete_acls_filter_result_2(o: DeleteAclsFilterResult, w: Write) -> N
     w(_pack_h(o.error_code))
     w(compact_nullable_string(o.error_message))
     v_matching_acls = o.matching_acls
-    w(compact_length(v_matching_acls))
+    w(UVARINT[len(v_matching_acls) + 1])
     for i_matching_acls in v_matching_acls:
         _write_delete_acls_matching_acl_2(i_matching_acls, w)
     w(b"\0")
@@ -539,10 +533,8 @@ def _write_delete_acls_response_1(o: DeleteAclsResponse, w: Write) -> None:
 
 def _read_delete_acls_response_2(view: memoryview, at: int) -> tuple[DeleteAclsResponse, int]:
     o = new(DeleteAclsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -565,7 +557,7 @@ def _read_delete_acls_response_2(view: memoryview, at: int) -> tuple[DeleteAclsR
 def _write_delete_acls_response_2(o: DeleteAclsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_filter_results = o.filter_results
-    w(compact_length(v_filter_results))
+    w(UVARINT[len(v_filter_results) + 1])
     for i_filter_results in v_filter_results:
         _write_delete_acls_filter_result_2(i_filter_results, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     length,
     more,
@@ -26,12 +26,18 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class DeleteGroupsRequest(Message):
@@ -107,7 +113,7 @@ def _read_delete_groups_request_2(view: memoryview, at: int) -> tuple[DeleteGrou
 
 def _write_delete_groups_request_2(o: DeleteGroupsRequest, w: Write) -> None:
     v_groups_names = o.groups_names
-    w(compact_length(v_groups_names))
+    w(UVARINT[len(v_groups_names) + 1])
     for i_groups_names in v_groups_names:
         w(compact_string(i_groups_names))
     w(b"\0")
@@ -183,10 +189,8 @@ def _read_deletable_group_result_2(view: memoryview, at: int) -> tuple[Deletable
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -194,8 +198,7 @@ def _read_deletable_group_result_2(view: memoryview, at: int) -> tuple[Deletable
 
 def _write_deletable_group_result_2(o: DeletableGroupResult, w: Write) -> None:
     w(compact_string(o.group_id))
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_delete_groups_response_0(view: memoryview, at: int) -> tuple[DeleteGroupsResponse, int]:
@@ -224,10 +227,8 @@ def _write_delete_groups_response_0(o: DeleteGroupsResponse, w: Write) -> None:
 
 def _read_delete_groups_response_2(view: memoryview, at: int) -> tuple[DeleteGroupsResponse, int]:
     o = new(DeleteGroupsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -250,7 +251,7 @@ def _read_delete_groups_response_2(view: memoryview, at: int) -> tuple[DeleteGro
 def _write_delete_groups_response_2(o: DeleteGroupsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_deletable_group_result_2(i_results, w)
     w(b"\0")

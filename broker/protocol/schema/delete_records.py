@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     length,
     more,
@@ -38,6 +38,15 @@ _pack_iq = _iq.pack
 _iqh = Struct(">iqh")
 _unpack_iqh = _iqh.unpack_from
 _pack_iqh = _iqh.pack
+_iqhy = Struct(">iqhB")
+_unpack_iqhy = _iqhy.unpack_from
+_pack_iqhy = _iqhy.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class DeleteRecordsPartition(Structure):
@@ -93,18 +102,15 @@ def _write_delete_records_partition_0(o: DeleteRecordsPartition, w: Write) -> No
 
 def _read_delete_records_partition_2(view: memoryview, at: int) -> tuple[DeleteRecordsPartition, int]:
     o = new(DeleteRecordsPartition)
-    o.partition_index, o.offset = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.partition_index, o.offset, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_delete_records_partition_2(o: DeleteRecordsPartition, w: Write) -> None:
-    w(_pack_iq(o.partition_index, o.offset))
-    w(b"\0")
+    w(_pack_iqy(o.partition_index, o.offset, 0))
 
 
 def _read_delete_records_topic_0(view: memoryview, at: int) -> tuple[DeleteRecordsTopic, int]:
@@ -172,7 +178,7 @@ def _read_delete_records_topic_2(view: memoryview, at: int) -> tuple[DeleteRecor
 def _write_delete_records_topic_2(o: DeleteRecordsTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_delete_records_partition_2(i_partitions, w)
     w(b"\0")
@@ -220,10 +226,8 @@ def _read_delete_records_request_2(view: memoryview, at: int) -> tuple[DeleteRec
     for _ in range(n):
         i_topics, at = _read_delete_records_topic_2(view, at)
         items_topics.append(i_topics)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -231,11 +235,10 @@ def _read_delete_records_request_2(view: memoryview, at: int) -> tuple[DeleteRec
 
 def _write_delete_records_request_2(o: DeleteRecordsRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_delete_records_topic_2(i_topics, w)
-    w(_pack_i(o.timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.timeout_ms, 0))
 
 
 DeleteRecordsRequest.DECODERS = (
@@ -306,18 +309,15 @@ def _write_delete_records_partition_result_0(o: DeleteRecordsPartitionResult, w:
 
 def _read_delete_records_partition_result_2(view: memoryview, at: int) -> tuple[DeleteRecordsPartitionResult, int]:
     o = new(DeleteRecordsPartitionResult)
-    o.partition_index, o.low_watermark, o.error_code = _unpack_iqh(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.partition_index, o.low_watermark, o.error_code, n = _unpack_iqhy(view, at)
+    at += 15
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_delete_records_partition_result_2(o: DeleteRecordsPartitionResult, w: Write) -> None:
-    w(_pack_iqh(o.partition_index, o.low_watermark, o.error_code))
-    w(b"\0")
+    w(_pack_iqhy(o.partition_index, o.low_watermark, o.error_code, 0))
 
 
 def _read_delete_records_topic_result_0(view: memoryview, at: int) -> tuple[DeleteRecordsTopicResult, int]:
@@ -385,7 +385,7 @@ def _read_delete_records_topic_result_2(view: memoryview, at: int) -> tuple[Dele
 def _write_delete_records_topic_result_2(o: DeleteRecordsTopicResult, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_delete_records_partition_result_2(i_partitions, w)
     w(b"\0")
@@ -417,10 +417,8 @@ def _write_delete_records_response_0(o: DeleteRecordsResponse, w: Write) -> None
 
 def _read_delete_records_response_2(view: memoryview, at: int) -> tuple[DeleteRecordsResponse, int]:
     o = new(DeleteRecordsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -443,7 +441,7 @@ def _read_delete_records_response_2(view: memoryview, at: int) -> tuple[DeleteRe
 def _write_delete_records_response_2(o: DeleteRecordsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_delete_records_topic_result_2(i_topics, w)
     w(b"\0")

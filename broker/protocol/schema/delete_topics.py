@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,18 +31,27 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
-_u = Struct(">16s")
-_unpack_u = _u.unpack_from
-_pack_u = _u.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _uh = Struct(">16sh")
 _unpack_uh = _uh.unpack_from
 _pack_uh = _uh.pack
+_uhy = Struct(">16shB")
+_unpack_uhy = _uhy.unpack_from
+_pack_uhy = _uhy.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class DeleteTopicState(Structure):
@@ -87,10 +96,8 @@ def _read_delete_topic_state_6(view: memoryview, at: int) -> tuple[DeleteTopicSt
         at += n
     else:
         o.name = None
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -98,8 +105,7 @@ def _read_delete_topic_state_6(view: memoryview, at: int) -> tuple[DeleteTopicSt
 
 def _write_delete_topic_state_6(o: DeleteTopicState, w: Write) -> None:
     w(compact_nullable_string(o.name))
-    w(_pack_u(uuid(o.topic_id)))
-    w(b"\0")
+    w(_pack_uy(uuid(o.topic_id), 0))
 
 
 def _read_delete_topics_request_1(view: memoryview, at: int) -> tuple[DeleteTopicsRequest, int]:
@@ -158,11 +164,9 @@ def _read_delete_topics_request_4(view: memoryview, at: int) -> tuple[DeleteTopi
             raise negative(m)
         items_topic_names.append(str(view[at : at + m], "utf-8"))
         at += m
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     o.topics = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -172,11 +176,10 @@ def _write_delete_topics_request_4(o: DeleteTopicsRequest, w: Write) -> None:
     if o.topics:
         raise absent("topics")
     v_topic_names = o.topic_names
-    w(compact_length(v_topic_names))
+    w(UVARINT[len(v_topic_names) + 1])
     for i_topic_names in v_topic_names:
         w(compact_string(i_topic_names))
-    w(_pack_i(o.timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.timeout_ms, 0))
 
 
 def _read_delete_topics_request_6(view: memoryview, at: int) -> tuple[DeleteTopicsRequest, int]:
@@ -195,11 +198,9 @@ def _read_delete_topics_request_6(view: memoryview, at: int) -> tuple[DeleteTopi
     for _ in range(n):
         i_topics, at = _read_delete_topic_state_6(view, at)
         items_topics.append(i_topics)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     o.topic_names = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -207,11 +208,10 @@ def _read_delete_topics_request_6(view: memoryview, at: int) -> tuple[DeleteTopi
 
 def _write_delete_topics_request_6(o: DeleteTopicsRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_delete_topic_state_6(i_topics, w)
-    w(_pack_i(o.timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.timeout_ms, 0))
 
 
 DeleteTopicsRequest.DECODERS = (
@@ -298,12 +298,10 @@ def _read_deletable_topic_result_4(view: memoryview, at: int) -> tuple[Deletable
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     o.topic_id = ZERO_UUID
     o.error_message = None
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -313,8 +311,7 @@ def _write_deletable_topic_result_4(o: DeletableTopicResult, w: Write) -> None:
     if o.name is None:
         raise null("name")
     w(compact_string(o.name))
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_deletable_topic_result_5(view: memoryview, at: int) -> tuple[DeletableTopicResult, int]:
@@ -328,10 +325,8 @@ def _read_deletable_topic_result_5(view: memoryview, at: int) -> tuple[Deletable
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -369,10 +364,8 @@ def _read_deletable_topic_result_6(view: memoryview, at: int) -> tuple[Deletable
         at += n
     else:
         o.name = None
-    o.topic_id, o.error_code = _unpack_uh(view, at)
-    at += 18
-    n = view[at]
-    at += 1
+    o.topic_id, o.error_code, n = _unpack_uhy(view, at)
+    at += 19
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -421,10 +414,8 @@ def _write_delete_topics_response_1(o: DeleteTopicsResponse, w: Write) -> None:
 
 def _read_delete_topics_response_4(view: memoryview, at: int) -> tuple[DeleteTopicsResponse, int]:
     o = new(DeleteTopicsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -447,7 +438,7 @@ def _read_delete_topics_response_4(view: memoryview, at: int) -> tuple[DeleteTop
 def _write_delete_topics_response_4(o: DeleteTopicsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_deletable_topic_result_4(i_responses, w)
     w(b"\0")
@@ -455,10 +446,8 @@ def _write_delete_topics_response_4(o: DeleteTopicsResponse, w: Write) -> None:
 
 def _read_delete_topics_response_5(view: memoryview, at: int) -> tuple[DeleteTopicsResponse, int]:
     o = new(DeleteTopicsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -481,7 +470,7 @@ def _read_delete_topics_response_5(view: memoryview, at: int) -> tuple[DeleteTop
 def _write_delete_topics_response_5(o: DeleteTopicsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_deletable_topic_result_5(i_responses, w)
     w(b"\0")
@@ -489,10 +478,8 @@ def _write_delete_topics_response_5(o: DeleteTopicsResponse, w: Write) -> None:
 
 def _read_delete_topics_response_6(view: memoryview, at: int) -> tuple[DeleteTopicsResponse, int]:
     o = new(DeleteTopicsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -515,7 +502,7 @@ def _read_delete_topics_response_6(view: memoryview, at: int) -> tuple[DeleteTop
 def _write_delete_topics_response_6(o: DeleteTopicsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_deletable_topic_result_6(i_responses, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,12 +31,18 @@ _pack_b = _b.pack
 _bb = Struct(">bb")
 _unpack_bb = _bb.unpack_from
 _pack_bb = _bb.pack
+_bby = Struct(">bbB")
+_unpack_bby = _bby.unpack_from
+_pack_bby = _bby.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
 _bi = Struct(">bi")
 _unpack_bi = _bi.unpack_from
 _pack_bi = _bi.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
@@ -49,6 +55,9 @@ _pack_ih = _ih.pack
 _ihh = Struct(">ihh")
 _unpack_ihh = _ihh.unpack_from
 _pack_ihh = _ihh.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 
 
 class DescribeAclsRequest(Message):
@@ -130,10 +139,8 @@ def _write_describe_acls_request_1(o: DescribeAclsRequest, w: Write) -> None:
 
 def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAclsRequest, int]:
     o = new(DescribeAclsRequest)
-    (o.resource_type_filter,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type_filter, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -142,10 +149,8 @@ def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAc
         at += n
     else:
         o.resource_name_filter = None
-    (o.pattern_type_filter,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.pattern_type_filter, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -164,10 +169,8 @@ def _read_describe_acls_request_2(view: memoryview, at: int) -> tuple[DescribeAc
         at += n
     else:
         o.host_filter = None
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -179,8 +182,7 @@ def _write_describe_acls_request_2(o: DescribeAclsRequest, w: Write) -> None:
     w(_pack_b(o.pattern_type_filter))
     w(compact_nullable_string(o.principal_filter))
     w(compact_nullable_string(o.host_filter))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 DescribeAclsRequest.DECODERS = (
@@ -293,10 +295,8 @@ def _read_acl_description_2(view: memoryview, at: int) -> tuple[AclDescription, 
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -305,8 +305,7 @@ def _read_acl_description_2(view: memoryview, at: int) -> tuple[AclDescription, 
 def _write_acl_description_2(o: AclDescription, w: Write) -> None:
     w(compact_string(o.principal))
     w(compact_string(o.host))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 def _read_describe_acls_resource_1(view: memoryview, at: int) -> tuple[DescribeAclsResource, int]:
@@ -343,10 +342,8 @@ def _write_describe_acls_resource_1(o: DescribeAclsResource, w: Write) -> None:
 
 def _read_describe_acls_resource_2(view: memoryview, at: int) -> tuple[DescribeAclsResource, int]:
     o = new(DescribeAclsResource)
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -354,10 +351,8 @@ def _read_describe_acls_resource_2(view: memoryview, at: int) -> tuple[DescribeA
         raise negative(n)
     o.resource_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.pattern_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.pattern_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -382,7 +377,7 @@ def _write_describe_acls_resource_2(o: DescribeAclsResource, w: Write) -> None:
     w(compact_string(o.resource_name))
     w(_pack_b(o.pattern_type))
     v_acls = o.acls
-    w(compact_length(v_acls))
+    w(UVARINT[len(v_acls) + 1])
     for i_acls in v_acls:
         _write_acl_description_2(i_acls, w)
     w(b"\0")
@@ -424,10 +419,8 @@ def _write_describe_acls_response_1(o: DescribeAclsResponse, w: Write) -> None:
 
 def _read_describe_acls_response_2(view: memoryview, at: int) -> tuple[DescribeAclsResponse, int]:
     o = new(DescribeAclsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -461,7 +454,7 @@ def _write_describe_acls_response_2(o: DescribeAclsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_resources = o.resources
-    w(compact_length(v_resources))
+    w(UVARINT[len(v_resources) + 1])
     for i_resources in v_resources:
         _write_describe_acls_resource_2(i_resources, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,9 +31,15 @@ _pack_b = _b.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _d = Struct(">d")
 _unpack_d = _d.unpack_from
 _pack_d = _d.pack
+_dy = Struct(">dB")
+_unpack_dy = _dy.unpack_from
+_pack_dy = _dy.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
@@ -46,9 +52,15 @@ _pack_ih = _ih.pack
 _ihh = Struct(">ihh")
 _unpack_ihh = _ihh.unpack_from
 _pack_ihh = _ihh.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class ComponentData(Structure):
@@ -118,10 +130,8 @@ def _read_component_data_1(view: memoryview, at: int) -> tuple[ComponentData, in
         raise negative(n)
     o.entity_type = str(view[at : at + n], "utf-8")
     at += n
-    (o.match_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.match_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -186,10 +196,8 @@ def _read_describe_client_quotas_request_1(view: memoryview, at: int) -> tuple[D
     for _ in range(n):
         i_components, at = _read_component_data_1(view, at)
         items_components.append(i_components)
-    (o.strict,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.strict, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -197,11 +205,10 @@ def _read_describe_client_quotas_request_1(view: memoryview, at: int) -> tuple[D
 
 def _write_describe_client_quotas_request_1(o: DescribeClientQuotasRequest, w: Write) -> None:
     v_components = o.components
-    w(compact_length(v_components))
+    w(UVARINT[len(v_components) + 1])
     for i_components in v_components:
         _write_component_data_1(i_components, w)
-    w(_pack_o(o.strict))
-    w(b"\0")
+    w(_pack_oy(o.strict, 0))
 
 
 DescribeClientQuotasRequest.DECODERS = (
@@ -359,10 +366,8 @@ def _read_value_data_1(view: memoryview, at: int) -> tuple[ValueData, int]:
         raise negative(n)
     o.key = str(view[at : at + n], "utf-8")
     at += n
-    (o.value,) = _unpack_d(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.value, n = _unpack_dy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -370,8 +375,7 @@ def _read_value_data_1(view: memoryview, at: int) -> tuple[ValueData, int]:
 
 def _write_value_data_1(o: ValueData, w: Write) -> None:
     w(compact_string(o.key))
-    w(_pack_d(o.value))
-    w(b"\0")
+    w(_pack_dy(o.value, 0))
 
 
 def _read_entry_data_0(view: memoryview, at: int) -> tuple[EntryData, int]:
@@ -451,11 +455,11 @@ def _read_entry_data_1(view: memoryview, at: int) -> tuple[EntryData, int]:
 
 def _write_entry_data_1(o: EntryData, w: Write) -> None:
     v_entity = o.entity
-    w(compact_length(v_entity))
+    w(UVARINT[len(v_entity) + 1])
     for i_entity in v_entity:
         _write_entity_data_1(i_entity, w)
     v_values = o.values
-    w(compact_length(v_values))
+    w(UVARINT[len(v_values) + 1])
     for i_values in v_values:
         _write_value_data_1(i_values, w)
     w(b"\0")
@@ -503,10 +507,8 @@ def _write_describe_client_quotas_response_0(o: DescribeClientQuotasResponse, w:
 
 def _read_describe_client_quotas_response_1(view: memoryview, at: int) -> tuple[DescribeClientQuotasResponse, int]:
     o = new(DescribeClientQuotasResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -544,7 +546,7 @@ def _write_describe_client_quotas_response_1(o: DescribeClientQuotasResponse, w:
     if v_entries is None:
         w(b"\0")
     else:
-        w(compact_length(v_entries))
+        w(UVARINT[len(v_entries) + 1])
         for i_entries in v_entries:
             _write_entry_data_1(i_entries, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -26,21 +26,30 @@ from broker.protocol.wire import (
 _b = Struct(">b")
 _unpack_b = _b.unpack_from
 _pack_b = _b.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
-_ob = Struct(">?b")
-_unpack_ob = _ob.unpack_from
-_pack_ob = _ob.pack
-_obo = Struct(">?b?")
-_unpack_obo = _obo.unpack_from
-_pack_obo = _obo.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_oboy = Struct(">?b?B")
+_unpack_oboy = _oboy.unpack_from
+_pack_oboy = _oboy.pack
+_oby = Struct(">?bB")
+_unpack_oby = _oby.unpack_from
+_pack_oby = _oby.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class DescribeClusterRequest(Message):
@@ -63,12 +72,10 @@ class DescribeClusterRequest(Message):
 
 def _read_describe_cluster_request_0(view: memoryview, at: int) -> tuple[DescribeClusterRequest, int]:
     o = new(DescribeClusterRequest)
-    (o.include_cluster_authorized_operations,) = _unpack_o(view, at)
-    at += 1
+    o.include_cluster_authorized_operations, n = _unpack_oy(view, at)
+    at += 2
     o.endpoint_type = 1
     o.include_fenced_brokers = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -79,17 +86,14 @@ def _write_describe_cluster_request_0(o: DescribeClusterRequest, w: Write) -> No
         raise absent("endpoint_type")
     if o.include_fenced_brokers:
         raise absent("include_fenced_brokers")
-    w(_pack_o(o.include_cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_oy(o.include_cluster_authorized_operations, 0))
 
 
 def _read_describe_cluster_request_1(view: memoryview, at: int) -> tuple[DescribeClusterRequest, int]:
     o = new(DescribeClusterRequest)
-    o.include_cluster_authorized_operations, o.endpoint_type = _unpack_ob(view, at)
-    at += 2
+    o.include_cluster_authorized_operations, o.endpoint_type, n = _unpack_oby(view, at)
+    at += 3
     o.include_fenced_brokers = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -98,24 +102,20 @@ def _read_describe_cluster_request_1(view: memoryview, at: int) -> tuple[Describ
 def _write_describe_cluster_request_1(o: DescribeClusterRequest, w: Write) -> None:
     if o.include_fenced_brokers:
         raise absent("include_fenced_brokers")
-    w(_pack_ob(o.include_cluster_authorized_operations, o.endpoint_type))
-    w(b"\0")
+    w(_pack_oby(o.include_cluster_authorized_operations, o.endpoint_type, 0))
 
 
 def _read_describe_cluster_request_2(view: memoryview, at: int) -> tuple[DescribeClusterRequest, int]:
     o = new(DescribeClusterRequest)
-    o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers = _unpack_obo(view, at)
-    at += 3
-    n = view[at]
-    at += 1
+    o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers, n = _unpack_oboy(view, at)
+    at += 4
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_describe_cluster_request_2(o: DescribeClusterRequest, w: Write) -> None:
-    w(_pack_obo(o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers))
-    w(b"\0")
+    w(_pack_oboy(o.include_cluster_authorized_operations, o.endpoint_type, o.include_fenced_brokers, 0))
 
 
 DescribeClusterRequest.DECODERS = (
@@ -188,10 +188,8 @@ class DescribeClusterResponse(Message):
 
 def _read_describe_cluster_broker_0(view: memoryview, at: int) -> tuple[DescribeClusterBroker, int]:
     o = new(DescribeClusterBroker)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -199,10 +197,8 @@ def _read_describe_cluster_broker_0(view: memoryview, at: int) -> tuple[Describe
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -231,10 +227,8 @@ def _write_describe_cluster_broker_0(o: DescribeClusterBroker, w: Write) -> None
 
 def _read_describe_cluster_broker_2(view: memoryview, at: int) -> tuple[DescribeClusterBroker, int]:
     o = new(DescribeClusterBroker)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -242,10 +236,8 @@ def _read_describe_cluster_broker_2(view: memoryview, at: int) -> tuple[Describe
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -254,10 +246,8 @@ def _read_describe_cluster_broker_2(view: memoryview, at: int) -> tuple[Describe
         at += n
     else:
         o.rack = None
-    (o.is_fenced,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.is_fenced, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -268,16 +258,13 @@ def _write_describe_cluster_broker_2(o: DescribeClusterBroker, w: Write) -> None
     w(compact_string(o.host))
     w(_pack_i(o.port))
     w(compact_nullable_string(o.rack))
-    w(_pack_o(o.is_fenced))
-    w(b"\0")
+    w(_pack_oy(o.is_fenced, 0))
 
 
 def _read_describe_cluster_response_0(view: memoryview, at: int) -> tuple[DescribeClusterResponse, int]:
     o = new(DescribeClusterResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -295,10 +282,8 @@ def _read_describe_cluster_response_0(view: memoryview, at: int) -> tuple[Descri
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -311,11 +296,9 @@ def _read_describe_cluster_response_0(view: memoryview, at: int) -> tuple[Descri
     for _ in range(n):
         i_brokers, at = _read_describe_cluster_broker_0(view, at)
         items_brokers.append(i_brokers)
-    (o.cluster_authorized_operations,) = _unpack_i(view, at)
-    at += 4
+    o.cluster_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     o.endpoint_type = 1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -329,19 +312,16 @@ def _write_describe_cluster_response_0(o: DescribeClusterResponse, w: Write) -> 
     w(compact_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_describe_cluster_broker_0(i_brokers, w)
-    w(_pack_i(o.cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.cluster_authorized_operations, 0))
 
 
 def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[DescribeClusterResponse, int]:
     o = new(DescribeClusterResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -350,10 +330,8 @@ def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[Descri
         at += n
     else:
         o.error_message = None
-    (o.endpoint_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.endpoint_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -361,10 +339,8 @@ def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[Descri
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -377,10 +353,8 @@ def _read_describe_cluster_response_1(view: memoryview, at: int) -> tuple[Descri
     for _ in range(n):
         i_brokers, at = _read_describe_cluster_broker_0(view, at)
         items_brokers.append(i_brokers)
-    (o.cluster_authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.cluster_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -393,19 +367,16 @@ def _write_describe_cluster_response_1(o: DescribeClusterResponse, w: Write) -> 
     w(compact_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_describe_cluster_broker_0(i_brokers, w)
-    w(_pack_i(o.cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.cluster_authorized_operations, 0))
 
 
 def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[DescribeClusterResponse, int]:
     o = new(DescribeClusterResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -414,10 +385,8 @@ def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[Descri
         at += n
     else:
         o.error_message = None
-    (o.endpoint_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.endpoint_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -425,10 +394,8 @@ def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[Descri
         raise negative(n)
     o.cluster_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -441,10 +408,8 @@ def _read_describe_cluster_response_2(view: memoryview, at: int) -> tuple[Descri
     for _ in range(n):
         i_brokers, at = _read_describe_cluster_broker_2(view, at)
         items_brokers.append(i_brokers)
-    (o.cluster_authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.cluster_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -457,11 +422,10 @@ def _write_describe_cluster_response_2(o: DescribeClusterResponse, w: Write) -> 
     w(compact_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_describe_cluster_broker_2(i_brokers, w)
-    w(_pack_i(o.cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.cluster_authorized_operations, 0))
 
 
 DescribeClusterResponse.DECODERS = (

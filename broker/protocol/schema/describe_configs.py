@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -32,18 +32,27 @@ _pack_b = _b.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
@@ -53,9 +62,15 @@ _pack_obo = _obo.pack
 _oboi = Struct(">?b?i")
 _unpack_oboi = _oboi.unpack_from
 _pack_oboi = _oboi.pack
+_oboy = Struct(">?b?B")
+_unpack_oboy = _oboy.unpack_from
+_pack_oboy = _oboy.pack
 _oo = Struct(">??")
 _unpack_oo = _oo.unpack_from
 _pack_oo = _oo.pack
+_ooy = Struct(">??B")
+_unpack_ooy = _ooy.unpack_from
+_pack_ooy = _ooy.pack
 
 
 class DescribeConfigsResource(Structure):
@@ -133,10 +148,8 @@ def _write_describe_configs_resource_1(o: DescribeConfigsResource, w: Write) -> 
 
 def _read_describe_configs_resource_4(view: memoryview, at: int) -> tuple[DescribeConfigsResource, int]:
     o = new(DescribeConfigsResource)
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -180,7 +193,7 @@ def _write_describe_configs_resource_4(o: DescribeConfigsResource, w: Write) -> 
     if v_configuration_keys is None:
         w(b"\0")
     else:
-        w(compact_length(v_configuration_keys))
+        w(UVARINT[len(v_configuration_keys) + 1])
         for i_configuration_keys in v_configuration_keys:
             w(compact_string(i_configuration_keys))
     w(b"\0")
@@ -257,10 +270,8 @@ def _read_describe_configs_request_4(view: memoryview, at: int) -> tuple[Describ
     for _ in range(n):
         i_resources, at = _read_describe_configs_resource_4(view, at)
         items_resources.append(i_resources)
-    o.include_synonyms, o.include_documentation = _unpack_oo(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.include_synonyms, o.include_documentation, n = _unpack_ooy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -268,11 +279,10 @@ def _read_describe_configs_request_4(view: memoryview, at: int) -> tuple[Describ
 
 def _write_describe_configs_request_4(o: DescribeConfigsRequest, w: Write) -> None:
     v_resources = o.resources
-    w(compact_length(v_resources))
+    w(UVARINT[len(v_resources) + 1])
     for i_resources in v_resources:
         _write_describe_configs_resource_4(i_resources, w)
-    w(_pack_oo(o.include_synonyms, o.include_documentation))
-    w(b"\0")
+    w(_pack_ooy(o.include_synonyms, o.include_documentation, 0))
 
 
 DescribeConfigsRequest.DECODERS = (
@@ -420,10 +430,8 @@ def _read_describe_configs_synonym_4(view: memoryview, at: int) -> tuple[Describ
         at += n
     else:
         o.value = None
-    (o.source,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.source, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -432,8 +440,7 @@ def _read_describe_configs_synonym_4(view: memoryview, at: int) -> tuple[Describ
 def _write_describe_configs_synonym_4(o: DescribeConfigsSynonym, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_nullable_string(o.value))
-    w(_pack_b(o.source))
-    w(b"\0")
+    w(_pack_by(o.source, 0))
 
 
 def _read_describe_configs_resource_result_1(view: memoryview, at: int) -> tuple[DescribeConfigsResourceResult, int]:
@@ -552,10 +559,8 @@ def _read_describe_configs_resource_result_4(view: memoryview, at: int) -> tuple
         at += n
     else:
         o.value = None
-    o.read_only, o.config_source, o.is_sensitive = _unpack_obo(view, at)
-    at += 3
-    n = view[at]
-    at += 1
+    o.read_only, o.config_source, o.is_sensitive, n = _unpack_oboy(view, at)
+    at += 4
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -568,10 +573,8 @@ def _read_describe_configs_resource_result_4(view: memoryview, at: int) -> tuple
     for _ in range(n):
         i_synonyms, at = _read_describe_configs_synonym_4(view, at)
         items_synonyms.append(i_synonyms)
-    (o.config_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.config_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -592,7 +595,7 @@ def _write_describe_configs_resource_result_4(o: DescribeConfigsResourceResult, 
     w(compact_nullable_string(o.value))
     w(_pack_obo(o.read_only, o.config_source, o.is_sensitive))
     v_synonyms = o.synonyms
-    w(compact_length(v_synonyms))
+    w(UVARINT[len(v_synonyms) + 1])
     for i_synonyms in v_synonyms:
         _write_describe_configs_synonym_4(i_synonyms, w)
     w(_pack_b(o.config_type))
@@ -686,10 +689,8 @@ def _write_describe_configs_result_3(o: DescribeConfigsResult, w: Write) -> None
 
 def _read_describe_configs_result_4(view: memoryview, at: int) -> tuple[DescribeConfigsResult, int]:
     o = new(DescribeConfigsResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -698,10 +699,8 @@ def _read_describe_configs_result_4(view: memoryview, at: int) -> tuple[Describe
         at += n
     else:
         o.error_message = None
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -736,7 +735,7 @@ def _write_describe_configs_result_4(o: DescribeConfigsResult, w: Write) -> None
     w(_pack_b(o.resource_type))
     w(compact_string(o.resource_name))
     v_configs = o.configs
-    w(compact_length(v_configs))
+    w(UVARINT[len(v_configs) + 1])
     for i_configs in v_configs:
         _write_describe_configs_resource_result_4(i_configs, w)
     w(b"\0")
@@ -792,10 +791,8 @@ def _write_describe_configs_response_3(o: DescribeConfigsResponse, w: Write) -> 
 
 def _read_describe_configs_response_4(view: memoryview, at: int) -> tuple[DescribeConfigsResponse, int]:
     o = new(DescribeConfigsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -818,7 +815,7 @@ def _read_describe_configs_response_4(view: memoryview, at: int) -> tuple[Descri
 def _write_describe_configs_response_4(o: DescribeConfigsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_configs_result_4(i_results, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -32,15 +32,24 @@ _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class DescribeGroupsRequest(Message):
@@ -142,10 +151,8 @@ def _read_describe_groups_request_5(view: memoryview, at: int) -> tuple[Describe
             raise negative(m)
         items_groups.append(str(view[at : at + m], "utf-8"))
         at += m
-    (o.include_authorized_operations,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.include_authorized_operations, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -153,11 +160,10 @@ def _read_describe_groups_request_5(view: memoryview, at: int) -> tuple[Describe
 
 def _write_describe_groups_request_5(o: DescribeGroupsRequest, w: Write) -> None:
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         w(compact_string(i_groups))
-    w(_pack_o(o.include_authorized_operations))
-    w(b"\0")
+    w(_pack_oy(o.include_authorized_operations, 0))
 
 
 DescribeGroupsRequest.DECODERS = (
@@ -432,10 +438,10 @@ def _write_described_group_member_5(o: DescribedGroupMember, w: Write) -> None:
     w(compact_string(o.client_id))
     w(compact_string(o.client_host))
     v_member_metadata = o.member_metadata
-    w(compact_length(v_member_metadata))
+    w(UVARINT[len(v_member_metadata) + 1])
     w(v_member_metadata)
     v_member_assignment = o.member_assignment
-    w(compact_length(v_member_assignment))
+    w(UVARINT[len(v_member_assignment) + 1])
     w(v_member_assignment)
     w(b"\0")
 
@@ -616,10 +622,8 @@ def _write_described_group_4(o: DescribedGroup, w: Write) -> None:
 
 def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, int]:
     o = new(DescribedGroup)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -668,11 +672,9 @@ def _read_described_group_5(view: memoryview, at: int) -> tuple[DescribedGroup, 
     for _ in range(n):
         i_members, at = _read_described_group_member_5(view, at)
         items_members.append(i_members)
-    (o.authorized_operations,) = _unpack_i(view, at)
-    at += 4
+    o.authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     o.error_message = None
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -687,19 +689,16 @@ def _write_described_group_5(o: DescribedGroup, w: Write) -> None:
     w(compact_string(o.protocol_type))
     w(compact_string(o.protocol_data))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_described_group_member_5(i_members, w)
-    w(_pack_i(o.authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.authorized_operations, 0))
 
 
 def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, int]:
     o = new(DescribedGroup)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -758,10 +757,8 @@ def _read_described_group_6(view: memoryview, at: int) -> tuple[DescribedGroup, 
     for _ in range(n):
         i_members, at = _read_described_group_member_5(view, at)
         items_members.append(i_members)
-    (o.authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -775,11 +772,10 @@ def _write_described_group_6(o: DescribedGroup, w: Write) -> None:
     w(compact_string(o.protocol_type))
     w(compact_string(o.protocol_data))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_described_group_member_5(i_members, w)
-    w(_pack_i(o.authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.authorized_operations, 0))
 
 
 def _read_describe_groups_response_0(view: memoryview, at: int) -> tuple[DescribeGroupsResponse, int]:
@@ -880,10 +876,8 @@ def _write_describe_groups_response_4(o: DescribeGroupsResponse, w: Write) -> No
 
 def _read_describe_groups_response_5(view: memoryview, at: int) -> tuple[DescribeGroupsResponse, int]:
     o = new(DescribeGroupsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -906,7 +900,7 @@ def _read_describe_groups_response_5(view: memoryview, at: int) -> tuple[Describ
 def _write_describe_groups_response_5(o: DescribeGroupsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_described_group_5(i_groups, w)
     w(b"\0")
@@ -914,10 +908,8 @@ def _write_describe_groups_response_5(o: DescribeGroupsResponse, w: Write) -> No
 
 def _read_describe_groups_response_6(view: memoryview, at: int) -> tuple[DescribeGroupsResponse, int]:
     o = new(DescribeGroupsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -940,7 +932,7 @@ def _read_describe_groups_response_6(view: memoryview, at: int) -> tuple[Describ
 def _write_describe_groups_response_6(o: DescribeGroupsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_described_group_6(i_groups, w)
     w(b"\0")

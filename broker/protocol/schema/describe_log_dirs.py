@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     int32s,
     length,
@@ -31,24 +31,36 @@ _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
 _iqqo = Struct(">iqq?")
 _unpack_iqqo = _iqqo.unpack_from
 _pack_iqqo = _iqqo.pack
-_qq = Struct(">qq")
-_unpack_qq = _qq.unpack_from
-_pack_qq = _qq.pack
-_qqo = Struct(">qq?")
-_unpack_qqo = _qqo.unpack_from
-_pack_qqo = _qqo.pack
+_iqqoy = Struct(">iqq?B")
+_unpack_iqqoy = _iqqoy.unpack_from
+_pack_iqqoy = _iqqoy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_qqoy = Struct(">qq?B")
+_unpack_qqoy = _qqoy.unpack_from
+_pack_qqoy = _qqoy.pack
+_qqy = Struct(">qqB")
+_unpack_qqy = _qqy.unpack_from
+_pack_qqy = _qqy.pack
 
 
 class DescribableLogDirTopic(Structure):
@@ -131,7 +143,7 @@ def _read_describable_log_dir_topic_2(view: memoryview, at: int) -> tuple[Descri
 def _write_describable_log_dir_topic_2(o: DescribableLogDirTopic, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -194,7 +206,7 @@ def _write_describe_log_dirs_request_2(o: DescribeLogDirsRequest, w: Write) -> N
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_describable_log_dir_topic_2(i_topics, w)
     w(b"\0")
@@ -296,18 +308,15 @@ def _write_describe_log_dirs_partition_1(o: DescribeLogDirsPartition, w: Write) 
 
 def _read_describe_log_dirs_partition_2(view: memoryview, at: int) -> tuple[DescribeLogDirsPartition, int]:
     o = new(DescribeLogDirsPartition)
-    o.partition_index, o.partition_size, o.offset_lag, o.is_future_key = _unpack_iqqo(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    o.partition_index, o.partition_size, o.offset_lag, o.is_future_key, n = _unpack_iqqoy(view, at)
+    at += 22
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_describe_log_dirs_partition_2(o: DescribeLogDirsPartition, w: Write) -> None:
-    w(_pack_iqqo(o.partition_index, o.partition_size, o.offset_lag, o.is_future_key))
-    w(b"\0")
+    w(_pack_iqqoy(o.partition_index, o.partition_size, o.offset_lag, o.is_future_key, 0))
 
 
 def _read_describe_log_dirs_topic_1(view: memoryview, at: int) -> tuple[DescribeLogDirsTopic, int]:
@@ -375,7 +384,7 @@ def _read_describe_log_dirs_topic_2(view: memoryview, at: int) -> tuple[Describe
 def _write_describe_log_dirs_topic_2(o: DescribeLogDirsTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_log_dirs_partition_2(i_partitions, w)
     w(b"\0")
@@ -417,10 +426,8 @@ def _write_describe_log_dirs_result_1(o: DescribeLogDirsResult, w: Write) -> Non
 
 def _read_describe_log_dirs_result_2(view: memoryview, at: int) -> tuple[DescribeLogDirsResult, int]:
     o = new(DescribeLogDirsResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -456,7 +463,7 @@ def _write_describe_log_dirs_result_2(o: DescribeLogDirsResult, w: Write) -> Non
     w(_pack_h(o.error_code))
     w(compact_string(o.log_dir))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_log_dirs_topic_2(i_topics, w)
     w(b"\0")
@@ -464,10 +471,8 @@ def _write_describe_log_dirs_result_2(o: DescribeLogDirsResult, w: Write) -> Non
 
 def _read_describe_log_dirs_result_4(view: memoryview, at: int) -> tuple[DescribeLogDirsResult, int]:
     o = new(DescribeLogDirsResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -489,11 +494,9 @@ def _read_describe_log_dirs_result_4(view: memoryview, at: int) -> tuple[Describ
     for _ in range(n):
         i_topics, at = _read_describe_log_dirs_topic_2(view, at)
         items_topics.append(i_topics)
-    o.total_bytes, o.usable_bytes = _unpack_qq(view, at)
-    at += 16
+    o.total_bytes, o.usable_bytes, n = _unpack_qqy(view, at)
+    at += 17
     o.is_cordoned = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -503,19 +506,16 @@ def _write_describe_log_dirs_result_4(o: DescribeLogDirsResult, w: Write) -> Non
     w(_pack_h(o.error_code))
     w(compact_string(o.log_dir))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_log_dirs_topic_2(i_topics, w)
-    w(_pack_qq(o.total_bytes, o.usable_bytes))
-    w(b"\0")
+    w(_pack_qqy(o.total_bytes, o.usable_bytes, 0))
 
 
 def _read_describe_log_dirs_result_5(view: memoryview, at: int) -> tuple[DescribeLogDirsResult, int]:
     o = new(DescribeLogDirsResult)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -537,10 +537,8 @@ def _read_describe_log_dirs_result_5(view: memoryview, at: int) -> tuple[Describ
     for _ in range(n):
         i_topics, at = _read_describe_log_dirs_topic_2(view, at)
         items_topics.append(i_topics)
-    o.total_bytes, o.usable_bytes, o.is_cordoned = _unpack_qqo(view, at)
-    at += 17
-    n = view[at]
-    at += 1
+    o.total_bytes, o.usable_bytes, o.is_cordoned, n = _unpack_qqoy(view, at)
+    at += 18
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -550,11 +548,10 @@ def _write_describe_log_dirs_result_5(o: DescribeLogDirsResult, w: Write) -> Non
     w(_pack_h(o.error_code))
     w(compact_string(o.log_dir))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_log_dirs_topic_2(i_topics, w)
-    w(_pack_qqo(o.total_bytes, o.usable_bytes, o.is_cordoned))
-    w(b"\0")
+    w(_pack_qqoy(o.total_bytes, o.usable_bytes, o.is_cordoned, 0))
 
 
 def _read_describe_log_dirs_response_1(view: memoryview, at: int) -> tuple[DescribeLogDirsResponse, int]:
@@ -584,10 +581,8 @@ def _write_describe_log_dirs_response_1(o: DescribeLogDirsResponse, w: Write) ->
 
 def _read_describe_log_dirs_response_2(view: memoryview, at: int) -> tuple[DescribeLogDirsResponse, int]:
     o = new(DescribeLogDirsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -611,7 +606,7 @@ def _read_describe_log_dirs_response_2(view: memoryview, at: int) -> tuple[Descr
 def _write_describe_log_dirs_response_2(o: DescribeLogDirsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_log_dirs_result_2(i_results, w)
     w(b"\0")
@@ -619,10 +614,8 @@ def _write_describe_log_dirs_response_2(o: DescribeLogDirsResponse, w: Write) ->
 
 def _read_describe_log_dirs_response_3(view: memoryview, at: int) -> tuple[DescribeLogDirsResponse, int]:
     o = new(DescribeLogDirsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -645,7 +638,7 @@ def _read_describe_log_dirs_response_3(view: memoryview, at: int) -> tuple[Descr
 def _write_describe_log_dirs_response_3(o: DescribeLogDirsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_log_dirs_result_2(i_results, w)
     w(b"\0")
@@ -653,10 +646,8 @@ def _write_describe_log_dirs_response_3(o: DescribeLogDirsResponse, w: Write) ->
 
 def _read_describe_log_dirs_response_4(view: memoryview, at: int) -> tuple[DescribeLogDirsResponse, int]:
     o = new(DescribeLogDirsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -679,7 +670,7 @@ def _read_describe_log_dirs_response_4(view: memoryview, at: int) -> tuple[Descr
 def _write_describe_log_dirs_response_4(o: DescribeLogDirsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_log_dirs_result_4(i_results, w)
     w(b"\0")
@@ -687,10 +678,8 @@ def _write_describe_log_dirs_response_4(o: DescribeLogDirsResponse, w: Write) ->
 
 def _read_describe_log_dirs_response_5(view: memoryview, at: int) -> tuple[DescribeLogDirsResponse, int]:
     o = new(DescribeLogDirsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -713,7 +702,7 @@ def _read_describe_log_dirs_response_5(view: memoryview, at: int) -> tuple[Descr
 def _write_describe_log_dirs_response_5(o: DescribeLogDirsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_log_dirs_result_5(i_results, w)
     w(b"\0")

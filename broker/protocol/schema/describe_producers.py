@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -30,9 +30,15 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
-_qiiqiq = Struct(">qiiqiq")
-_unpack_qiiqiq = _qiiqiq.unpack_from
-_pack_qiiqiq = _qiiqiq.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_qiiqiqy = Struct(">qiiqiqB")
+_unpack_qiiqiqy = _qiiqiqy.unpack_from
+_pack_qiiqiqy = _qiiqiqy.pack
 
 
 class TopicRequest(Structure):
@@ -91,7 +97,7 @@ def _read_topic_request_0(view: memoryview, at: int) -> tuple[TopicRequest, int]
 def _write_topic_request_0(o: TopicRequest, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
@@ -121,7 +127,7 @@ def _read_describe_producers_request_0(view: memoryview, at: int) -> tuple[Descr
 
 def _write_describe_producers_request_0(o: DescribeProducersRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_topic_request_0(i_topics, w)
     w(b"\0")
@@ -212,10 +218,9 @@ def _read_producer_state_0(view: memoryview, at: int) -> tuple[ProducerState, in
         o.last_timestamp,
         o.coordinator_epoch,
         o.current_txn_start_offset,
-    ) = _unpack_qiiqiq(view, at)
-    at += 36
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_qiiqiqy(view, at)
+    at += 37
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -223,24 +228,22 @@ def _read_producer_state_0(view: memoryview, at: int) -> tuple[ProducerState, in
 
 def _write_producer_state_0(o: ProducerState, w: Write) -> None:
     w(
-        _pack_qiiqiq(
+        _pack_qiiqiqy(
             o.producer_id,
             o.producer_epoch,
             o.last_sequence,
             o.last_timestamp,
             o.coordinator_epoch,
             o.current_txn_start_offset,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_partition_response_0(view: memoryview, at: int) -> tuple[PartitionResponse, int]:
     o = new(PartitionResponse)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -274,7 +277,7 @@ def _write_partition_response_0(o: PartitionResponse, w: Write) -> None:
     w(_pack_ih(o.partition_index, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_active_producers = o.active_producers
-    w(compact_length(v_active_producers))
+    w(UVARINT[len(v_active_producers) + 1])
     for i_active_producers in v_active_producers:
         _write_producer_state_0(i_active_producers, w)
     w(b"\0")
@@ -315,7 +318,7 @@ def _read_topic_response_0(view: memoryview, at: int) -> tuple[TopicResponse, in
 def _write_topic_response_0(o: TopicResponse, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_partition_response_0(i_partitions, w)
     w(b"\0")
@@ -323,10 +326,8 @@ def _write_topic_response_0(o: TopicResponse, w: Write) -> None:
 
 def _read_describe_producers_response_0(view: memoryview, at: int) -> tuple[DescribeProducersResponse, int]:
     o = new(DescribeProducersResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -349,7 +350,7 @@ def _read_describe_producers_response_0(view: memoryview, at: int) -> tuple[Desc
 def _write_describe_producers_response_0(o: DescribeProducersResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_topic_response_0(i_topics, w)
     w(b"\0")

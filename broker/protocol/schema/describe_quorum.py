@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -28,6 +28,9 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -37,21 +40,33 @@ _pack_ih = _ih.pack
 _ihiiq = Struct(">ihiiq")
 _unpack_ihiiq = _ihiiq.unpack_from
 _pack_ihiiq = _ihiiq.pack
+_ihiiqy = Struct(">ihiiqB")
+_unpack_ihiiqy = _ihiiqy.unpack_from
+_pack_ihiiqy = _ihiiqy.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _iiq = Struct(">iiq")
 _unpack_iiq = _iiq.unpack_from
 _pack_iiq = _iiq.pack
-_iq = Struct(">iq")
-_unpack_iq = _iq.unpack_from
-_pack_iq = _iq.pack
-_iqqq = Struct(">iqqq")
-_unpack_iqqq = _iqqq.unpack_from
-_pack_iqqq = _iqqq.pack
-_iuqqq = Struct(">i16sqqq")
-_unpack_iuqqq = _iuqqq.unpack_from
-_pack_iuqqq = _iuqqq.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_iiqy = Struct(">iiqB")
+_unpack_iiqy = _iiqy.unpack_from
+_pack_iiqy = _iiqy.pack
+_iqqqy = Struct(">iqqqB")
+_unpack_iqqqy = _iqqqy.unpack_from
+_pack_iqqqy = _iqqqy.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
+_iuqqqy = Struct(">i16sqqqB")
+_unpack_iuqqqy = _iuqqqy.unpack_from
+_pack_iuqqqy = _iuqqqy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class DescribeQuorumRequestPartitionData(Structure):
@@ -94,18 +109,15 @@ def _read_describe_quorum_request_partition_data_0(
     view: memoryview, at: int
 ) -> tuple[DescribeQuorumRequestPartitionData, int]:
     o = new(DescribeQuorumRequestPartitionData)
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_describe_quorum_request_partition_data_0(o: DescribeQuorumRequestPartitionData, w: Write) -> None:
-    w(_pack_i(o.partition_index))
-    w(b"\0")
+    w(_pack_iy(o.partition_index, 0))
 
 
 def _read_describe_quorum_request_topic_data_0(view: memoryview, at: int) -> tuple[DescribeQuorumRequestTopicData, int]:
@@ -143,7 +155,7 @@ def _read_describe_quorum_request_topic_data_0(view: memoryview, at: int) -> tup
 def _write_describe_quorum_request_topic_data_0(o: DescribeQuorumRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_quorum_request_partition_data_0(i_partitions, w)
     w(b"\0")
@@ -174,7 +186,7 @@ def _read_describe_quorum_request_0(view: memoryview, at: int) -> tuple[Describe
 
 def _write_describe_quorum_request_0(o: DescribeQuorumRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_quorum_request_topic_data_0(i_topics, w)
     w(b"\0")
@@ -310,13 +322,11 @@ class DescribeQuorumResponse(Message):
 
 def _read_replica_state_0(view: memoryview, at: int) -> tuple[ReplicaState, int]:
     o = new(ReplicaState)
-    o.replica_id, o.log_end_offset = _unpack_iq(view, at)
-    at += 12
+    o.replica_id, o.log_end_offset, n = _unpack_iqy(view, at)
+    at += 13
     o.replica_directory_id = ZERO_UUID
     o.last_fetch_timestamp = -1
     o.last_caught_up_timestamp = -1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -325,17 +335,14 @@ def _read_replica_state_0(view: memoryview, at: int) -> tuple[ReplicaState, int]
 def _write_replica_state_0(o: ReplicaState, w: Write) -> None:
     if o.replica_directory_id != ZERO_UUID:
         raise absent("replica_directory_id")
-    w(_pack_iq(o.replica_id, o.log_end_offset))
-    w(b"\0")
+    w(_pack_iqy(o.replica_id, o.log_end_offset, 0))
 
 
 def _read_replica_state_1(view: memoryview, at: int) -> tuple[ReplicaState, int]:
     o = new(ReplicaState)
-    o.replica_id, o.log_end_offset, o.last_fetch_timestamp, o.last_caught_up_timestamp = _unpack_iqqq(view, at)
-    at += 28
+    o.replica_id, o.log_end_offset, o.last_fetch_timestamp, o.last_caught_up_timestamp, n = _unpack_iqqqy(view, at)
+    at += 29
     o.replica_directory_id = ZERO_UUID
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -344,8 +351,7 @@ def _read_replica_state_1(view: memoryview, at: int) -> tuple[ReplicaState, int]
 def _write_replica_state_1(o: ReplicaState, w: Write) -> None:
     if o.replica_directory_id != ZERO_UUID:
         raise absent("replica_directory_id")
-    w(_pack_iqqq(o.replica_id, o.log_end_offset, o.last_fetch_timestamp, o.last_caught_up_timestamp))
-    w(b"\0")
+    w(_pack_iqqqy(o.replica_id, o.log_end_offset, o.last_fetch_timestamp, o.last_caught_up_timestamp, 0))
 
 
 def _read_replica_state_2(view: memoryview, at: int) -> tuple[ReplicaState, int]:
@@ -356,10 +362,9 @@ def _read_replica_state_2(view: memoryview, at: int) -> tuple[ReplicaState, int]
         o.log_end_offset,
         o.last_fetch_timestamp,
         o.last_caught_up_timestamp,
-    ) = _unpack_iuqqq(view, at)
-    at += 44
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_iuqqqy(view, at)
+    at += 45
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -367,15 +372,15 @@ def _read_replica_state_2(view: memoryview, at: int) -> tuple[ReplicaState, int]
 
 def _write_replica_state_2(o: ReplicaState, w: Write) -> None:
     w(
-        _pack_iuqqq(
+        _pack_iuqqqy(
             o.replica_id,
             uuid(o.replica_directory_id),
             o.log_end_offset,
             o.last_fetch_timestamp,
             o.last_caught_up_timestamp,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_listener_2(view: memoryview, at: int) -> tuple[Listener, int]:
@@ -398,10 +403,8 @@ def _read_listener_2(view: memoryview, at: int) -> tuple[Listener, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -410,18 +413,15 @@ def _read_listener_2(view: memoryview, at: int) -> tuple[Listener, int]:
 def _write_listener_2(o: Listener, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_describe_quorum_response_partition_data_0(
     view: memoryview, at: int
 ) -> tuple[DescribeQuorumResponsePartitionData, int]:
     o = new(DescribeQuorumResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark = _unpack_ihiiq(view, at)
-    at += 22
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark, n = _unpack_ihiiqy(view, at)
+    at += 23
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -459,11 +459,11 @@ def _read_describe_quorum_response_partition_data_0(
 def _write_describe_quorum_response_partition_data_0(o: DescribeQuorumResponsePartitionData, w: Write) -> None:
     w(_pack_ihiiq(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark))
     v_current_voters = o.current_voters
-    w(compact_length(v_current_voters))
+    w(UVARINT[len(v_current_voters) + 1])
     for i_current_voters in v_current_voters:
         _write_replica_state_0(i_current_voters, w)
     v_observers = o.observers
-    w(compact_length(v_observers))
+    w(UVARINT[len(v_observers) + 1])
     for i_observers in v_observers:
         _write_replica_state_0(i_observers, w)
     w(b"\0")
@@ -473,10 +473,8 @@ def _read_describe_quorum_response_partition_data_1(
     view: memoryview, at: int
 ) -> tuple[DescribeQuorumResponsePartitionData, int]:
     o = new(DescribeQuorumResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark = _unpack_ihiiq(view, at)
-    at += 22
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark, n = _unpack_ihiiqy(view, at)
+    at += 23
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -514,11 +512,11 @@ def _read_describe_quorum_response_partition_data_1(
 def _write_describe_quorum_response_partition_data_1(o: DescribeQuorumResponsePartitionData, w: Write) -> None:
     w(_pack_ihiiq(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.high_watermark))
     v_current_voters = o.current_voters
-    w(compact_length(v_current_voters))
+    w(UVARINT[len(v_current_voters) + 1])
     for i_current_voters in v_current_voters:
         _write_replica_state_1(i_current_voters, w)
     v_observers = o.observers
-    w(compact_length(v_observers))
+    w(UVARINT[len(v_observers) + 1])
     for i_observers in v_observers:
         _write_replica_state_1(i_observers, w)
     w(b"\0")
@@ -528,10 +526,8 @@ def _read_describe_quorum_response_partition_data_2(
     view: memoryview, at: int
 ) -> tuple[DescribeQuorumResponsePartitionData, int]:
     o = new(DescribeQuorumResponsePartitionData)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -540,10 +536,8 @@ def _read_describe_quorum_response_partition_data_2(
         at += n
     else:
         o.error_message = None
-    o.leader_id, o.leader_epoch, o.high_watermark = _unpack_iiq(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.leader_id, o.leader_epoch, o.high_watermark, n = _unpack_iiqy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -582,11 +576,11 @@ def _write_describe_quorum_response_partition_data_2(o: DescribeQuorumResponsePa
     w(compact_nullable_string(o.error_message))
     w(_pack_iiq(o.leader_id, o.leader_epoch, o.high_watermark))
     v_current_voters = o.current_voters
-    w(compact_length(v_current_voters))
+    w(UVARINT[len(v_current_voters) + 1])
     for i_current_voters in v_current_voters:
         _write_replica_state_2(i_current_voters, w)
     v_observers = o.observers
-    w(compact_length(v_observers))
+    w(UVARINT[len(v_observers) + 1])
     for i_observers in v_observers:
         _write_replica_state_2(i_observers, w)
     w(b"\0")
@@ -594,10 +588,8 @@ def _write_describe_quorum_response_partition_data_2(o: DescribeQuorumResponsePa
 
 def _read_node_2(view: memoryview, at: int) -> tuple[Node, int]:
     o = new(Node)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -620,7 +612,7 @@ def _read_node_2(view: memoryview, at: int) -> tuple[Node, int]:
 def _write_node_2(o: Node, w: Write) -> None:
     w(_pack_i(o.node_id))
     v_listeners = o.listeners
-    w(compact_length(v_listeners))
+    w(UVARINT[len(v_listeners) + 1])
     for i_listeners in v_listeners:
         _write_listener_2(i_listeners, w)
     w(b"\0")
@@ -663,7 +655,7 @@ def _read_describe_quorum_response_topic_data_0(
 def _write_describe_quorum_response_topic_data_0(o: DescribeQuorumResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_quorum_response_partition_data_0(i_partitions, w)
     w(b"\0")
@@ -706,7 +698,7 @@ def _read_describe_quorum_response_topic_data_1(
 def _write_describe_quorum_response_topic_data_1(o: DescribeQuorumResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_quorum_response_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -749,7 +741,7 @@ def _read_describe_quorum_response_topic_data_2(
 def _write_describe_quorum_response_topic_data_2(o: DescribeQuorumResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_quorum_response_partition_data_2(i_partitions, w)
     w(b"\0")
@@ -757,10 +749,8 @@ def _write_describe_quorum_response_topic_data_2(o: DescribeQuorumResponseTopicD
 
 def _read_describe_quorum_response_0(view: memoryview, at: int) -> tuple[DescribeQuorumResponse, int]:
     o = new(DescribeQuorumResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -787,7 +777,7 @@ def _write_describe_quorum_response_0(o: DescribeQuorumResponse, w: Write) -> No
         raise absent("nodes")
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_quorum_response_topic_data_0(i_topics, w)
     w(b"\0")
@@ -795,10 +785,8 @@ def _write_describe_quorum_response_0(o: DescribeQuorumResponse, w: Write) -> No
 
 def _read_describe_quorum_response_1(view: memoryview, at: int) -> tuple[DescribeQuorumResponse, int]:
     o = new(DescribeQuorumResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -825,7 +813,7 @@ def _write_describe_quorum_response_1(o: DescribeQuorumResponse, w: Write) -> No
         raise absent("nodes")
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_quorum_response_topic_data_1(i_topics, w)
     w(b"\0")
@@ -833,10 +821,8 @@ def _write_describe_quorum_response_1(o: DescribeQuorumResponse, w: Write) -> No
 
 def _read_describe_quorum_response_2(view: memoryview, at: int) -> tuple[DescribeQuorumResponse, int]:
     o = new(DescribeQuorumResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -884,11 +870,11 @@ def _write_describe_quorum_response_2(o: DescribeQuorumResponse, w: Write) -> No
     w(_pack_h(o.error_code))
     w(compact_nullable_string(o.error_message))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_quorum_response_topic_data_2(i_topics, w)
     v_nodes = o.nodes
-    w(compact_length(v_nodes))
+    w(UVARINT[len(v_nodes) + 1])
     for i_nodes in v_nodes:
         _write_node_2(i_nodes, w)
     w(b"\0")

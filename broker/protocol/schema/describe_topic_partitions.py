@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -32,12 +32,24 @@ _pack_h = _h.pack
 _hiii = Struct(">hiii")
 _unpack_hiii = _hiii.unpack_from
 _pack_hiii = _hiii.pack
+_hiiiy = Struct(">hiiiB")
+_unpack_hiiiy = _hiiiy.unpack_from
+_pack_hiiiy = _hiiiy.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _uo = Struct(">16s?")
 _unpack_uo = _uo.unpack_from
 _pack_uo = _uo.pack
+_uoy = Struct(">16s?B")
+_unpack_uoy = _uoy.unpack_from
+_pack_uoy = _uoy.pack
 
 
 class DescribeTopicPartitionsRequestCursor(Structure):
@@ -93,10 +105,8 @@ def _read_describe_topic_partitions_request_cursor_0(
         raise negative(n)
     o.topic_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -104,8 +114,7 @@ def _read_describe_topic_partitions_request_cursor_0(
 
 def _write_describe_topic_partitions_request_cursor_0(o: DescribeTopicPartitionsRequestCursor, w: Write) -> None:
     w(compact_string(o.topic_name))
-    w(_pack_i(o.partition_index))
-    w(b"\0")
+    w(_pack_iy(o.partition_index, 0))
 
 
 def _read_topic_request_0(view: memoryview, at: int) -> tuple[TopicRequest, int]:
@@ -164,7 +173,7 @@ def _read_describe_topic_partitions_request_0(view: memoryview, at: int) -> tupl
 
 def _write_describe_topic_partitions_request_0(o: DescribeTopicPartitionsRequest, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_topic_request_0(i_topics, w)
     w(_pack_i(o.response_partition_limit))
@@ -288,10 +297,8 @@ def _read_describe_topic_partitions_response_cursor_0(
         raise negative(n)
     o.topic_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -299,18 +306,15 @@ def _read_describe_topic_partitions_response_cursor_0(
 
 def _write_describe_topic_partitions_response_cursor_0(o: DescribeTopicPartitionsResponseCursor, w: Write) -> None:
     w(compact_string(o.topic_name))
-    w(_pack_i(o.partition_index))
-    w(b"\0")
+    w(_pack_iy(o.partition_index, 0))
 
 
 def _read_describe_topic_partitions_response_partition_0(
     view: memoryview, at: int
 ) -> tuple[DescribeTopicPartitionsResponsePartition, int]:
     o = new(DescribeTopicPartitionsResponsePartition)
-    o.error_code, o.partition_index, o.leader_id, o.leader_epoch = _unpack_hiii(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.error_code, o.partition_index, o.leader_id, o.leader_epoch, n = _unpack_hiiiy(view, at)
+    at += 15
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -368,25 +372,25 @@ def _write_describe_topic_partitions_response_partition_0(
 ) -> None:
     w(_pack_hiii(o.error_code, o.partition_index, o.leader_id, o.leader_epoch))
     v_replica_nodes = o.replica_nodes
-    w(compact_length(v_replica_nodes))
+    w(UVARINT[len(v_replica_nodes) + 1])
     w(packed("i", v_replica_nodes))
     v_isr_nodes = o.isr_nodes
-    w(compact_length(v_isr_nodes))
+    w(UVARINT[len(v_isr_nodes) + 1])
     w(packed("i", v_isr_nodes))
     v_eligible_leader_replicas = o.eligible_leader_replicas
     if v_eligible_leader_replicas is None:
         w(b"\0")
     else:
-        w(compact_length(v_eligible_leader_replicas))
+        w(UVARINT[len(v_eligible_leader_replicas) + 1])
         w(packed("i", v_eligible_leader_replicas))
     v_last_known_elr = o.last_known_elr
     if v_last_known_elr is None:
         w(b"\0")
     else:
-        w(compact_length(v_last_known_elr))
+        w(UVARINT[len(v_last_known_elr) + 1])
         w(packed("i", v_last_known_elr))
     v_offline_replicas = o.offline_replicas
-    w(compact_length(v_offline_replicas))
+    w(UVARINT[len(v_offline_replicas) + 1])
     w(packed("i", v_offline_replicas))
     w(b"\0")
 
@@ -395,10 +399,8 @@ def _read_describe_topic_partitions_response_topic_0(
     view: memoryview, at: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     o = new(DescribeTopicPartitionsResponseTopic)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -407,10 +409,8 @@ def _read_describe_topic_partitions_response_topic_0(
         at += n
     else:
         o.name = None
-    o.topic_id, o.is_internal = _unpack_uo(view, at)
-    at += 17
-    n = view[at]
-    at += 1
+    o.topic_id, o.is_internal, n = _unpack_uoy(view, at)
+    at += 18
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -423,10 +423,8 @@ def _read_describe_topic_partitions_response_topic_0(
     for _ in range(n):
         i_partitions, at = _read_describe_topic_partitions_response_partition_0(view, at)
         items_partitions.append(i_partitions)
-    (o.topic_authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.topic_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -437,21 +435,18 @@ def _write_describe_topic_partitions_response_topic_0(o: DescribeTopicPartitions
     w(compact_nullable_string(o.name))
     w(_pack_uo(uuid(o.topic_id), o.is_internal))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_describe_topic_partitions_response_partition_0(i_partitions, w)
-    w(_pack_i(o.topic_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.topic_authorized_operations, 0))
 
 
 def _read_describe_topic_partitions_response_0(
     view: memoryview, at: int
 ) -> tuple[DescribeTopicPartitionsResponse, int]:
     o = new(DescribeTopicPartitionsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -480,7 +475,7 @@ def _read_describe_topic_partitions_response_0(
 def _write_describe_topic_partitions_response_0(o: DescribeTopicPartitionsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_describe_topic_partitions_response_topic_0(i_topics, w)
     v_next_cursor = o.next_cursor

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     int32s,
     more,
@@ -26,12 +26,21 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _iqqh = Struct(">iqqh")
 _unpack_iqqh = _iqqh.unpack_from
 _pack_iqqh = _iqqh.pack
+_iqqhy = Struct(">iqqhB")
+_unpack_iqqhy = _iqqhy.unpack_from
+_pack_iqqhy = _iqqhy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class DescribeTransactionsRequest(Message):
@@ -80,7 +89,7 @@ def _read_describe_transactions_request_0(view: memoryview, at: int) -> tuple[De
 
 def _write_describe_transactions_request_0(o: DescribeTransactionsRequest, w: Write) -> None:
     v_transactional_ids = o.transactional_ids
-    w(compact_length(v_transactional_ids))
+    w(UVARINT[len(v_transactional_ids) + 1])
     for i_transactional_ids in v_transactional_ids:
         w(compact_string(i_transactional_ids))
     w(b"\0")
@@ -182,17 +191,15 @@ def _read_topic_data_0(view: memoryview, at: int) -> tuple[TopicData, int]:
 def _write_topic_data_0(o: TopicData, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
 
 def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionState, int]:
     o = new(TransactionState)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -209,10 +216,8 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
         raise negative(n)
     o.transaction_state = str(view[at : at + n], "utf-8")
     at += n
-    o.transaction_timeout_ms, o.transaction_start_time_ms, o.producer_id, o.producer_epoch = _unpack_iqqh(view, at)
-    at += 22
-    n = view[at]
-    at += 1
+    o.transaction_timeout_ms, o.transaction_start_time_ms, o.producer_id, o.producer_epoch, n = _unpack_iqqhy(view, at)
+    at += 23
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -238,7 +243,7 @@ def _write_transaction_state_0(o: TransactionState, w: Write) -> None:
     w(compact_string(o.transaction_state))
     w(_pack_iqqh(o.transaction_timeout_ms, o.transaction_start_time_ms, o.producer_id, o.producer_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_topic_data_0(i_topics, w)
     w(b"\0")
@@ -246,10 +251,8 @@ def _write_transaction_state_0(o: TransactionState, w: Write) -> None:
 
 def _read_describe_transactions_response_0(view: memoryview, at: int) -> tuple[DescribeTransactionsResponse, int]:
     o = new(DescribeTransactionsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -272,7 +275,7 @@ def _read_describe_transactions_response_0(view: memoryview, at: int) -> tuple[D
 def _write_describe_transactions_response_0(o: DescribeTransactionsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_transaction_states = o.transaction_states
-    w(compact_length(v_transaction_states))
+    w(UVARINT[len(v_transaction_states) + 1])
     for i_transaction_states in v_transaction_states:
         _write_transaction_state_0(i_transaction_states, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -22,15 +22,21 @@ from broker.protocol.wire import (
     too_many,
 )
 
-_bi = Struct(">bi")
-_unpack_bi = _bi.unpack_from
-_pack_bi = _bi.pack
+_biy = Struct(">biB")
+_unpack_biy = _biy.unpack_from
+_pack_biy = _biy.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 
 
 class UserName(Structure):
@@ -111,7 +117,7 @@ def _write_describe_user_scram_credentials_request_0(o: DescribeUserScramCredent
     if v_users is None:
         w(b"\0")
     else:
-        w(compact_length(v_users))
+        w(UVARINT[len(v_users) + 1])
         for i_users in v_users:
             _write_user_name_0(i_users, w)
     w(b"\0")
@@ -172,18 +178,15 @@ class DescribeUserScramCredentialsResponse(Message):
 
 def _read_credential_info_0(view: memoryview, at: int) -> tuple[CredentialInfo, int]:
     o = new(CredentialInfo)
-    o.mechanism, o.iterations = _unpack_bi(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.mechanism, o.iterations, n = _unpack_biy(view, at)
+    at += 6
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_credential_info_0(o: CredentialInfo, w: Write) -> None:
-    w(_pack_bi(o.mechanism, o.iterations))
-    w(b"\0")
+    w(_pack_biy(o.mechanism, o.iterations, 0))
 
 
 def _read_describe_user_scram_credentials_result_0(
@@ -199,10 +202,8 @@ def _read_describe_user_scram_credentials_result_0(
         raise negative(n)
     o.user = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -237,7 +238,7 @@ def _write_describe_user_scram_credentials_result_0(o: DescribeUserScramCredenti
     w(_pack_h(o.error_code))
     w(compact_nullable_string(o.error_message))
     v_credential_infos = o.credential_infos
-    w(compact_length(v_credential_infos))
+    w(UVARINT[len(v_credential_infos) + 1])
     for i_credential_infos in v_credential_infos:
         _write_credential_info_0(i_credential_infos, w)
     w(b"\0")
@@ -247,10 +248,8 @@ def _read_describe_user_scram_credentials_response_0(
     view: memoryview, at: int
 ) -> tuple[DescribeUserScramCredentialsResponse, int]:
     o = new(DescribeUserScramCredentialsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -284,7 +283,7 @@ def _write_describe_user_scram_credentials_response_0(o: DescribeUserScramCreden
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_describe_user_scram_credentials_result_0(i_results, w)
     w(b"\0")

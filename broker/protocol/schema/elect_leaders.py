@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -34,6 +34,9 @@ _pack_b = _b.pack
 _bi = Struct(">bi")
 _unpack_bi = _bi.unpack_from
 _pack_bi = _bi.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
@@ -49,9 +52,15 @@ _pack_ihh = _ihh.pack
 _ihi = Struct(">ihi")
 _unpack_ihi = _ihi.unpack_from
 _pack_ihi = _ihi.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class TopicPartitions(Structure):
@@ -138,7 +147,7 @@ def _read_topic_partitions_2(view: memoryview, at: int) -> tuple[TopicPartitions
 def _write_topic_partitions_2(o: TopicPartitions, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -213,10 +222,8 @@ def _write_elect_leaders_request_1(o: ElectLeadersRequest, w: Write) -> None:
 
 def _read_elect_leaders_request_2(view: memoryview, at: int) -> tuple[ElectLeadersRequest, int]:
     o = new(ElectLeadersRequest)
-    (o.election_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.election_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -230,10 +237,8 @@ def _read_elect_leaders_request_2(view: memoryview, at: int) -> tuple[ElectLeade
             items_topic_partitions.append(i_topic_partitions)
     else:
         o.topic_partitions = None
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -245,11 +250,10 @@ def _write_elect_leaders_request_2(o: ElectLeadersRequest, w: Write) -> None:
     if v_topic_partitions is None:
         w(b"\0")
     else:
-        w(compact_length(v_topic_partitions))
+        w(UVARINT[len(v_topic_partitions) + 1])
         for i_topic_partitions in v_topic_partitions:
             _write_topic_partitions_2(i_topic_partitions, w)
-    w(_pack_i(o.timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.timeout_ms, 0))
 
 
 ElectLeadersRequest.DECODERS = (
@@ -330,10 +334,8 @@ def _write_partition_result_0(o: PartitionResult, w: Write) -> None:
 
 def _read_partition_result_2(view: memoryview, at: int) -> tuple[PartitionResult, int]:
     o = new(PartitionResult)
-    o.partition_id, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_id, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -420,7 +422,7 @@ def _read_replica_election_result_2(view: memoryview, at: int) -> tuple[ReplicaE
 def _write_replica_election_result_2(o: ReplicaElectionResult, w: Write) -> None:
     w(compact_string(o.topic))
     v_partition_result = o.partition_result
-    w(compact_length(v_partition_result))
+    w(UVARINT[len(v_partition_result) + 1])
     for i_partition_result in v_partition_result:
         _write_partition_result_2(i_partition_result, w)
     w(b"\0")
@@ -479,10 +481,8 @@ def _write_elect_leaders_response_1(o: ElectLeadersResponse, w: Write) -> None:
 
 def _read_elect_leaders_response_2(view: memoryview, at: int) -> tuple[ElectLeadersResponse, int]:
     o = new(ElectLeadersResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -505,7 +505,7 @@ def _read_elect_leaders_response_2(view: memoryview, at: int) -> tuple[ElectLead
 def _write_elect_leaders_response_2(o: ElectLeadersResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_replica_election_results = o.replica_election_results
-    w(compact_length(v_replica_election_results))
+    w(UVARINT[len(v_replica_election_results) + 1])
     for i_replica_election_results in v_replica_election_results:
         _write_replica_election_result_2(i_replica_election_results, w)
     w(b"\0")

@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -32,7 +32,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -41,24 +40,36 @@ _pack_h = _h.pack
 _hi = Struct(">hi")
 _unpack_hi = _hi.unpack_from
 _pack_hi = _hi.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ihii = Struct(">ihii")
 _unpack_ihii = _ihii.unpack_from
 _pack_ihii = _ihii.pack
+_ihiiy = Struct(">ihiiB")
+_unpack_ihiiy = _ihiiy.unpack_from
+_pack_ihiiy = _ihiiy.pack
 _iii = Struct(">iii")
 _unpack_iii = _iii.unpack_from
 _pack_iii = _iii.pack
 _iiii = Struct(">iiii")
 _unpack_iiii = _iiii.unpack_from
 _pack_iiii = _iiii.pack
-_iu = Struct(">i16s")
-_unpack_iu = _iu.unpack_from
-_pack_iu = _iu.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_iiiy = Struct(">iiiB")
+_unpack_iiiy = _iiiy.unpack_from
+_pack_iiiy = _iiiy.pack
+_iuy = Struct(">i16sB")
+_unpack_iuy = _iuy.unpack_from
+_pack_iuy = _iuy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class LeaderEndpoint(Structure):
@@ -161,10 +172,8 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -173,24 +182,20 @@ def _read_leader_endpoint_1(view: memoryview, at: int) -> tuple[LeaderEndpoint, 
 def _write_leader_endpoint_1(o: LeaderEndpoint, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_replica_info_1(view: memoryview, at: int) -> tuple[ReplicaInfo, int]:
     o = new(ReplicaInfo)
-    o.candidate_id, o.candidate_directory_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.candidate_id, o.candidate_directory_id, n = _unpack_iuy(view, at)
+    at += 21
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_replica_info_1(o: ReplicaInfo, w: Write) -> None:
-    w(_pack_iu(o.candidate_id, uuid(o.candidate_directory_id)))
-    w(b"\0")
+    w(_pack_iuy(o.candidate_id, uuid(o.candidate_directory_id), 0))
 
 
 def _read_end_quorum_epoch_request_partition_data_0(
@@ -218,10 +223,8 @@ def _read_end_quorum_epoch_request_partition_data_1(
     view: memoryview, at: int
 ) -> tuple[EndQuorumEpochRequestPartitionData, int]:
     o = new(EndQuorumEpochRequestPartitionData)
-    o.partition_index, o.leader_id, o.leader_epoch = _unpack_iii(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.partition_index, o.leader_id, o.leader_epoch, n = _unpack_iiiy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -245,7 +248,7 @@ def _read_end_quorum_epoch_request_partition_data_1(
 def _write_end_quorum_epoch_request_partition_data_1(o: EndQuorumEpochRequestPartitionData, w: Write) -> None:
     w(_pack_iii(o.partition_index, o.leader_id, o.leader_epoch))
     v_preferred_candidates = o.preferred_candidates
-    w(compact_length(v_preferred_candidates))
+    w(UVARINT[len(v_preferred_candidates) + 1])
     for i_preferred_candidates in v_preferred_candidates:
         _write_replica_info_1(i_preferred_candidates, w)
     w(b"\0")
@@ -320,7 +323,7 @@ def _read_end_quorum_epoch_request_topic_data_1(
 def _write_end_quorum_epoch_request_topic_data_1(o: EndQuorumEpochRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_end_quorum_epoch_request_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -410,11 +413,11 @@ def _read_end_quorum_epoch_request_1(view: memoryview, at: int) -> tuple[EndQuor
 def _write_end_quorum_epoch_request_1(o: EndQuorumEpochRequest, w: Write) -> None:
     w(compact_nullable_string(o.cluster_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_end_quorum_epoch_request_topic_data_1(i_topics, w)
     v_leader_endpoints = o.leader_endpoints
-    w(compact_length(v_leader_endpoints))
+    w(UVARINT[len(v_leader_endpoints) + 1])
     for i_leader_endpoints in v_leader_endpoints:
         _write_leader_endpoint_1(i_leader_endpoints, w)
     w(b"\0")
@@ -493,10 +496,8 @@ class EndQuorumEpochResponse(Message):
 
 def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -504,10 +505,8 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -516,8 +515,7 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
 def _write_node_endpoint_1(o: NodeEndpoint, w: Write) -> None:
     w(_pack_i(o.node_id))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_end_quorum_epoch_response_partition_data_0(
@@ -537,18 +535,15 @@ def _read_end_quorum_epoch_response_partition_data_1(
     view: memoryview, at: int
 ) -> tuple[EndQuorumEpochResponsePartitionData, int]:
     o = new(EndQuorumEpochResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch = _unpack_ihii(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, n = _unpack_ihiiy(view, at)
+    at += 15
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_end_quorum_epoch_response_partition_data_1(o: EndQuorumEpochResponsePartitionData, w: Write) -> None:
-    w(_pack_ihii(o.partition_index, o.error_code, o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_ihiiy(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, 0))
 
 
 def _read_end_quorum_epoch_response_topic_data_0(
@@ -620,7 +615,7 @@ def _read_end_quorum_epoch_response_topic_data_1(
 def _write_end_quorum_epoch_response_topic_data_1(o: EndQuorumEpochResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_end_quorum_epoch_response_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -655,10 +650,8 @@ def _write_end_quorum_epoch_response_0(o: EndQuorumEpochResponse, w: Write) -> N
 
 def _read_end_quorum_epoch_response_1(view: memoryview, at: int) -> tuple[EndQuorumEpochResponse, int]:
     o = new(EndQuorumEpochResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -703,18 +696,18 @@ def _read_end_quorum_epoch_response_1(view: memoryview, at: int) -> tuple[EndQuo
 def _write_end_quorum_epoch_response_1(o: EndQuorumEpochResponse, w: Write) -> None:
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_end_quorum_epoch_response_topic_data_1(i_topics, w)
     tags: list[bytes] = []
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_1(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

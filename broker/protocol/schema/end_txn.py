@@ -24,12 +24,18 @@ _pack_h = _h.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
-_ihqh = Struct(">ihqh")
-_unpack_ihqh = _ihqh.unpack_from
-_pack_ihqh = _ihqh.pack
+_ihqhy = Struct(">ihqhB")
+_unpack_ihqhy = _ihqhy.unpack_from
+_pack_ihqhy = _ihqhy.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _qho = Struct(">qh?")
 _unpack_qho = _qho.unpack_from
 _pack_qho = _qho.pack
+_qhoy = Struct(">qh?B")
+_unpack_qhoy = _qhoy.unpack_from
+_pack_qhoy = _qhoy.pack
 
 
 class EndTxnRequest(Message):
@@ -81,10 +87,8 @@ def _read_end_txn_request_3(view: memoryview, at: int) -> tuple[EndTxnRequest, i
         raise negative(n)
     o.transactional_id = str(view[at : at + n], "utf-8")
     at += n
-    o.producer_id, o.producer_epoch, o.committed = _unpack_qho(view, at)
-    at += 11
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.committed, n = _unpack_qhoy(view, at)
+    at += 12
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -92,8 +96,7 @@ def _read_end_txn_request_3(view: memoryview, at: int) -> tuple[EndTxnRequest, i
 
 def _write_end_txn_request_3(o: EndTxnRequest, w: Write) -> None:
     w(compact_string(o.transactional_id))
-    w(_pack_qho(o.producer_id, o.producer_epoch, o.committed))
-    w(b"\0")
+    w(_pack_qhoy(o.producer_id, o.producer_epoch, o.committed, 0))
 
 
 EndTxnRequest.DECODERS = (
@@ -150,36 +153,30 @@ def _write_end_txn_response_0(o: EndTxnResponse, w: Write) -> None:
 
 def _read_end_txn_response_3(view: memoryview, at: int) -> tuple[EndTxnResponse, int]:
     o = new(EndTxnResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     o.producer_id = -1
     o.producer_epoch = -1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_end_txn_response_3(o: EndTxnResponse, w: Write) -> None:
-    w(_pack_ih(o.throttle_time_ms, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.throttle_time_ms, o.error_code, 0))
 
 
 def _read_end_txn_response_5(view: memoryview, at: int) -> tuple[EndTxnResponse, int]:
     o = new(EndTxnResponse)
-    o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch = _unpack_ihqh(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, n = _unpack_ihqhy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_end_txn_response_5(o: EndTxnResponse, w: Write) -> None:
-    w(_pack_ihqh(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
-    w(b"\0")
+    w(_pack_ihqhy(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, 0))
 
 
 EndTxnResponse.DECODERS = (

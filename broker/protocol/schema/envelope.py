@@ -8,18 +8,18 @@ from __future__ import annotations
 from struct import Struct
 
 from broker.protocol.wire import (
+    UVARINT,
     Message,
     Write,
-    compact_length,
     more,
     negative,
     new,
     skip_tags,
 )
 
-_h = Struct(">h")
-_unpack_h = _h.unpack_from
-_pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 
 
 class EnvelopeRequest(Message):
@@ -79,16 +79,16 @@ def _read_envelope_request_0(view: memoryview, at: int) -> tuple[EnvelopeRequest
 
 def _write_envelope_request_0(o: EnvelopeRequest, w: Write) -> None:
     v_request_data = o.request_data
-    w(compact_length(v_request_data))
+    w(UVARINT[len(v_request_data) + 1])
     w(v_request_data)
     v_request_principal = o.request_principal
     if v_request_principal is None:
         w(b"\0")
     else:
-        w(compact_length(v_request_principal))
+        w(UVARINT[len(v_request_principal) + 1])
         w(v_request_principal)
     v_client_host_address = o.client_host_address
-    w(compact_length(v_client_host_address))
+    w(UVARINT[len(v_client_host_address) + 1])
     w(v_client_host_address)
     w(b"\0")
 
@@ -126,10 +126,8 @@ def _read_envelope_response_0(view: memoryview, at: int) -> tuple[EnvelopeRespon
         at += n
     else:
         o.response_data = None
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -140,10 +138,9 @@ def _write_envelope_response_0(o: EnvelopeResponse, w: Write) -> None:
     if v_response_data is None:
         w(b"\0")
     else:
-        w(compact_length(v_response_data))
+        w(UVARINT[len(v_response_data) + 1])
         w(v_response_data)
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 EnvelopeResponse.DECODERS = (_read_envelope_response_0,)

@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -31,7 +31,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -46,6 +45,9 @@ _pack_ihi = _ihi.pack
 _ihii = Struct(">ihii")
 _unpack_ihii = _ihii.unpack_from
 _pack_ihii = _ihii.pack
+_ihiy = Struct(">ihiB")
+_unpack_ihiy = _ihiy.unpack_from
+_pack_ihiy = _ihiy.pack
 _ihqq = Struct(">ihqq")
 _unpack_ihqq = _ihqq.unpack_from
 _pack_ihqq = _ihqq.pack
@@ -58,12 +60,18 @@ _pack_ihqqq = _ihqqq.pack
 _ihqqqi = Struct(">ihqqqi")
 _unpack_ihqqqi = _ihqqqi.unpack_from
 _pack_ihqqqi = _ihqqqi.pack
+_ihqqqy = Struct(">ihqqqB")
+_unpack_ihqqqy = _ihqqqy.unpack_from
+_pack_ihqqqy = _ihqqqy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
 _iiibii = Struct(">iiibii")
 _unpack_iiibii = _iiibii.unpack_from
 _pack_iiibii = _iiibii.pack
+_iiibiiy = Struct(">iiibiiB")
+_unpack_iiibiiy = _iiibiiy.unpack_from
+_pack_iiibiiy = _iiibiiy.pack
 _iiiib = Struct(">iiiib")
 _unpack_iiiib = _iiiib.unpack_from
 _pack_iiiib = _iiiib.pack
@@ -76,33 +84,51 @@ _pack_iiiibii = _iiiibii.pack
 _iiiibiii = Struct(">iiiibiii")
 _unpack_iiiibiii = _iiiibiii.unpack_from
 _pack_iiiibiii = _iiiibiii.pack
+_iiiibiiy = Struct(">iiiibiiB")
+_unpack_iiiibiiy = _iiiibiiy.unpack_from
+_pack_iiiibiiy = _iiiibiiy.pack
 _iiqiqi = Struct(">iiqiqi")
 _unpack_iiqiqi = _iiqiqi.unpack_from
 _pack_iiqiqi = _iiqiqi.pack
+_iiqiqiy = Struct(">iiqiqiB")
+_unpack_iiqiqiy = _iiqiqiy.unpack_from
+_pack_iiqiqiy = _iiqiqiy.pack
 _iiqqi = Struct(">iiqqi")
 _unpack_iiqqi = _iiqqi.unpack_from
 _pack_iiqqi = _iiqqi.pack
-_iq = Struct(">iq")
-_unpack_iq = _iq.unpack_from
-_pack_iq = _iq.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
 _iqi = Struct(">iqi")
 _unpack_iqi = _iqi.unpack_from
 _pack_iqi = _iqi.pack
 _iqqi = Struct(">iqqi")
 _unpack_iqqi = _iqqi.unpack_from
 _pack_iqqi = _iqqi.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
-_qi = Struct(">qi")
-_unpack_qi = _qi.unpack_from
-_pack_qi = _qi.pack
+_qiy = Struct(">qiB")
+_unpack_qiy = _qiy.unpack_from
+_pack_qiy = _qiy.pack
 _qq = Struct(">qq")
 _unpack_qq = _qq.unpack_from
 _pack_qq = _qq.pack
+_qqy = Struct(">qqB")
+_unpack_qqy = _qqy.unpack_from
+_pack_qqy = _qqy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class ForgottenTopic(Structure):
@@ -283,17 +309,15 @@ def _read_forgotten_topic_12(view: memoryview, at: int) -> tuple[ForgottenTopic,
 def _write_forgotten_topic_12(o: ForgottenTopic, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
 
 def _read_forgotten_topic_13(view: memoryview, at: int) -> tuple[ForgottenTopic, int]:
     o = new(ForgottenTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -312,25 +336,22 @@ def _read_forgotten_topic_13(view: memoryview, at: int) -> tuple[ForgottenTopic,
 def _write_forgotten_topic_13(o: ForgottenTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
 
 def _read_replica_state_15(view: memoryview, at: int) -> tuple[ReplicaState, int]:
     o = new(ReplicaState)
-    o.replica_id, o.replica_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.replica_id, o.replica_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_replica_state_15(o: ReplicaState, w: Write) -> None:
-    w(_pack_iq(o.replica_id, o.replica_epoch))
-    w(b"\0")
+    w(_pack_iqy(o.replica_id, o.replica_epoch, 0))
 
 
 def _read_fetch_partition_4(view: memoryview, at: int) -> tuple[FetchPartition, int]:
@@ -399,12 +420,11 @@ def _read_fetch_partition_12(view: memoryview, at: int) -> tuple[FetchPartition,
         o.last_fetched_epoch,
         o.log_start_offset,
         o.partition_max_bytes,
-    ) = _unpack_iiqiqi(view, at)
-    at += 32
+        n,
+    ) = _unpack_iiqiqiy(view, at)
+    at += 33
     o.replica_directory_id = ZERO_UUID
     o.high_watermark = 9223372036854775807
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -412,16 +432,16 @@ def _read_fetch_partition_12(view: memoryview, at: int) -> tuple[FetchPartition,
 
 def _write_fetch_partition_12(o: FetchPartition, w: Write) -> None:
     w(
-        _pack_iiqiqi(
+        _pack_iiqiqiy(
             o.partition,
             o.current_leader_epoch,
             o.fetch_offset,
             o.last_fetched_epoch,
             o.log_start_offset,
             o.partition_max_bytes,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_fetch_partition_17(view: memoryview, at: int) -> tuple[FetchPartition, int]:
@@ -433,12 +453,11 @@ def _read_fetch_partition_17(view: memoryview, at: int) -> tuple[FetchPartition,
         o.last_fetched_epoch,
         o.log_start_offset,
         o.partition_max_bytes,
-    ) = _unpack_iiqiqi(view, at)
-    at += 32
+        count,
+    ) = _unpack_iiqiqiy(view, at)
+    at += 33
     o.high_watermark = 9223372036854775807
     o.replica_directory_id = ZERO_UUID
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -469,7 +488,7 @@ def _write_fetch_partition_17(o: FetchPartition, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(_pack_u(uuid(o.replica_directory_id)))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -483,12 +502,11 @@ def _read_fetch_partition_18(view: memoryview, at: int) -> tuple[FetchPartition,
         o.last_fetched_epoch,
         o.log_start_offset,
         o.partition_max_bytes,
-    ) = _unpack_iiqiqi(view, at)
-    at += 32
+        count,
+    ) = _unpack_iiqiqiy(view, at)
+    at += 33
     o.replica_directory_id = ZERO_UUID
     o.high_watermark = 9223372036854775807
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -528,7 +546,7 @@ def _write_fetch_partition_18(o: FetchPartition, w: Write) -> None:
         parts = []
         parts.append(_pack_q(o.high_watermark))
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -662,7 +680,7 @@ def _read_fetch_topic_12(view: memoryview, at: int) -> tuple[FetchTopic, int]:
 def _write_fetch_topic_12(o: FetchTopic, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_partition_12(i_partitions, w)
     w(b"\0")
@@ -670,10 +688,8 @@ def _write_fetch_topic_12(o: FetchTopic, w: Write) -> None:
 
 def _read_fetch_topic_13(view: memoryview, at: int) -> tuple[FetchTopic, int]:
     o = new(FetchTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -697,7 +713,7 @@ def _read_fetch_topic_13(view: memoryview, at: int) -> tuple[FetchTopic, int]:
 def _write_fetch_topic_13(o: FetchTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_partition_12(i_partitions, w)
     w(b"\0")
@@ -705,10 +721,8 @@ def _write_fetch_topic_13(o: FetchTopic, w: Write) -> None:
 
 def _read_fetch_topic_17(view: memoryview, at: int) -> tuple[FetchTopic, int]:
     o = new(FetchTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -732,7 +746,7 @@ def _read_fetch_topic_17(view: memoryview, at: int) -> tuple[FetchTopic, int]:
 def _write_fetch_topic_17(o: FetchTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_partition_17(i_partitions, w)
     w(b"\0")
@@ -740,10 +754,8 @@ def _write_fetch_topic_17(o: FetchTopic, w: Write) -> None:
 
 def _read_fetch_topic_18(view: memoryview, at: int) -> tuple[FetchTopic, int]:
     o = new(FetchTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -767,7 +779,7 @@ def _read_fetch_topic_18(view: memoryview, at: int) -> tuple[FetchTopic, int]:
 def _write_fetch_topic_18(o: FetchTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_partition_18(i_partitions, w)
     w(b"\0")
@@ -1046,10 +1058,9 @@ def _read_fetch_request_12(view: memoryview, at: int) -> tuple[FetchRequest, int
         o.isolation_level,
         o.session_id,
         o.session_epoch,
-    ) = _unpack_iiiibii(view, at)
-    at += 25
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_iiiibiiy(view, at)
+    at += 26
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1126,11 +1137,11 @@ def _write_fetch_request_12(o: FetchRequest, w: Write) -> None:
         )
     )
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_topic_12(i_topics, w)
     v_forgotten_topics_data = o.forgotten_topics_data
-    w(compact_length(v_forgotten_topics_data))
+    w(UVARINT[len(v_forgotten_topics_data) + 1])
     for i_forgotten_topics_data in v_forgotten_topics_data:
         _write_forgotten_topic_12(i_forgotten_topics_data, w)
     w(compact_string(o.rack_id))
@@ -1139,7 +1150,7 @@ def _write_fetch_request_12(o: FetchRequest, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.cluster_id))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1154,10 +1165,9 @@ def _read_fetch_request_13(view: memoryview, at: int) -> tuple[FetchRequest, int
         o.isolation_level,
         o.session_id,
         o.session_epoch,
-    ) = _unpack_iiiibii(view, at)
-    at += 25
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_iiiibiiy(view, at)
+    at += 26
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1234,11 +1244,11 @@ def _write_fetch_request_13(o: FetchRequest, w: Write) -> None:
         )
     )
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_topic_13(i_topics, w)
     v_forgotten_topics_data = o.forgotten_topics_data
-    w(compact_length(v_forgotten_topics_data))
+    w(UVARINT[len(v_forgotten_topics_data) + 1])
     for i_forgotten_topics_data in v_forgotten_topics_data:
         _write_forgotten_topic_13(i_forgotten_topics_data, w)
     w(compact_string(o.rack_id))
@@ -1247,17 +1257,23 @@ def _write_fetch_request_13(o: FetchRequest, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.cluster_id))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_fetch_request_15(view: memoryview, at: int) -> tuple[FetchRequest, int]:
     o = new(FetchRequest)
-    o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch = _unpack_iiibii(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    (
+        o.max_wait_ms,
+        o.min_bytes,
+        o.max_bytes,
+        o.isolation_level,
+        o.session_id,
+        o.session_epoch,
+        n,
+    ) = _unpack_iiibiiy(view, at)
+    at += 22
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1329,11 +1345,11 @@ def _write_fetch_request_15(o: FetchRequest, w: Write) -> None:
         raise absent("replica_id")
     w(_pack_iiibii(o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_topic_13(i_topics, w)
     v_forgotten_topics_data = o.forgotten_topics_data
-    w(compact_length(v_forgotten_topics_data))
+    w(UVARINT[len(v_forgotten_topics_data) + 1])
     for i_forgotten_topics_data in v_forgotten_topics_data:
         _write_forgotten_topic_13(i_forgotten_topics_data, w)
     w(compact_string(o.rack_id))
@@ -1346,17 +1362,23 @@ def _write_fetch_request_15(o: FetchRequest, w: Write) -> None:
         parts = []
         _write_replica_state_15(o.replica_state, parts.append)
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_fetch_request_17(view: memoryview, at: int) -> tuple[FetchRequest, int]:
     o = new(FetchRequest)
-    o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch = _unpack_iiibii(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    (
+        o.max_wait_ms,
+        o.min_bytes,
+        o.max_bytes,
+        o.isolation_level,
+        o.session_id,
+        o.session_epoch,
+        n,
+    ) = _unpack_iiibiiy(view, at)
+    at += 22
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1428,11 +1450,11 @@ def _write_fetch_request_17(o: FetchRequest, w: Write) -> None:
         raise absent("replica_id")
     w(_pack_iiibii(o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_topic_17(i_topics, w)
     v_forgotten_topics_data = o.forgotten_topics_data
-    w(compact_length(v_forgotten_topics_data))
+    w(UVARINT[len(v_forgotten_topics_data) + 1])
     for i_forgotten_topics_data in v_forgotten_topics_data:
         _write_forgotten_topic_13(i_forgotten_topics_data, w)
     w(compact_string(o.rack_id))
@@ -1445,17 +1467,23 @@ def _write_fetch_request_17(o: FetchRequest, w: Write) -> None:
         parts = []
         _write_replica_state_15(o.replica_state, parts.append)
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_fetch_request_18(view: memoryview, at: int) -> tuple[FetchRequest, int]:
     o = new(FetchRequest)
-    o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch = _unpack_iiibii(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    (
+        o.max_wait_ms,
+        o.min_bytes,
+        o.max_bytes,
+        o.isolation_level,
+        o.session_id,
+        o.session_epoch,
+        n,
+    ) = _unpack_iiibiiy(view, at)
+    at += 22
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1527,11 +1555,11 @@ def _write_fetch_request_18(o: FetchRequest, w: Write) -> None:
         raise absent("replica_id")
     w(_pack_iiibii(o.max_wait_ms, o.min_bytes, o.max_bytes, o.isolation_level, o.session_id, o.session_epoch))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_topic_18(i_topics, w)
     v_forgotten_topics_data = o.forgotten_topics_data
-    w(compact_length(v_forgotten_topics_data))
+    w(UVARINT[len(v_forgotten_topics_data) + 1])
     for i_forgotten_topics_data in v_forgotten_topics_data:
         _write_forgotten_topic_13(i_forgotten_topics_data, w)
     w(compact_string(o.rack_id))
@@ -1544,7 +1572,7 @@ def _write_fetch_request_18(o: FetchRequest, w: Write) -> None:
         parts = []
         _write_replica_state_15(o.replica_state, parts.append)
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1730,10 +1758,8 @@ class FetchResponse(Message):
 
 def _read_node_endpoint_16(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1741,10 +1767,8 @@ def _read_node_endpoint_16(view: memoryview, at: int) -> tuple[NodeEndpoint, int
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1781,66 +1805,54 @@ def _write_aborted_transaction_4(o: AbortedTransaction, w: Write) -> None:
 
 def _read_aborted_transaction_12(view: memoryview, at: int) -> tuple[AbortedTransaction, int]:
     o = new(AbortedTransaction)
-    o.producer_id, o.first_offset = _unpack_qq(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.producer_id, o.first_offset, n = _unpack_qqy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_aborted_transaction_12(o: AbortedTransaction, w: Write) -> None:
-    w(_pack_qq(o.producer_id, o.first_offset))
-    w(b"\0")
+    w(_pack_qqy(o.producer_id, o.first_offset, 0))
 
 
 def _read_epoch_end_offset_12(view: memoryview, at: int) -> tuple[EpochEndOffset, int]:
     o = new(EpochEndOffset)
-    o.epoch, o.end_offset = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.epoch, o.end_offset, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_epoch_end_offset_12(o: EpochEndOffset, w: Write) -> None:
-    w(_pack_iq(o.epoch, o.end_offset))
-    w(b"\0")
+    w(_pack_iqy(o.epoch, o.end_offset, 0))
 
 
 def _read_leader_id_and_epoch_12(view: memoryview, at: int) -> tuple[LeaderIdAndEpoch, int]:
     o = new(LeaderIdAndEpoch)
-    o.leader_id, o.leader_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.leader_id, o.leader_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_leader_id_and_epoch_12(o: LeaderIdAndEpoch, w: Write) -> None:
-    w(_pack_ii(o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_iiy(o.leader_id, o.leader_epoch, 0))
 
 
 def _read_snapshot_id_12(view: memoryview, at: int) -> tuple[SnapshotId, int]:
     o = new(SnapshotId)
-    o.end_offset, o.epoch = _unpack_qi(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.end_offset, o.epoch, n = _unpack_qiy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_snapshot_id_12(o: SnapshotId, w: Write) -> None:
-    w(_pack_qi(o.end_offset, o.epoch))
-    w(b"\0")
+    w(_pack_qiy(o.end_offset, o.epoch, 0))
 
 
 def _read_partition_data_4(view: memoryview, at: int) -> tuple[PartitionData, int]:
@@ -2035,10 +2047,9 @@ def _read_partition_data_12(view: memoryview, at: int) -> tuple[PartitionData, i
         o.high_watermark,
         o.last_stable_offset,
         o.log_start_offset,
-    ) = _unpack_ihqqq(view, at)
-    at += 30
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_ihqqqy(view, at)
+    at += 31
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2052,10 +2063,8 @@ def _read_partition_data_12(view: memoryview, at: int) -> tuple[PartitionData, i
             items_aborted_transactions.append(i_aborted_transactions)
     else:
         o.aborted_transactions = None
-    (o.preferred_read_replica,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.preferred_read_replica, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2096,7 +2105,7 @@ def _write_partition_data_12(o: PartitionData, w: Write) -> None:
     if v_aborted_transactions is None:
         w(b"\0")
     else:
-        w(compact_length(v_aborted_transactions))
+        w(UVARINT[len(v_aborted_transactions) + 1])
         for i_aborted_transactions in v_aborted_transactions:
             _write_aborted_transaction_12(i_aborted_transactions, w)
     w(_pack_i(o.preferred_read_replica))
@@ -2104,7 +2113,7 @@ def _write_partition_data_12(o: PartitionData, w: Write) -> None:
     if v_records is None:
         w(b"\0")
     else:
-        w(compact_length(v_records))
+        w(UVARINT[len(v_records) + 1])
         w(v_records)
     tags: list[bytes] = []
     if o.diverging_epoch.epoch != -1 or o.diverging_epoch.end_offset != -1:
@@ -2119,7 +2128,7 @@ def _write_partition_data_12(o: PartitionData, w: Write) -> None:
         parts = []
         _write_snapshot_id_12(o.snapshot_id, parts.append)
         tags.append(tagged(2, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -2253,7 +2262,7 @@ def _read_fetchable_topic_response_12(view: memoryview, at: int) -> tuple[Fetcha
 def _write_fetchable_topic_response_12(o: FetchableTopicResponse, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_partition_data_12(i_partitions, w)
     w(b"\0")
@@ -2261,10 +2270,8 @@ def _write_fetchable_topic_response_12(o: FetchableTopicResponse, w: Write) -> N
 
 def _read_fetchable_topic_response_13(view: memoryview, at: int) -> tuple[FetchableTopicResponse, int]:
     o = new(FetchableTopicResponse)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2288,7 +2295,7 @@ def _read_fetchable_topic_response_13(view: memoryview, at: int) -> tuple[Fetcha
 def _write_fetchable_topic_response_13(o: FetchableTopicResponse, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_partition_data_12(i_partitions, w)
     w(b"\0")
@@ -2412,10 +2419,8 @@ def _write_fetch_response_11(o: FetchResponse, w: Write) -> None:
 
 def _read_fetch_response_12(view: memoryview, at: int) -> tuple[FetchResponse, int]:
     o = new(FetchResponse)
-    o.throttle_time_ms, o.error_code, o.session_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.session_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2441,7 +2446,7 @@ def _write_fetch_response_12(o: FetchResponse, w: Write) -> None:
         raise absent("node_endpoints")
     w(_pack_ihi(o.throttle_time_ms, o.error_code, o.session_id))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_fetchable_topic_response_12(i_responses, w)
     w(b"\0")
@@ -2449,10 +2454,8 @@ def _write_fetch_response_12(o: FetchResponse, w: Write) -> None:
 
 def _read_fetch_response_13(view: memoryview, at: int) -> tuple[FetchResponse, int]:
     o = new(FetchResponse)
-    o.throttle_time_ms, o.error_code, o.session_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.session_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2478,7 +2481,7 @@ def _write_fetch_response_13(o: FetchResponse, w: Write) -> None:
         raise absent("node_endpoints")
     w(_pack_ihi(o.throttle_time_ms, o.error_code, o.session_id))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_fetchable_topic_response_13(i_responses, w)
     w(b"\0")
@@ -2486,10 +2489,8 @@ def _write_fetch_response_13(o: FetchResponse, w: Write) -> None:
 
 def _read_fetch_response_16(view: memoryview, at: int) -> tuple[FetchResponse, int]:
     o = new(FetchResponse)
-    o.throttle_time_ms, o.error_code, o.session_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.session_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2534,18 +2535,18 @@ def _read_fetch_response_16(view: memoryview, at: int) -> tuple[FetchResponse, i
 def _write_fetch_response_16(o: FetchResponse, w: Write) -> None:
     w(_pack_ihi(o.throttle_time_ms, o.error_code, o.session_id))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_fetchable_topic_response_13(i_responses, w)
     tags: list[bytes] = []
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_16(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -28,7 +28,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _i = Struct(">i")
@@ -37,24 +36,39 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
-_qi = Struct(">qi")
-_unpack_qi = _qi.unpack_from
-_pack_qi = _qi.pack
+_qiy = Struct(">qiB")
+_unpack_qiy = _qiy.unpack_from
+_pack_qiy = _qiy.pack
 _qq = Struct(">qq")
 _unpack_qq = _qq.unpack_from
 _pack_qq = _qq.pack
+_qqy = Struct(">qqB")
+_unpack_qqy = _qqy.unpack_from
+_pack_qqy = _qqy.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class FetchSnapshotRequestSnapshotId(Structure):
@@ -127,18 +141,15 @@ class FetchSnapshotRequest(Message):
 
 def _read_fetch_snapshot_request_snapshot_id_0(view: memoryview, at: int) -> tuple[FetchSnapshotRequestSnapshotId, int]:
     o = new(FetchSnapshotRequestSnapshotId)
-    o.end_offset, o.epoch = _unpack_qi(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.end_offset, o.epoch, n = _unpack_qiy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_fetch_snapshot_request_snapshot_id_0(o: FetchSnapshotRequestSnapshotId, w: Write) -> None:
-    w(_pack_qi(o.end_offset, o.epoch))
-    w(b"\0")
+    w(_pack_qiy(o.end_offset, o.epoch, 0))
 
 
 def _read_fetch_snapshot_request_partition_snapshot_0(
@@ -148,11 +159,9 @@ def _read_fetch_snapshot_request_partition_snapshot_0(
     o.partition, o.current_leader_epoch = _unpack_ii(view, at)
     at += 8
     o.snapshot_id, at = _read_fetch_snapshot_request_snapshot_id_0(view, at)
-    (o.position,) = _unpack_q(view, at)
-    at += 8
+    o.position, n = _unpack_qy(view, at)
+    at += 9
     o.replica_directory_id = ZERO_UUID
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -161,8 +170,7 @@ def _read_fetch_snapshot_request_partition_snapshot_0(
 def _write_fetch_snapshot_request_partition_snapshot_0(o: FetchSnapshotRequestPartitionSnapshot, w: Write) -> None:
     w(_pack_ii(o.partition, o.current_leader_epoch))
     _write_fetch_snapshot_request_snapshot_id_0(o.snapshot_id, w)
-    w(_pack_q(o.position))
-    w(b"\0")
+    w(_pack_qy(o.position, 0))
 
 
 def _read_fetch_snapshot_request_partition_snapshot_1(
@@ -172,11 +180,9 @@ def _read_fetch_snapshot_request_partition_snapshot_1(
     o.partition, o.current_leader_epoch = _unpack_ii(view, at)
     at += 8
     o.snapshot_id, at = _read_fetch_snapshot_request_snapshot_id_0(view, at)
-    (o.position,) = _unpack_q(view, at)
-    at += 8
+    o.position, count = _unpack_qy(view, at)
+    at += 9
     o.replica_directory_id = ZERO_UUID
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -200,7 +206,7 @@ def _write_fetch_snapshot_request_partition_snapshot_1(o: FetchSnapshotRequestPa
         parts: list[Buffer] = []
         parts.append(_pack_u(uuid(o.replica_directory_id)))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -242,7 +248,7 @@ def _read_fetch_snapshot_request_topic_snapshot_0(
 def _write_fetch_snapshot_request_topic_snapshot_0(o: FetchSnapshotRequestTopicSnapshot, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_snapshot_request_partition_snapshot_0(i_partitions, w)
     w(b"\0")
@@ -285,7 +291,7 @@ def _read_fetch_snapshot_request_topic_snapshot_1(
 def _write_fetch_snapshot_request_topic_snapshot_1(o: FetchSnapshotRequestTopicSnapshot, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_snapshot_request_partition_snapshot_1(i_partitions, w)
     w(b"\0")
@@ -293,10 +299,8 @@ def _write_fetch_snapshot_request_topic_snapshot_1(o: FetchSnapshotRequestTopicS
 
 def _read_fetch_snapshot_request_0(view: memoryview, at: int) -> tuple[FetchSnapshotRequest, int]:
     o = new(FetchSnapshotRequest)
-    o.replica_id, o.max_bytes = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.replica_id, o.max_bytes, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -337,7 +341,7 @@ def _read_fetch_snapshot_request_0(view: memoryview, at: int) -> tuple[FetchSnap
 def _write_fetch_snapshot_request_0(o: FetchSnapshotRequest, w: Write) -> None:
     w(_pack_ii(o.replica_id, o.max_bytes))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_snapshot_request_topic_snapshot_0(i_topics, w)
     tags: list[bytes] = []
@@ -345,17 +349,15 @@ def _write_fetch_snapshot_request_0(o: FetchSnapshotRequest, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.cluster_id))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_fetch_snapshot_request_1(view: memoryview, at: int) -> tuple[FetchSnapshotRequest, int]:
     o = new(FetchSnapshotRequest)
-    o.replica_id, o.max_bytes = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.replica_id, o.max_bytes, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -396,7 +398,7 @@ def _read_fetch_snapshot_request_1(view: memoryview, at: int) -> tuple[FetchSnap
 def _write_fetch_snapshot_request_1(o: FetchSnapshotRequest, w: Write) -> None:
     w(_pack_ii(o.replica_id, o.max_bytes))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_snapshot_request_topic_snapshot_1(i_topics, w)
     tags: list[bytes] = []
@@ -404,7 +406,7 @@ def _write_fetch_snapshot_request_1(o: FetchSnapshotRequest, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.cluster_id))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -522,10 +524,8 @@ class FetchSnapshotResponse(Message):
 
 def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -533,10 +533,8 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -545,42 +543,35 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
 def _write_node_endpoint_1(o: NodeEndpoint, w: Write) -> None:
     w(_pack_i(o.node_id))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_leader_id_and_epoch_0(view: memoryview, at: int) -> tuple[LeaderIdAndEpoch, int]:
     o = new(LeaderIdAndEpoch)
-    o.leader_id, o.leader_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.leader_id, o.leader_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_leader_id_and_epoch_0(o: LeaderIdAndEpoch, w: Write) -> None:
-    w(_pack_ii(o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_iiy(o.leader_id, o.leader_epoch, 0))
 
 
 def _read_fetch_snapshot_response_snapshot_id_0(
     view: memoryview, at: int
 ) -> tuple[FetchSnapshotResponseSnapshotId, int]:
     o = new(FetchSnapshotResponseSnapshotId)
-    o.end_offset, o.epoch = _unpack_qi(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.end_offset, o.epoch, n = _unpack_qiy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_fetch_snapshot_response_snapshot_id_0(o: FetchSnapshotResponseSnapshotId, w: Write) -> None:
-    w(_pack_qi(o.end_offset, o.epoch))
-    w(b"\0")
+    w(_pack_qiy(o.end_offset, o.epoch, 0))
 
 
 def _read_fetch_snapshot_response_partition_snapshot_0(
@@ -590,10 +581,8 @@ def _read_fetch_snapshot_response_partition_snapshot_0(
     o.index, o.error_code = _unpack_ih(view, at)
     at += 6
     o.snapshot_id, at = _read_fetch_snapshot_response_snapshot_id_0(view, at)
-    o.size, o.position = _unpack_qq(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.size, o.position, n = _unpack_qqy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -624,14 +613,14 @@ def _write_fetch_snapshot_response_partition_snapshot_0(o: FetchSnapshotResponse
     v_unaligned_records = o.unaligned_records
     if v_unaligned_records is None:
         raise null("unaligned_records")
-    w(compact_length(v_unaligned_records))
+    w(UVARINT[len(v_unaligned_records) + 1])
     w(v_unaligned_records)
     tags: list[bytes] = []
     if o.current_leader.leader_id != 0 or o.current_leader.leader_epoch != 0:
         parts: list[Buffer] = []
         _write_leader_id_and_epoch_0(o.current_leader, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -673,7 +662,7 @@ def _read_fetch_snapshot_response_topic_snapshot_0(
 def _write_fetch_snapshot_response_topic_snapshot_0(o: FetchSnapshotResponseTopicSnapshot, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_fetch_snapshot_response_partition_snapshot_0(i_partitions, w)
     w(b"\0")
@@ -681,10 +670,8 @@ def _write_fetch_snapshot_response_topic_snapshot_0(o: FetchSnapshotResponseTopi
 
 def _read_fetch_snapshot_response_0(view: memoryview, at: int) -> tuple[FetchSnapshotResponse, int]:
     o = new(FetchSnapshotResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -710,7 +697,7 @@ def _write_fetch_snapshot_response_0(o: FetchSnapshotResponse, w: Write) -> None
         raise absent("node_endpoints")
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_snapshot_response_topic_snapshot_0(i_topics, w)
     w(b"\0")
@@ -718,10 +705,8 @@ def _write_fetch_snapshot_response_0(o: FetchSnapshotResponse, w: Write) -> None
 
 def _read_fetch_snapshot_response_1(view: memoryview, at: int) -> tuple[FetchSnapshotResponse, int]:
     o = new(FetchSnapshotResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -766,18 +751,18 @@ def _read_fetch_snapshot_response_1(view: memoryview, at: int) -> tuple[FetchSna
 def _write_fetch_snapshot_response_1(o: FetchSnapshotResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_fetch_snapshot_response_topic_snapshot_0(i_topics, w)
     tags: list[bytes] = []
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_1(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -28,6 +28,9 @@ from broker.protocol.wire import (
 _b = Struct(">b")
 _unpack_b = _b.unpack_from
 _pack_b = _b.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
@@ -46,6 +49,12 @@ _pack_ih = _ih.pack
 _ihh = Struct(">ihh")
 _unpack_ihh = _ihh.unpack_from
 _pack_ihh = _ihh.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class FindCoordinatorRequest(Message):
@@ -119,11 +128,9 @@ def _read_find_coordinator_request_3(view: memoryview, at: int) -> tuple[FindCoo
         raise negative(n)
     o.key = str(view[at : at + n], "utf-8")
     at += n
-    (o.key_type,) = _unpack_b(view, at)
-    at += 1
+    o.key_type, n = _unpack_by(view, at)
+    at += 2
     o.coordinator_keys = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -133,16 +140,13 @@ def _write_find_coordinator_request_3(o: FindCoordinatorRequest, w: Write) -> No
     if o.coordinator_keys:
         raise absent("coordinator_keys")
     w(compact_string(o.key))
-    w(_pack_b(o.key_type))
-    w(b"\0")
+    w(_pack_by(o.key_type, 0))
 
 
 def _read_find_coordinator_request_4(view: memoryview, at: int) -> tuple[FindCoordinatorRequest, int]:
     o = new(FindCoordinatorRequest)
-    (o.key_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.key_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -175,7 +179,7 @@ def _write_find_coordinator_request_4(o: FindCoordinatorRequest, w: Write) -> No
         raise absent("key")
     w(_pack_b(o.key_type))
     v_coordinator_keys = o.coordinator_keys
-    w(compact_length(v_coordinator_keys))
+    w(UVARINT[len(v_coordinator_keys) + 1])
     for i_coordinator_keys in v_coordinator_keys:
         w(compact_string(i_coordinator_keys))
     w(b"\0")
@@ -267,10 +271,8 @@ def _read_coordinator_4(view: memoryview, at: int) -> tuple[Coordinator, int]:
         raise negative(n)
     o.key = str(view[at : at + n], "utf-8")
     at += n
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -278,10 +280,8 @@ def _read_coordinator_4(view: memoryview, at: int) -> tuple[Coordinator, int]:
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.port, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.port, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -365,10 +365,8 @@ def _write_find_coordinator_response_1(o: FindCoordinatorResponse, w: Write) -> 
 
 def _read_find_coordinator_response_3(view: memoryview, at: int) -> tuple[FindCoordinatorResponse, int]:
     o = new(FindCoordinatorResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -377,10 +375,8 @@ def _read_find_coordinator_response_3(view: memoryview, at: int) -> tuple[FindCo
         at += n
     else:
         o.error_message = None
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -388,11 +384,9 @@ def _read_find_coordinator_response_3(view: memoryview, at: int) -> tuple[FindCo
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     o.coordinators = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -405,16 +399,13 @@ def _write_find_coordinator_response_3(o: FindCoordinatorResponse, w: Write) -> 
     w(compact_nullable_string(o.error_message))
     w(_pack_i(o.node_id))
     w(compact_string(o.host))
-    w(_pack_i(o.port))
-    w(b"\0")
+    w(_pack_iy(o.port, 0))
 
 
 def _read_find_coordinator_response_4(view: memoryview, at: int) -> tuple[FindCoordinatorResponse, int]:
     o = new(FindCoordinatorResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -450,7 +441,7 @@ def _write_find_coordinator_response_4(o: FindCoordinatorResponse, w: Write) -> 
         raise absent("port")
     w(_pack_i(o.throttle_time_ms))
     v_coordinators = o.coordinators
-    w(compact_length(v_coordinators))
+    w(UVARINT[len(v_coordinators) + 1])
     for i_coordinators in v_coordinators:
         _write_coordinator_4(i_coordinators, w)
     w(b"\0")

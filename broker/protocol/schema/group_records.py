@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -31,7 +31,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -49,9 +48,18 @@ _pack_ii = _ii.pack
 _iib = Struct(">iib")
 _unpack_iib = _iib.unpack_from
 _pack_iib = _iib.pack
+_iiby = Struct(">iibB")
+_unpack_iiby = _iiby.unpack_from
+_pack_iiby = _iiby.pack
 _iii = Struct(">iii")
 _unpack_iii = _iii.unpack_from
 _pack_iii = _iii.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
@@ -64,12 +72,24 @@ _pack_qi = _qi.pack
 _qih = Struct(">qih")
 _unpack_qih = _qih.unpack_from
 _pack_qih = _qih.pack
+_qiy = Struct(">qiB")
+_unpack_qiy = _qiy.unpack_from
+_pack_qiy = _qiy.pack
 _qq = Struct(">qq")
 _unpack_qq = _qq.unpack_from
 _pack_qq = _qq.pack
+_qqy = Struct(">qqB")
+_unpack_qqy = _qqy.unpack_from
+_pack_qqy = _qqy.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class OffsetCommitKey(Message):
@@ -205,10 +225,8 @@ def _write_offset_commit_value_3(o: OffsetCommitValue, w: Write) -> None:
 
 def _read_offset_commit_value_4(view: memoryview, at: int) -> tuple[OffsetCommitValue, int]:
     o = new(OffsetCommitValue)
-    o.offset, o.leader_epoch = _unpack_qi(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.offset, o.leader_epoch, n = _unpack_qiy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -216,11 +234,9 @@ def _read_offset_commit_value_4(view: memoryview, at: int) -> tuple[OffsetCommit
         raise negative(n)
     o.metadata = str(view[at : at + n], "utf-8")
     at += n
-    (o.commit_timestamp,) = _unpack_q(view, at)
-    at += 8
+    o.commit_timestamp, n = _unpack_qy(view, at)
+    at += 9
     o.expire_timestamp = -1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -229,8 +245,7 @@ def _read_offset_commit_value_4(view: memoryview, at: int) -> tuple[OffsetCommit
 def _write_offset_commit_value_4(o: OffsetCommitValue, w: Write) -> None:
     w(_pack_qi(o.offset, o.leader_epoch))
     w(compact_string(o.metadata))
-    w(_pack_q(o.commit_timestamp))
-    w(b"\0")
+    w(_pack_qy(o.commit_timestamp, 0))
 
 
 OffsetCommitValue.DECODERS = (
@@ -544,10 +559,8 @@ def _read_member_metadata_4(view: memoryview, at: int) -> tuple[MemberMetadata, 
         raise negative(n)
     o.client_host = str(view[at : at + n], "utf-8")
     at += n
-    o.rebalance_timeout, o.session_timeout = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.rebalance_timeout, o.session_timeout, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -578,10 +591,10 @@ def _write_member_metadata_4(o: MemberMetadata, w: Write) -> None:
     w(compact_string(o.client_host))
     w(_pack_ii(o.rebalance_timeout, o.session_timeout))
     v_subscription = o.subscription
-    w(compact_length(v_subscription))
+    w(UVARINT[len(v_subscription) + 1])
     w(v_subscription)
     v_assignment = o.assignment
-    w(compact_length(v_assignment))
+    w(UVARINT[len(v_assignment) + 1])
     w(v_assignment)
     w(b"\0")
 
@@ -805,10 +818,8 @@ def _read_group_metadata_value_4(view: memoryview, at: int) -> tuple[GroupMetada
         raise negative(n)
     o.protocol_type = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -827,10 +838,8 @@ def _read_group_metadata_value_4(view: memoryview, at: int) -> tuple[GroupMetada
         at += n
     else:
         o.leader = None
-    (o.current_state_timestamp,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.current_state_timestamp, n = _unpack_qy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -857,7 +866,7 @@ def _write_group_metadata_value_4(o: GroupMetadataValue, w: Write) -> None:
     w(compact_nullable_string(o.leader))
     w(_pack_q(o.current_state_timestamp))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_metadata_4(i_members, w)
     w(b"\0")
@@ -934,12 +943,10 @@ class ConsumerGroupMetadataValue(Message):
 
 def _read_consumer_group_metadata_value_0(view: memoryview, at: int) -> tuple[ConsumerGroupMetadataValue, int]:
     o = new(ConsumerGroupMetadataValue)
-    (o.epoch,) = _unpack_i(view, at)
-    at += 4
+    o.epoch, count = _unpack_iy(view, at)
+    at += 5
     o.metadata_hash = 0
     o.creation_time_ms = -1
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -970,7 +977,7 @@ def _write_consumer_group_metadata_value_0(o: ConsumerGroupMetadataValue, w: Wri
         parts = []
         parts.append(_pack_q(o.creation_time_ms))
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1060,10 +1067,8 @@ class ConsumerGroupPartitionMetadataValue(Message):
 
 def _read_partition_metadata_0(view: memoryview, at: int) -> tuple[PartitionMetadata, int]:
     o = new(PartitionMetadata)
-    (o.partition,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1093,7 +1098,7 @@ def _read_partition_metadata_0(view: memoryview, at: int) -> tuple[PartitionMeta
 def _write_partition_metadata_0(o: PartitionMetadata, w: Write) -> None:
     w(_pack_i(o.partition))
     v_racks = o.racks
-    w(compact_length(v_racks))
+    w(UVARINT[len(v_racks) + 1])
     for i_racks in v_racks:
         w(compact_string(i_racks))
     w(b"\0")
@@ -1101,10 +1106,8 @@ def _write_partition_metadata_0(o: PartitionMetadata, w: Write) -> None:
 
 def _read_topic_metadata_0(view: memoryview, at: int) -> tuple[TopicMetadata, int]:
     o = new(TopicMetadata)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1112,10 +1115,8 @@ def _read_topic_metadata_0(view: memoryview, at: int) -> tuple[TopicMetadata, in
         raise negative(n)
     o.topic_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.num_partitions,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.num_partitions, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1140,7 +1141,7 @@ def _write_topic_metadata_0(o: TopicMetadata, w: Write) -> None:
     w(compact_string(o.topic_name))
     w(_pack_i(o.num_partitions))
     v_partition_metadata = o.partition_metadata
-    w(compact_length(v_partition_metadata))
+    w(UVARINT[len(v_partition_metadata) + 1])
     for i_partition_metadata in v_partition_metadata:
         _write_partition_metadata_0(i_partition_metadata, w)
     w(b"\0")
@@ -1173,7 +1174,7 @@ def _read_consumer_group_partition_metadata_value_0(
 
 def _write_consumer_group_partition_metadata_value_0(o: ConsumerGroupPartitionMetadataValue, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_topic_metadata_0(i_topics, w)
     w(b"\0")
@@ -1319,7 +1320,7 @@ def _read_classic_protocol_0(view: memoryview, at: int) -> tuple[ClassicProtocol
 def _write_classic_protocol_0(o: ClassicProtocol, w: Write) -> None:
     w(compact_string(o.name))
     v_metadata = o.metadata
-    w(compact_length(v_metadata))
+    w(UVARINT[len(v_metadata) + 1])
     w(v_metadata)
     w(b"\0")
 
@@ -1349,7 +1350,7 @@ def _read_classic_member_metadata_0(view: memoryview, at: int) -> tuple[ClassicM
 
 def _write_classic_member_metadata_0(o: ClassicMemberMetadata, w: Write) -> None:
     v_supported_protocols = o.supported_protocols
-    w(compact_length(v_supported_protocols))
+    w(UVARINT[len(v_supported_protocols) + 1])
     for i_supported_protocols in v_supported_protocols:
         _write_classic_protocol_0(i_supported_protocols, w)
     w(b"\0")
@@ -1428,10 +1429,8 @@ def _read_consumer_group_member_metadata_value_0(
         at += n
     else:
         o.subscribed_topic_regex = None
-    (o.rebalance_timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.rebalance_timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1467,7 +1466,7 @@ def _write_consumer_group_member_metadata_value_0(o: ConsumerGroupMemberMetadata
     w(compact_string(o.client_id))
     w(compact_string(o.client_host))
     v_subscribed_topic_names = o.subscribed_topic_names
-    w(compact_length(v_subscribed_topic_names))
+    w(UVARINT[len(v_subscribed_topic_names) + 1])
     for i_subscribed_topic_names in v_subscribed_topic_names:
         w(compact_string(i_subscribed_topic_names))
     w(compact_nullable_string(o.subscribed_topic_regex))
@@ -1479,7 +1478,7 @@ def _write_consumer_group_member_metadata_value_0(o: ConsumerGroupMemberMetadata
         parts.append(b"\x01")
         _write_classic_member_metadata_0(o.classic_member_metadata, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1547,11 +1546,9 @@ def _read_consumer_group_target_assignment_metadata_value_0(
     view: memoryview, at: int
 ) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
     o = new(ConsumerGroupTargetAssignmentMetadataValue)
-    (o.assignment_epoch,) = _unpack_i(view, at)
-    at += 4
+    o.assignment_epoch, count = _unpack_iy(view, at)
+    at += 5
     o.assignment_timestamp = 0
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1575,7 +1572,7 @@ def _write_consumer_group_target_assignment_metadata_value_0(
         parts: list[Buffer] = []
         parts.append(_pack_q(o.assignment_timestamp))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1658,10 +1655,8 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
 def _read_topic_partition_0(view: memoryview, at: int) -> tuple[TopicPartition, int]:
     o = new(TopicPartition)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1679,7 +1674,7 @@ def _read_topic_partition_0(view: memoryview, at: int) -> tuple[TopicPartition, 
 def _write_topic_partition_0(o: TopicPartition, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     w(b"\0")
 
@@ -1713,7 +1708,7 @@ def _write_consumer_group_target_assignment_member_value_0(
     o: ConsumerGroupTargetAssignmentMemberValue, w: Write
 ) -> None:
     v_topic_partitions = o.topic_partitions
-    w(compact_length(v_topic_partitions))
+    w(UVARINT[len(v_topic_partitions) + 1])
     for i_topic_partitions in v_topic_partitions:
         _write_topic_partition_0(i_topic_partitions, w)
     w(b"\0")
@@ -1815,10 +1810,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 def _read_topic_partitions_0(view: memoryview, at: int) -> tuple[TopicPartitions, int]:
     o = new(TopicPartitions)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1854,16 +1847,16 @@ def _read_topic_partitions_0(view: memoryview, at: int) -> tuple[TopicPartitions
 def _write_topic_partitions_0(o: TopicPartitions, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     w(packed("i", v_partitions))
     tags: list[bytes] = []
     if o.assignment_epochs is not None:
         parts: list[Buffer] = []
         v_assignment_epochs = o.assignment_epochs
-        parts.append(compact_length(v_assignment_epochs))
+        parts.append(UVARINT[len(v_assignment_epochs) + 1])
         parts.append(packed("i", v_assignment_epochs))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1872,10 +1865,8 @@ def _read_consumer_group_current_member_assignment_value_0(
     view: memoryview, at: int
 ) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
     o = new(ConsumerGroupCurrentMemberAssignmentValue)
-    o.member_epoch, o.previous_member_epoch, o.state = _unpack_iib(view, at)
-    at += 9
-    n = view[at]
-    at += 1
+    o.member_epoch, o.previous_member_epoch, o.state, n = _unpack_iiby(view, at)
+    at += 10
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1914,11 +1905,11 @@ def _write_consumer_group_current_member_assignment_value_0(
 ) -> None:
     w(_pack_iib(o.member_epoch, o.previous_member_epoch, o.state))
     v_assigned_partitions = o.assigned_partitions
-    w(compact_length(v_assigned_partitions))
+    w(UVARINT[len(v_assigned_partitions) + 1])
     for i_assigned_partitions in v_assigned_partitions:
         _write_topic_partitions_0(i_assigned_partitions, w)
     v_partitions_pending_revocation = o.partitions_pending_revocation
-    w(compact_length(v_partitions_pending_revocation))
+    w(UVARINT[len(v_partitions_pending_revocation) + 1])
     for i_partitions_pending_revocation in v_partitions_pending_revocation:
         _write_topic_partitions_0(i_partitions_pending_revocation, w)
     w(b"\0")
@@ -2017,10 +2008,8 @@ def _read_consumer_group_regular_expression_value_0(
             raise negative(m)
         items_topics.append(str(view[at : at + m], "utf-8"))
         at += m
-    o.version, o.timestamp = _unpack_qq(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.version, o.timestamp, n = _unpack_qqy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -2028,11 +2017,10 @@ def _read_consumer_group_regular_expression_value_0(
 
 def _write_consumer_group_regular_expression_value_0(o: ConsumerGroupRegularExpressionValue, w: Write) -> None:
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         w(compact_string(i_topics))
-    w(_pack_qq(o.version, o.timestamp))
-    w(b"\0")
+    w(_pack_qqy(o.version, o.timestamp, 0))
 
 
 ConsumerGroupRegularExpressionValue.DECODERS = (_read_consumer_group_regular_expression_value_0,)

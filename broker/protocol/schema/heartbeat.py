@@ -30,6 +30,12 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class HeartbeatRequest(Message):
@@ -122,10 +128,8 @@ def _read_heartbeat_request_4(view: memoryview, at: int) -> tuple[HeartbeatReque
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -216,18 +220,15 @@ def _write_heartbeat_response_1(o: HeartbeatResponse, w: Write) -> None:
 
 def _read_heartbeat_response_4(view: memoryview, at: int) -> tuple[HeartbeatResponse, int]:
     o = new(HeartbeatResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_heartbeat_response_4(o: HeartbeatResponse, w: Write) -> None:
-    w(_pack_ih(o.throttle_time_ms, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.throttle_time_ms, o.error_code, 0))
 
 
 HeartbeatResponse.DECODERS = (

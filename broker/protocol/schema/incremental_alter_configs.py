@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -31,21 +31,33 @@ _pack_b = _b.pack
 _bh = Struct(">bh")
 _unpack_bh = _bh.unpack_from
 _pack_bh = _bh.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class AlterableConfig(Structure):
@@ -129,10 +141,8 @@ def _read_alterable_config_1(view: memoryview, at: int) -> tuple[AlterableConfig
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.config_operation,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.config_operation, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -188,10 +198,8 @@ def _write_alter_configs_resource_0(o: AlterConfigsResource, w: Write) -> None:
 
 def _read_alter_configs_resource_1(view: memoryview, at: int) -> tuple[AlterConfigsResource, int]:
     o = new(AlterConfigsResource)
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -224,7 +232,7 @@ def _write_alter_configs_resource_1(o: AlterConfigsResource, w: Write) -> None:
     w(_pack_b(o.resource_type))
     w(compact_string(o.resource_name))
     v_configs = o.configs
-    w(compact_length(v_configs))
+    w(UVARINT[len(v_configs) + 1])
     for i_configs in v_configs:
         _write_alterable_config_1(i_configs, w)
     w(b"\0")
@@ -272,10 +280,8 @@ def _read_incremental_alter_configs_request_1(view: memoryview, at: int) -> tupl
     for _ in range(n):
         i_resources, at = _read_alter_configs_resource_1(view, at)
         items_resources.append(i_resources)
-    (o.validate_only,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.validate_only, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -283,11 +289,10 @@ def _read_incremental_alter_configs_request_1(view: memoryview, at: int) -> tupl
 
 def _write_incremental_alter_configs_request_1(o: IncrementalAlterConfigsRequest, w: Write) -> None:
     v_resources = o.resources
-    w(compact_length(v_resources))
+    w(UVARINT[len(v_resources) + 1])
     for i_resources in v_resources:
         _write_alter_configs_resource_1(i_resources, w)
-    w(_pack_o(o.validate_only))
-    w(b"\0")
+    w(_pack_oy(o.validate_only, 0))
 
 
 IncrementalAlterConfigsRequest.DECODERS = (
@@ -362,10 +367,8 @@ def _write_alter_configs_resource_response_0(o: AlterConfigsResourceResponse, w:
 
 def _read_alter_configs_resource_response_1(view: memoryview, at: int) -> tuple[AlterConfigsResourceResponse, int]:
     o = new(AlterConfigsResourceResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -374,10 +377,8 @@ def _read_alter_configs_resource_response_1(view: memoryview, at: int) -> tuple[
         at += n
     else:
         o.error_message = None
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -430,10 +431,8 @@ def _read_incremental_alter_configs_response_1(
     view: memoryview, at: int
 ) -> tuple[IncrementalAlterConfigsResponse, int]:
     o = new(IncrementalAlterConfigsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -456,7 +455,7 @@ def _read_incremental_alter_configs_response_1(
 def _write_incremental_alter_configs_response_1(o: IncrementalAlterConfigsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_alter_configs_resource_response_1(i_responses, w)
     w(b"\0")

@@ -28,15 +28,21 @@ _pack_i = _i.pack
 _ihqh = Struct(">ihqh")
 _unpack_ihqh = _ihqh.unpack_from
 _pack_ihqh = _ihqh.pack
-_ihqhqh = Struct(">ihqhqh")
-_unpack_ihqhqh = _ihqhqh.unpack_from
-_pack_ihqhqh = _ihqhqh.pack
-_iqh = Struct(">iqh")
-_unpack_iqh = _iqh.unpack_from
-_pack_iqh = _iqh.pack
-_iqhoo = Struct(">iqh??")
-_unpack_iqhoo = _iqhoo.unpack_from
-_pack_iqhoo = _iqhoo.pack
+_ihqhqhy = Struct(">ihqhqhB")
+_unpack_ihqhqhy = _ihqhqhy.unpack_from
+_pack_ihqhqhy = _ihqhqhy.pack
+_ihqhy = Struct(">ihqhB")
+_unpack_ihqhy = _ihqhy.unpack_from
+_pack_ihqhy = _ihqhy.pack
+_iqhooy = Struct(">iqh??B")
+_unpack_iqhooy = _iqhooy.unpack_from
+_pack_iqhooy = _iqhooy.pack
+_iqhy = Struct(">iqhB")
+_unpack_iqhy = _iqhy.unpack_from
+_pack_iqhy = _iqhy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class InitProducerIdRequest(Message):
@@ -115,14 +121,12 @@ def _read_init_producer_id_request_2(view: memoryview, at: int) -> tuple[InitPro
         at += n
     else:
         o.transactional_id = None
-    (o.transaction_timeout_ms,) = _unpack_i(view, at)
-    at += 4
+    o.transaction_timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     o.producer_id = -1
     o.producer_epoch = -1
     o.enable2_pc = False
     o.keep_prepared_txn = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -138,8 +142,7 @@ def _write_init_producer_id_request_2(o: InitProducerIdRequest, w: Write) -> Non
     if o.keep_prepared_txn:
         raise absent("keep_prepared_txn")
     w(compact_nullable_string(o.transactional_id))
-    w(_pack_i(o.transaction_timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.transaction_timeout_ms, 0))
 
 
 def _read_init_producer_id_request_3(view: memoryview, at: int) -> tuple[InitProducerIdRequest, int]:
@@ -154,12 +157,10 @@ def _read_init_producer_id_request_3(view: memoryview, at: int) -> tuple[InitPro
         at += n
     else:
         o.transactional_id = None
-    o.transaction_timeout_ms, o.producer_id, o.producer_epoch = _unpack_iqh(view, at)
-    at += 14
+    o.transaction_timeout_ms, o.producer_id, o.producer_epoch, n = _unpack_iqhy(view, at)
+    at += 15
     o.enable2_pc = False
     o.keep_prepared_txn = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -171,8 +172,7 @@ def _write_init_producer_id_request_3(o: InitProducerIdRequest, w: Write) -> Non
     if o.keep_prepared_txn:
         raise absent("keep_prepared_txn")
     w(compact_nullable_string(o.transactional_id))
-    w(_pack_iqh(o.transaction_timeout_ms, o.producer_id, o.producer_epoch))
-    w(b"\0")
+    w(_pack_iqhy(o.transaction_timeout_ms, o.producer_id, o.producer_epoch, 0))
 
 
 def _read_init_producer_id_request_6(view: memoryview, at: int) -> tuple[InitProducerIdRequest, int]:
@@ -193,10 +193,9 @@ def _read_init_producer_id_request_6(view: memoryview, at: int) -> tuple[InitPro
         o.producer_epoch,
         o.enable2_pc,
         o.keep_prepared_txn,
-    ) = _unpack_iqhoo(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_iqhooy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -204,8 +203,7 @@ def _read_init_producer_id_request_6(view: memoryview, at: int) -> tuple[InitPro
 
 def _write_init_producer_id_request_6(o: InitProducerIdRequest, w: Write) -> None:
     w(compact_nullable_string(o.transactional_id))
-    w(_pack_iqhoo(o.transaction_timeout_ms, o.producer_id, o.producer_epoch, o.enable2_pc, o.keep_prepared_txn))
-    w(b"\0")
+    w(_pack_iqhooy(o.transaction_timeout_ms, o.producer_id, o.producer_epoch, o.enable2_pc, o.keep_prepared_txn, 0))
 
 
 InitProducerIdRequest.DECODERS = (
@@ -279,12 +277,10 @@ def _write_init_producer_id_response_0(o: InitProducerIdResponse, w: Write) -> N
 
 def _read_init_producer_id_response_2(view: memoryview, at: int) -> tuple[InitProducerIdResponse, int]:
     o = new(InitProducerIdResponse)
-    o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch = _unpack_ihqh(view, at)
-    at += 16
+    o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, n = _unpack_ihqhy(view, at)
+    at += 17
     o.ongoing_txn_producer_id = -1
     o.ongoing_txn_producer_epoch = -1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -295,8 +291,7 @@ def _write_init_producer_id_response_2(o: InitProducerIdResponse, w: Write) -> N
         raise absent("ongoing_txn_producer_id")
     if o.ongoing_txn_producer_epoch != -1:
         raise absent("ongoing_txn_producer_epoch")
-    w(_pack_ihqh(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch))
-    w(b"\0")
+    w(_pack_ihqhy(o.throttle_time_ms, o.error_code, o.producer_id, o.producer_epoch, 0))
 
 
 def _read_init_producer_id_response_6(view: memoryview, at: int) -> tuple[InitProducerIdResponse, int]:
@@ -308,10 +303,9 @@ def _read_init_producer_id_response_6(view: memoryview, at: int) -> tuple[InitPr
         o.producer_epoch,
         o.ongoing_txn_producer_id,
         o.ongoing_txn_producer_epoch,
-    ) = _unpack_ihqhqh(view, at)
-    at += 26
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_ihqhqhy(view, at)
+    at += 27
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -319,16 +313,16 @@ def _read_init_producer_id_response_6(view: memoryview, at: int) -> tuple[InitPr
 
 def _write_init_producer_id_response_6(o: InitProducerIdResponse, w: Write) -> None:
     w(
-        _pack_ihqhqh(
+        _pack_ihqhqhy(
             o.throttle_time_ms,
             o.error_code,
             o.producer_id,
             o.producer_epoch,
             o.ongoing_txn_producer_id,
             o.ongoing_txn_producer_epoch,
+            0,
         )
     )
-    w(b"\0")
 
 
 InitProducerIdResponse.DECODERS = (

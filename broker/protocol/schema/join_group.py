@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -48,15 +48,24 @@ _pack_ihi = _ihi.pack
 _ihih = Struct(">ihih")
 _unpack_ihih = _ihih.unpack_from
 _pack_ihih = _ihih.pack
+_ihiy = Struct(">ihiB")
+_unpack_ihiy = _ihiy.unpack_from
+_pack_ihiy = _ihiy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
 _iih = Struct(">iih")
 _unpack_iih = _iih.unpack_from
 _pack_iih = _iih.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class JoinGroupRequestProtocol(Structure):
@@ -162,7 +171,7 @@ def _read_join_group_request_protocol_6(view: memoryview, at: int) -> tuple[Join
 def _write_join_group_request_protocol_6(o: JoinGroupRequestProtocol, w: Write) -> None:
     w(compact_string(o.name))
     v_metadata = o.metadata
-    w(compact_length(v_metadata))
+    w(UVARINT[len(v_metadata) + 1])
     w(v_metadata)
     w(b"\0")
 
@@ -333,10 +342,8 @@ def _read_join_group_request_6(view: memoryview, at: int) -> tuple[JoinGroupRequ
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    o.session_timeout_ms, o.rebalance_timeout_ms = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.session_timeout_ms, o.rebalance_timeout_ms, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -392,7 +399,7 @@ def _write_join_group_request_6(o: JoinGroupRequest, w: Write) -> None:
     w(compact_nullable_string(o.group_instance_id))
     w(compact_string(o.protocol_type))
     v_protocols = o.protocols
-    w(compact_length(v_protocols))
+    w(UVARINT[len(v_protocols) + 1])
     for i_protocols in v_protocols:
         _write_join_group_request_protocol_6(i_protocols, w)
     w(b"\0")
@@ -409,10 +416,8 @@ def _read_join_group_request_8(view: memoryview, at: int) -> tuple[JoinGroupRequ
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    o.session_timeout_ms, o.rebalance_timeout_ms = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.session_timeout_ms, o.rebalance_timeout_ms, n = _unpack_iiy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -477,7 +482,7 @@ def _write_join_group_request_8(o: JoinGroupRequest, w: Write) -> None:
     w(compact_nullable_string(o.group_instance_id))
     w(compact_string(o.protocol_type))
     v_protocols = o.protocols
-    w(compact_length(v_protocols))
+    w(UVARINT[len(v_protocols) + 1])
     for i_protocols in v_protocols:
         _write_join_group_request_protocol_6(i_protocols, w)
     w(compact_nullable_string(o.reason))
@@ -665,7 +670,7 @@ def _write_join_group_response_member_6(o: JoinGroupResponseMember, w: Write) ->
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
     v_metadata = o.metadata
-    w(compact_length(v_metadata))
+    w(UVARINT[len(v_metadata) + 1])
     w(v_metadata)
     w(b"\0")
 
@@ -826,10 +831,8 @@ def _write_join_group_response_5(o: JoinGroupResponse, w: Write) -> None:
 
 def _read_join_group_response_6(view: memoryview, at: int) -> tuple[JoinGroupResponse, int]:
     o = new(JoinGroupResponse)
-    o.throttle_time_ms, o.error_code, o.generation_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -888,7 +891,7 @@ def _write_join_group_response_6(o: JoinGroupResponse, w: Write) -> None:
     w(compact_string(o.leader))
     w(compact_string(o.member_id))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_join_group_response_member_6(i_members, w)
     w(b"\0")
@@ -896,10 +899,8 @@ def _write_join_group_response_6(o: JoinGroupResponse, w: Write) -> None:
 
 def _read_join_group_response_7(view: memoryview, at: int) -> tuple[JoinGroupResponse, int]:
     o = new(JoinGroupResponse)
-    o.throttle_time_ms, o.error_code, o.generation_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -967,7 +968,7 @@ def _write_join_group_response_7(o: JoinGroupResponse, w: Write) -> None:
     w(compact_string(o.leader))
     w(compact_string(o.member_id))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_join_group_response_member_6(i_members, w)
     w(b"\0")
@@ -975,10 +976,8 @@ def _write_join_group_response_7(o: JoinGroupResponse, w: Write) -> None:
 
 def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupResponse, int]:
     o = new(JoinGroupResponse)
-    o.throttle_time_ms, o.error_code, o.generation_id = _unpack_ihi(view, at)
-    at += 10
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, o.generation_id, n = _unpack_ihiy(view, at)
+    at += 11
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1006,10 +1005,8 @@ def _read_join_group_response_9(view: memoryview, at: int) -> tuple[JoinGroupRes
         raise negative(n)
     o.leader = str(view[at : at + n], "utf-8")
     at += n
-    (o.skip_assignment,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.skip_assignment, n = _unpack_oy(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1046,7 +1043,7 @@ def _write_join_group_response_9(o: JoinGroupResponse, w: Write) -> None:
     w(_pack_o(o.skip_assignment))
     w(compact_string(o.member_id))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_join_group_response_member_6(i_members, w)
     w(b"\0")

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -29,6 +29,9 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -38,6 +41,9 @@ _pack_ih = _ih.pack
 _ihi = Struct(">ihi")
 _unpack_ihi = _ihi.unpack_from
 _pack_ihi = _ihi.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 
 
 class MemberIdentity(Structure):
@@ -274,7 +280,7 @@ def _write_leave_group_request_4(o: LeaveGroupRequest, w: Write) -> None:
         raise absent("member_id")
     w(compact_string(o.group_id))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_identity_4(i_members, w)
     w(b"\0")
@@ -318,7 +324,7 @@ def _write_leave_group_request_5(o: LeaveGroupRequest, w: Write) -> None:
         raise absent("member_id")
     w(compact_string(o.group_id))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_identity_5(i_members, w)
     w(b"\0")
@@ -424,10 +430,8 @@ def _read_member_response_4(view: memoryview, at: int) -> tuple[MemberResponse, 
         at += n
     else:
         o.group_instance_id = None
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -436,8 +440,7 @@ def _read_member_response_4(view: memoryview, at: int) -> tuple[MemberResponse, 
 def _write_member_response_4(o: MemberResponse, w: Write) -> None:
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_leave_group_response_0(view: memoryview, at: int) -> tuple[LeaveGroupResponse, int]:
@@ -495,10 +498,8 @@ def _write_leave_group_response_3(o: LeaveGroupResponse, w: Write) -> None:
 
 def _read_leave_group_response_4(view: memoryview, at: int) -> tuple[LeaveGroupResponse, int]:
     o = new(LeaveGroupResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -521,7 +522,7 @@ def _read_leave_group_response_4(view: memoryview, at: int) -> tuple[LeaveGroupR
 def _write_leave_group_response_4(o: LeaveGroupResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_members = o.members
-    w(compact_length(v_members))
+    w(UVARINT[len(v_members) + 1])
     for i_members in v_members:
         _write_member_response_4(i_members, w)
     w(b"\0")

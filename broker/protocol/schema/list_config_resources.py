@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     int8s,
     more,
@@ -24,12 +24,15 @@ from broker.protocol.wire import (
     too_many,
 )
 
-_b = Struct(">b")
-_unpack_b = _b.unpack_from
-_pack_b = _b.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 
 
 class ListConfigResourcesRequest(Message):
@@ -82,7 +85,7 @@ def _read_list_config_resources_request_1(view: memoryview, at: int) -> tuple[Li
 
 def _write_list_config_resources_request_1(o: ListConfigResourcesRequest, w: Write) -> None:
     v_resource_types = o.resource_types
-    w(compact_length(v_resource_types))
+    w(UVARINT[len(v_resource_types) + 1])
     w(packed("b", v_resource_types))
     w(b"\0")
 
@@ -163,10 +166,8 @@ def _read_config_resource_1(view: memoryview, at: int) -> tuple[ConfigResource, 
         raise negative(n)
     o.resource_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -174,16 +175,13 @@ def _read_config_resource_1(view: memoryview, at: int) -> tuple[ConfigResource, 
 
 def _write_config_resource_1(o: ConfigResource, w: Write) -> None:
     w(compact_string(o.resource_name))
-    w(_pack_b(o.resource_type))
-    w(b"\0")
+    w(_pack_by(o.resource_type, 0))
 
 
 def _read_list_config_resources_response_0(view: memoryview, at: int) -> tuple[ListConfigResourcesResponse, int]:
     o = new(ListConfigResourcesResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -206,7 +204,7 @@ def _read_list_config_resources_response_0(view: memoryview, at: int) -> tuple[L
 def _write_list_config_resources_response_0(o: ListConfigResourcesResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_config_resources = o.config_resources
-    w(compact_length(v_config_resources))
+    w(UVARINT[len(v_config_resources) + 1])
     for i_config_resources in v_config_resources:
         _write_config_resource_0(i_config_resources, w)
     w(b"\0")
@@ -214,10 +212,8 @@ def _write_list_config_resources_response_0(o: ListConfigResourcesResponse, w: W
 
 def _read_list_config_resources_response_1(view: memoryview, at: int) -> tuple[ListConfigResourcesResponse, int]:
     o = new(ListConfigResourcesResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -240,7 +236,7 @@ def _read_list_config_resources_response_1(view: memoryview, at: int) -> tuple[L
 def _write_list_config_resources_response_1(o: ListConfigResourcesResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_config_resources = o.config_resources
-    w(compact_length(v_config_resources))
+    w(UVARINT[len(v_config_resources) + 1])
     for i_config_resources in v_config_resources:
         _write_config_resource_1(i_config_resources, w)
     w(b"\0")

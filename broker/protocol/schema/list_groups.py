@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     length,
     more,
@@ -36,6 +36,9 @@ _pack_ih = _ih.pack
 _ihi = Struct(">ihi")
 _unpack_ihi = _ihi.unpack_from
 _pack_ihi = _ihi.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 
 
 class ListGroupsRequest(Message):
@@ -122,7 +125,7 @@ def _write_list_groups_request_4(o: ListGroupsRequest, w: Write) -> None:
     if o.types_filter:
         raise absent("types_filter")
     v_states_filter = o.states_filter
-    w(compact_length(v_states_filter))
+    w(UVARINT[len(v_states_filter) + 1])
     for i_states_filter in v_states_filter:
         w(compact_string(i_states_filter))
     w(b"\0")
@@ -181,11 +184,11 @@ def _read_list_groups_request_5(view: memoryview, at: int) -> tuple[ListGroupsRe
 
 def _write_list_groups_request_5(o: ListGroupsRequest, w: Write) -> None:
     v_states_filter = o.states_filter
-    w(compact_length(v_states_filter))
+    w(UVARINT[len(v_states_filter) + 1])
     for i_states_filter in v_states_filter:
         w(compact_string(i_states_filter))
     v_types_filter = o.types_filter
-    w(compact_length(v_types_filter))
+    w(UVARINT[len(v_types_filter) + 1])
     for i_types_filter in v_types_filter:
         w(compact_string(i_types_filter))
     w(b"\0")
@@ -451,10 +454,8 @@ def _write_list_groups_response_1(o: ListGroupsResponse, w: Write) -> None:
 
 def _read_list_groups_response_3(view: memoryview, at: int) -> tuple[ListGroupsResponse, int]:
     o = new(ListGroupsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -477,7 +478,7 @@ def _read_list_groups_response_3(view: memoryview, at: int) -> tuple[ListGroupsR
 def _write_list_groups_response_3(o: ListGroupsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_listed_group_3(i_groups, w)
     w(b"\0")
@@ -485,10 +486,8 @@ def _write_list_groups_response_3(o: ListGroupsResponse, w: Write) -> None:
 
 def _read_list_groups_response_4(view: memoryview, at: int) -> tuple[ListGroupsResponse, int]:
     o = new(ListGroupsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -511,7 +510,7 @@ def _read_list_groups_response_4(view: memoryview, at: int) -> tuple[ListGroupsR
 def _write_list_groups_response_4(o: ListGroupsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_listed_group_4(i_groups, w)
     w(b"\0")
@@ -519,10 +518,8 @@ def _write_list_groups_response_4(o: ListGroupsResponse, w: Write) -> None:
 
 def _read_list_groups_response_5(view: memoryview, at: int) -> tuple[ListGroupsResponse, int]:
     o = new(ListGroupsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -545,7 +542,7 @@ def _read_list_groups_response_5(view: memoryview, at: int) -> tuple[ListGroupsR
 def _write_list_groups_response_5(o: ListGroupsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_listed_group_5(i_groups, w)
     w(b"\0")

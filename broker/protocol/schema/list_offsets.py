@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     length,
     more,
@@ -36,21 +36,33 @@ _pack_ib = _ib.pack
 _ibi = Struct(">ibi")
 _unpack_ibi = _ibi.unpack_from
 _pack_ibi = _ibi.pack
+_iby = Struct(">ibB")
+_unpack_iby = _iby.unpack_from
+_pack_iby = _iby.pack
 _ihqq = Struct(">ihqq")
 _unpack_ihqq = _ihqq.unpack_from
 _pack_ihqq = _ihqq.pack
 _ihqqi = Struct(">ihqqi")
 _unpack_ihqqi = _ihqqi.unpack_from
 _pack_ihqqi = _ihqqi.pack
+_ihqqiy = Struct(">ihqqiB")
+_unpack_ihqqiy = _ihqqiy.unpack_from
+_pack_ihqqiy = _ihqqiy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
 _iiq = Struct(">iiq")
 _unpack_iiq = _iiq.unpack_from
 _pack_iiq = _iiq.pack
+_iiqy = Struct(">iiqB")
+_unpack_iiqy = _iiqy.unpack_from
+_pack_iiqy = _iiqy.pack
 _iq = Struct(">iq")
 _unpack_iq = _iq.unpack_from
 _pack_iq = _iq.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class ListOffsetsPartition(Structure):
@@ -124,18 +136,15 @@ def _write_list_offsets_partition_4(o: ListOffsetsPartition, w: Write) -> None:
 
 def _read_list_offsets_partition_6(view: memoryview, at: int) -> tuple[ListOffsetsPartition, int]:
     o = new(ListOffsetsPartition)
-    o.partition_index, o.current_leader_epoch, o.timestamp = _unpack_iiq(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.partition_index, o.current_leader_epoch, o.timestamp, n = _unpack_iiqy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_list_offsets_partition_6(o: ListOffsetsPartition, w: Write) -> None:
-    w(_pack_iiq(o.partition_index, o.current_leader_epoch, o.timestamp))
-    w(b"\0")
+    w(_pack_iiqy(o.partition_index, o.current_leader_epoch, o.timestamp, 0))
 
 
 def _read_list_offsets_topic_1(view: memoryview, at: int) -> tuple[ListOffsetsTopic, int]:
@@ -233,7 +242,7 @@ def _read_list_offsets_topic_6(view: memoryview, at: int) -> tuple[ListOffsetsTo
 def _write_list_offsets_topic_6(o: ListOffsetsTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_list_offsets_partition_6(i_partitions, w)
     w(b"\0")
@@ -319,10 +328,8 @@ def _write_list_offsets_request_4(o: ListOffsetsRequest, w: Write) -> None:
 
 def _read_list_offsets_request_6(view: memoryview, at: int) -> tuple[ListOffsetsRequest, int]:
     o = new(ListOffsetsRequest)
-    o.replica_id, o.isolation_level = _unpack_ib(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.replica_id, o.isolation_level, n = _unpack_iby(view, at)
+    at += 6
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -346,7 +353,7 @@ def _read_list_offsets_request_6(view: memoryview, at: int) -> tuple[ListOffsets
 def _write_list_offsets_request_6(o: ListOffsetsRequest, w: Write) -> None:
     w(_pack_ib(o.replica_id, o.isolation_level))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_list_offsets_topic_6(i_topics, w)
     w(b"\0")
@@ -354,10 +361,8 @@ def _write_list_offsets_request_6(o: ListOffsetsRequest, w: Write) -> None:
 
 def _read_list_offsets_request_10(view: memoryview, at: int) -> tuple[ListOffsetsRequest, int]:
     o = new(ListOffsetsRequest)
-    o.replica_id, o.isolation_level = _unpack_ib(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.replica_id, o.isolation_level, n = _unpack_iby(view, at)
+    at += 6
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -370,10 +375,8 @@ def _read_list_offsets_request_10(view: memoryview, at: int) -> tuple[ListOffset
     for _ in range(n):
         i_topics, at = _read_list_offsets_topic_6(view, at)
         items_topics.append(i_topics)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -382,11 +385,10 @@ def _read_list_offsets_request_10(view: memoryview, at: int) -> tuple[ListOffset
 def _write_list_offsets_request_10(o: ListOffsetsRequest, w: Write) -> None:
     w(_pack_ib(o.replica_id, o.isolation_level))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_list_offsets_topic_6(i_topics, w)
-    w(_pack_i(o.timeout_ms))
-    w(b"\0")
+    w(_pack_iy(o.timeout_ms, 0))
 
 
 ListOffsetsRequest.DECODERS = (
@@ -491,18 +493,15 @@ def _write_list_offsets_partition_response_4(o: ListOffsetsPartitionResponse, w:
 
 def _read_list_offsets_partition_response_6(view: memoryview, at: int) -> tuple[ListOffsetsPartitionResponse, int]:
     o = new(ListOffsetsPartitionResponse)
-    o.partition_index, o.error_code, o.timestamp, o.offset, o.leader_epoch = _unpack_ihqqi(view, at)
-    at += 26
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.timestamp, o.offset, o.leader_epoch, n = _unpack_ihqqiy(view, at)
+    at += 27
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_list_offsets_partition_response_6(o: ListOffsetsPartitionResponse, w: Write) -> None:
-    w(_pack_ihqqi(o.partition_index, o.error_code, o.timestamp, o.offset, o.leader_epoch))
-    w(b"\0")
+    w(_pack_ihqqiy(o.partition_index, o.error_code, o.timestamp, o.offset, o.leader_epoch, 0))
 
 
 def _read_list_offsets_topic_response_1(view: memoryview, at: int) -> tuple[ListOffsetsTopicResponse, int]:
@@ -600,7 +599,7 @@ def _read_list_offsets_topic_response_6(view: memoryview, at: int) -> tuple[List
 def _write_list_offsets_topic_response_6(o: ListOffsetsTopicResponse, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_list_offsets_partition_response_6(i_partitions, w)
     w(b"\0")
@@ -680,10 +679,8 @@ def _write_list_offsets_response_4(o: ListOffsetsResponse, w: Write) -> None:
 
 def _read_list_offsets_response_6(view: memoryview, at: int) -> tuple[ListOffsetsResponse, int]:
     o = new(ListOffsetsResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -706,7 +703,7 @@ def _read_list_offsets_response_6(view: memoryview, at: int) -> tuple[ListOffset
 def _write_list_offsets_response_6(o: ListOffsetsResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_list_offsets_topic_response_6(i_topics, w)
     w(b"\0")

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -30,6 +30,12 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class ListPartitionReassignmentsTopics(Structure):
@@ -92,7 +98,7 @@ def _read_list_partition_reassignments_topics_0(
 def _write_list_partition_reassignments_topics_0(o: ListPartitionReassignmentsTopics, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
@@ -101,10 +107,8 @@ def _read_list_partition_reassignments_request_0(
     view: memoryview, at: int
 ) -> tuple[ListPartitionReassignmentsRequest, int]:
     o = new(ListPartitionReassignmentsRequest)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -131,7 +135,7 @@ def _write_list_partition_reassignments_request_0(o: ListPartitionReassignmentsR
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_list_partition_reassignments_topics_0(i_topics, w)
     w(b"\0")
@@ -192,10 +196,8 @@ class ListPartitionReassignmentsResponse(Message):
 
 def _read_ongoing_partition_reassignment_0(view: memoryview, at: int) -> tuple[OngoingPartitionReassignment, int]:
     o = new(OngoingPartitionReassignment)
-    (o.partition_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.partition_index, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -231,13 +233,13 @@ def _read_ongoing_partition_reassignment_0(view: memoryview, at: int) -> tuple[O
 def _write_ongoing_partition_reassignment_0(o: OngoingPartitionReassignment, w: Write) -> None:
     w(_pack_i(o.partition_index))
     v_replicas = o.replicas
-    w(compact_length(v_replicas))
+    w(UVARINT[len(v_replicas) + 1])
     w(packed("i", v_replicas))
     v_adding_replicas = o.adding_replicas
-    w(compact_length(v_adding_replicas))
+    w(UVARINT[len(v_adding_replicas) + 1])
     w(packed("i", v_adding_replicas))
     v_removing_replicas = o.removing_replicas
-    w(compact_length(v_removing_replicas))
+    w(UVARINT[len(v_removing_replicas) + 1])
     w(packed("i", v_removing_replicas))
     w(b"\0")
 
@@ -277,7 +279,7 @@ def _read_ongoing_topic_reassignment_0(view: memoryview, at: int) -> tuple[Ongoi
 def _write_ongoing_topic_reassignment_0(o: OngoingTopicReassignment, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_ongoing_partition_reassignment_0(i_partitions, w)
     w(b"\0")
@@ -287,10 +289,8 @@ def _read_list_partition_reassignments_response_0(
     view: memoryview, at: int
 ) -> tuple[ListPartitionReassignmentsResponse, int]:
     o = new(ListPartitionReassignmentsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -324,7 +324,7 @@ def _write_list_partition_reassignments_response_0(o: ListPartitionReassignments
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_ongoing_topic_reassignment_0(i_topics, w)
     w(b"\0")

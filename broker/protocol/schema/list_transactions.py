@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int64s,
@@ -28,9 +28,15 @@ from broker.protocol.wire import (
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 
 
 class ListTransactionsRequest(Message):
@@ -100,11 +106,11 @@ def _write_list_transactions_request_0(o: ListTransactionsRequest, w: Write) -> 
     if o.transactional_id_pattern is not None:
         raise absent("transactional_id_pattern")
     v_state_filters = o.state_filters
-    w(compact_length(v_state_filters))
+    w(UVARINT[len(v_state_filters) + 1])
     for i_state_filters in v_state_filters:
         w(compact_string(i_state_filters))
     v_producer_id_filters = o.producer_id_filters
-    w(compact_length(v_producer_id_filters))
+    w(UVARINT[len(v_producer_id_filters) + 1])
     w(packed("q", v_producer_id_filters))
     w(b"\0")
 
@@ -141,11 +147,9 @@ def _read_list_transactions_request_1(view: memoryview, at: int) -> tuple[ListTr
         raise negative(n)
     o.producer_id_filters = int64s(view, at, n)
     at += n * 8
-    (o.duration_filter,) = _unpack_q(view, at)
-    at += 8
+    o.duration_filter, n = _unpack_qy(view, at)
+    at += 9
     o.transactional_id_pattern = None
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -155,14 +159,13 @@ def _write_list_transactions_request_1(o: ListTransactionsRequest, w: Write) -> 
     if o.transactional_id_pattern is not None:
         raise absent("transactional_id_pattern")
     v_state_filters = o.state_filters
-    w(compact_length(v_state_filters))
+    w(UVARINT[len(v_state_filters) + 1])
     for i_state_filters in v_state_filters:
         w(compact_string(i_state_filters))
     v_producer_id_filters = o.producer_id_filters
-    w(compact_length(v_producer_id_filters))
+    w(UVARINT[len(v_producer_id_filters) + 1])
     w(packed("q", v_producer_id_filters))
-    w(_pack_q(o.duration_filter))
-    w(b"\0")
+    w(_pack_qy(o.duration_filter, 0))
 
 
 def _read_list_transactions_request_2(view: memoryview, at: int) -> tuple[ListTransactionsRequest, int]:
@@ -197,10 +200,8 @@ def _read_list_transactions_request_2(view: memoryview, at: int) -> tuple[ListTr
         raise negative(n)
     o.producer_id_filters = int64s(view, at, n)
     at += n * 8
-    (o.duration_filter,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.duration_filter, n = _unpack_qy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -218,11 +219,11 @@ def _read_list_transactions_request_2(view: memoryview, at: int) -> tuple[ListTr
 
 def _write_list_transactions_request_2(o: ListTransactionsRequest, w: Write) -> None:
     v_state_filters = o.state_filters
-    w(compact_length(v_state_filters))
+    w(UVARINT[len(v_state_filters) + 1])
     for i_state_filters in v_state_filters:
         w(compact_string(i_state_filters))
     v_producer_id_filters = o.producer_id_filters
-    w(compact_length(v_producer_id_filters))
+    w(UVARINT[len(v_producer_id_filters) + 1])
     w(packed("q", v_producer_id_filters))
     w(_pack_q(o.duration_filter))
     w(compact_nullable_string(o.transactional_id_pattern))
@@ -287,10 +288,8 @@ def _read_transaction_state_0(view: memoryview, at: int) -> tuple[TransactionSta
         raise negative(n)
     o.transactional_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.producer_id,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.producer_id, n = _unpack_qy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -314,10 +313,8 @@ def _write_transaction_state_0(o: TransactionState, w: Write) -> None:
 
 def _read_list_transactions_response_0(view: memoryview, at: int) -> tuple[ListTransactionsResponse, int]:
     o = new(ListTransactionsResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -361,11 +358,11 @@ def _read_list_transactions_response_0(view: memoryview, at: int) -> tuple[ListT
 def _write_list_transactions_response_0(o: ListTransactionsResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_unknown_state_filters = o.unknown_state_filters
-    w(compact_length(v_unknown_state_filters))
+    w(UVARINT[len(v_unknown_state_filters) + 1])
     for i_unknown_state_filters in v_unknown_state_filters:
         w(compact_string(i_unknown_state_filters))
     v_transaction_states = o.transaction_states
-    w(compact_length(v_transaction_states))
+    w(UVARINT[len(v_transaction_states) + 1])
     for i_transaction_states in v_transaction_states:
         _write_transaction_state_0(i_transaction_states, w)
     w(b"\0")

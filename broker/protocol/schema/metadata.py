@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -46,6 +46,12 @@ _pack_hiii = _hiii.pack
 _hiiii = Struct(">hiiii")
 _unpack_hiiii = _hiiii.unpack_from
 _pack_hiiii = _hiiii.pack
+_hiiiy = Struct(">hiiiB")
+_unpack_hiiiy = _hiiiy.unpack_from
+_pack_hiiiy = _hiiiy.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -55,24 +61,39 @@ _pack_ih = _ih.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _o = Struct(">?")
 _unpack_o = _o.unpack_from
 _pack_o = _o.pack
 _oi = Struct(">?i")
 _unpack_oi = _oi.unpack_from
 _pack_oi = _oi.pack
-_oo = Struct(">??")
-_unpack_oo = _oo.unpack_from
-_pack_oo = _oo.pack
 _ooo = Struct(">???")
 _unpack_ooo = _ooo.unpack_from
 _pack_ooo = _ooo.pack
+_oooy = Struct(">???B")
+_unpack_oooy = _oooy.unpack_from
+_pack_oooy = _oooy.pack
+_ooy = Struct(">??B")
+_unpack_ooy = _ooy.unpack_from
+_pack_ooy = _ooy.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
 _uo = Struct(">16s?")
 _unpack_uo = _uo.unpack_from
 _pack_uo = _uo.pack
+_uoy = Struct(">16s?B")
+_unpack_uoy = _uoy.unpack_from
+_pack_uoy = _uoy.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class MetadataRequestTopic(Structure):
@@ -158,10 +179,8 @@ def _write_metadata_request_topic_9(o: MetadataRequestTopic, w: Write) -> None:
 
 def _read_metadata_request_topic_10(view: memoryview, at: int) -> tuple[MetadataRequestTopic, int]:
     o = new(MetadataRequestTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -356,10 +375,9 @@ def _read_metadata_request_9(view: memoryview, at: int) -> tuple[MetadataRequest
         o.allow_auto_topic_creation,
         o.include_cluster_authorized_operations,
         o.include_topic_authorized_operations,
-    ) = _unpack_ooo(view, at)
-    at += 3
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_oooy(view, at)
+    at += 4
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -370,17 +388,17 @@ def _write_metadata_request_9(o: MetadataRequest, w: Write) -> None:
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_metadata_request_topic_9(i_topics, w)
     w(
-        _pack_ooo(
+        _pack_oooy(
             o.allow_auto_topic_creation,
             o.include_cluster_authorized_operations,
             o.include_topic_authorized_operations,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_metadata_request_10(view: memoryview, at: int) -> tuple[MetadataRequest, int]:
@@ -404,10 +422,9 @@ def _read_metadata_request_10(view: memoryview, at: int) -> tuple[MetadataReques
         o.allow_auto_topic_creation,
         o.include_cluster_authorized_operations,
         o.include_topic_authorized_operations,
-    ) = _unpack_ooo(view, at)
-    at += 3
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_oooy(view, at)
+    at += 4
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -418,17 +435,17 @@ def _write_metadata_request_10(o: MetadataRequest, w: Write) -> None:
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_metadata_request_topic_10(i_topics, w)
     w(
-        _pack_ooo(
+        _pack_oooy(
             o.allow_auto_topic_creation,
             o.include_cluster_authorized_operations,
             o.include_topic_authorized_operations,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_metadata_request_11(view: memoryview, at: int) -> tuple[MetadataRequest, int]:
@@ -448,11 +465,9 @@ def _read_metadata_request_11(view: memoryview, at: int) -> tuple[MetadataReques
             items_topics.append(i_topics)
     else:
         o.topics = None
-    o.allow_auto_topic_creation, o.include_topic_authorized_operations = _unpack_oo(view, at)
-    at += 2
+    o.allow_auto_topic_creation, o.include_topic_authorized_operations, n = _unpack_ooy(view, at)
+    at += 3
     o.include_cluster_authorized_operations = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -465,11 +480,10 @@ def _write_metadata_request_11(o: MetadataRequest, w: Write) -> None:
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_metadata_request_topic_10(i_topics, w)
-    w(_pack_oo(o.allow_auto_topic_creation, o.include_topic_authorized_operations))
-    w(b"\0")
+    w(_pack_ooy(o.allow_auto_topic_creation, o.include_topic_authorized_operations, 0))
 
 
 MetadataRequest.DECODERS = (
@@ -663,10 +677,8 @@ def _write_metadata_response_broker_1(o: MetadataResponseBroker, w: Write) -> No
 
 def _read_metadata_response_broker_9(view: memoryview, at: int) -> tuple[MetadataResponseBroker, int]:
     o = new(MetadataResponseBroker)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -674,10 +686,8 @@ def _read_metadata_response_broker_9(view: memoryview, at: int) -> tuple[Metadat
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -805,10 +815,8 @@ def _write_metadata_response_partition_7(o: MetadataResponsePartition, w: Write)
 
 def _read_metadata_response_partition_9(view: memoryview, at: int) -> tuple[MetadataResponsePartition, int]:
     o = new(MetadataResponsePartition)
-    o.error_code, o.partition_index, o.leader_id, o.leader_epoch = _unpack_hiii(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.error_code, o.partition_index, o.leader_id, o.leader_epoch, n = _unpack_hiiiy(view, at)
+    at += 15
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -844,13 +852,13 @@ def _read_metadata_response_partition_9(view: memoryview, at: int) -> tuple[Meta
 def _write_metadata_response_partition_9(o: MetadataResponsePartition, w: Write) -> None:
     w(_pack_hiii(o.error_code, o.partition_index, o.leader_id, o.leader_epoch))
     v_replica_nodes = o.replica_nodes
-    w(compact_length(v_replica_nodes))
+    w(UVARINT[len(v_replica_nodes) + 1])
     w(packed("i", v_replica_nodes))
     v_isr_nodes = o.isr_nodes
-    w(compact_length(v_isr_nodes))
+    w(UVARINT[len(v_isr_nodes) + 1])
     w(packed("i", v_isr_nodes))
     v_offline_replicas = o.offline_replicas
-    w(compact_length(v_offline_replicas))
+    w(UVARINT[len(v_offline_replicas) + 1])
     w(packed("i", v_offline_replicas))
     w(b"\0")
 
@@ -1047,10 +1055,8 @@ def _write_metadata_response_topic_8(o: MetadataResponseTopic, w: Write) -> None
 
 def _read_metadata_response_topic_9(view: memoryview, at: int) -> tuple[MetadataResponseTopic, int]:
     o = new(MetadataResponseTopic)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1058,10 +1064,8 @@ def _read_metadata_response_topic_9(view: memoryview, at: int) -> tuple[Metadata
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.is_internal,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.is_internal, n = _unpack_oy(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1074,11 +1078,9 @@ def _read_metadata_response_topic_9(view: memoryview, at: int) -> tuple[Metadata
     for _ in range(n):
         i_partitions, at = _read_metadata_response_partition_9(view, at)
         items_partitions.append(i_partitions)
-    (o.topic_authorized_operations,) = _unpack_i(view, at)
-    at += 4
+    o.topic_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     o.topic_id = ZERO_UUID
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1091,19 +1093,16 @@ def _write_metadata_response_topic_9(o: MetadataResponseTopic, w: Write) -> None
     w(compact_string(o.name))
     w(_pack_o(o.is_internal))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_metadata_response_partition_9(i_partitions, w)
-    w(_pack_i(o.topic_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.topic_authorized_operations, 0))
 
 
 def _read_metadata_response_topic_10(view: memoryview, at: int) -> tuple[MetadataResponseTopic, int]:
     o = new(MetadataResponseTopic)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1111,10 +1110,8 @@ def _read_metadata_response_topic_10(view: memoryview, at: int) -> tuple[Metadat
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.topic_id, o.is_internal = _unpack_uo(view, at)
-    at += 17
-    n = view[at]
-    at += 1
+    o.topic_id, o.is_internal, n = _unpack_uoy(view, at)
+    at += 18
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1127,10 +1124,8 @@ def _read_metadata_response_topic_10(view: memoryview, at: int) -> tuple[Metadat
     for _ in range(n):
         i_partitions, at = _read_metadata_response_partition_9(view, at)
         items_partitions.append(i_partitions)
-    (o.topic_authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.topic_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1143,19 +1138,16 @@ def _write_metadata_response_topic_10(o: MetadataResponseTopic, w: Write) -> Non
     w(compact_string(o.name))
     w(_pack_uo(uuid(o.topic_id), o.is_internal))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_metadata_response_partition_9(i_partitions, w)
-    w(_pack_i(o.topic_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.topic_authorized_operations, 0))
 
 
 def _read_metadata_response_topic_12(view: memoryview, at: int) -> tuple[MetadataResponseTopic, int]:
     o = new(MetadataResponseTopic)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1164,10 +1156,8 @@ def _read_metadata_response_topic_12(view: memoryview, at: int) -> tuple[Metadat
         at += n
     else:
         o.name = None
-    o.topic_id, o.is_internal = _unpack_uo(view, at)
-    at += 17
-    n = view[at]
-    at += 1
+    o.topic_id, o.is_internal, n = _unpack_uoy(view, at)
+    at += 18
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1180,10 +1170,8 @@ def _read_metadata_response_topic_12(view: memoryview, at: int) -> tuple[Metadat
     for _ in range(n):
         i_partitions, at = _read_metadata_response_partition_9(view, at)
         items_partitions.append(i_partitions)
-    (o.topic_authorized_operations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.topic_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1194,11 +1182,10 @@ def _write_metadata_response_topic_12(o: MetadataResponseTopic, w: Write) -> Non
     w(compact_nullable_string(o.name))
     w(_pack_uo(uuid(o.topic_id), o.is_internal))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_metadata_response_partition_9(i_partitions, w)
-    w(_pack_i(o.topic_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.topic_authorized_operations, 0))
 
 
 def _read_metadata_response_0(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
@@ -1563,10 +1550,8 @@ def _write_metadata_response_8(o: MetadataResponse, w: Write) -> None:
 
 def _read_metadata_response_9(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
     o = new(MetadataResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1589,10 +1574,8 @@ def _read_metadata_response_9(view: memoryview, at: int) -> tuple[MetadataRespon
         at += n
     else:
         o.cluster_id = None
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1605,11 +1588,9 @@ def _read_metadata_response_9(view: memoryview, at: int) -> tuple[MetadataRespon
     for _ in range(n):
         i_topics, at = _read_metadata_response_topic_9(view, at)
         items_topics.append(i_topics)
-    (o.cluster_authorized_operations,) = _unpack_i(view, at)
-    at += 4
+    o.cluster_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     o.error_code = 0
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1618,25 +1599,22 @@ def _read_metadata_response_9(view: memoryview, at: int) -> tuple[MetadataRespon
 def _write_metadata_response_9(o: MetadataResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_metadata_response_broker_9(i_brokers, w)
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_metadata_response_topic_9(i_topics, w)
-    w(_pack_i(o.cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.cluster_authorized_operations, 0))
 
 
 def _read_metadata_response_10(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
     o = new(MetadataResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1659,10 +1637,8 @@ def _read_metadata_response_10(view: memoryview, at: int) -> tuple[MetadataRespo
         at += n
     else:
         o.cluster_id = None
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1675,11 +1651,9 @@ def _read_metadata_response_10(view: memoryview, at: int) -> tuple[MetadataRespo
     for _ in range(n):
         i_topics, at = _read_metadata_response_topic_10(view, at)
         items_topics.append(i_topics)
-    (o.cluster_authorized_operations,) = _unpack_i(view, at)
-    at += 4
+    o.cluster_authorized_operations, n = _unpack_iy(view, at)
+    at += 5
     o.error_code = 0
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1688,25 +1662,22 @@ def _read_metadata_response_10(view: memoryview, at: int) -> tuple[MetadataRespo
 def _write_metadata_response_10(o: MetadataResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_metadata_response_broker_9(i_brokers, w)
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_metadata_response_topic_10(i_topics, w)
-    w(_pack_i(o.cluster_authorized_operations))
-    w(b"\0")
+    w(_pack_iy(o.cluster_authorized_operations, 0))
 
 
 def _read_metadata_response_11(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
     o = new(MetadataResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1729,10 +1700,8 @@ def _read_metadata_response_11(view: memoryview, at: int) -> tuple[MetadataRespo
         at += n
     else:
         o.cluster_id = None
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1759,13 +1728,13 @@ def _write_metadata_response_11(o: MetadataResponse, w: Write) -> None:
         raise absent("cluster_authorized_operations")
     w(_pack_i(o.throttle_time_ms))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_metadata_response_broker_9(i_brokers, w)
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_metadata_response_topic_10(i_topics, w)
     w(b"\0")
@@ -1773,10 +1742,8 @@ def _write_metadata_response_11(o: MetadataResponse, w: Write) -> None:
 
 def _read_metadata_response_12(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
     o = new(MetadataResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1799,10 +1766,8 @@ def _read_metadata_response_12(view: memoryview, at: int) -> tuple[MetadataRespo
         at += n
     else:
         o.cluster_id = None
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1829,13 +1794,13 @@ def _write_metadata_response_12(o: MetadataResponse, w: Write) -> None:
         raise absent("cluster_authorized_operations")
     w(_pack_i(o.throttle_time_ms))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_metadata_response_broker_9(i_brokers, w)
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_metadata_response_topic_12(i_topics, w)
     w(b"\0")
@@ -1843,10 +1808,8 @@ def _write_metadata_response_12(o: MetadataResponse, w: Write) -> None:
 
 def _read_metadata_response_13(view: memoryview, at: int) -> tuple[MetadataResponse, int]:
     o = new(MetadataResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1869,10 +1832,8 @@ def _read_metadata_response_13(view: memoryview, at: int) -> tuple[MetadataRespo
         at += n
     else:
         o.cluster_id = None
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1885,11 +1846,9 @@ def _read_metadata_response_13(view: memoryview, at: int) -> tuple[MetadataRespo
     for _ in range(n):
         i_topics, at = _read_metadata_response_topic_12(view, at)
         items_topics.append(i_topics)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     o.cluster_authorized_operations = -2147483648
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1900,17 +1859,16 @@ def _write_metadata_response_13(o: MetadataResponse, w: Write) -> None:
         raise absent("cluster_authorized_operations")
     w(_pack_i(o.throttle_time_ms))
     v_brokers = o.brokers
-    w(compact_length(v_brokers))
+    w(UVARINT[len(v_brokers) + 1])
     for i_brokers in v_brokers:
         _write_metadata_response_broker_9(i_brokers, w)
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.controller_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_metadata_response_topic_12(i_topics, w)
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 MetadataResponse.DECODERS = (

@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -30,63 +30,92 @@ from broker.protocol.wire import (
     too_many,
     uuid,
     uuids,
-    uvarint,
 )
 
 _b = Struct(">b")
 _unpack_b = _b.unpack_from
 _pack_b = _b.pack
-_bb = Struct(">bb")
-_unpack_bb = _bb.unpack_from
-_pack_bb = _bb.pack
-_do = Struct(">d?")
-_unpack_do = _do.unpack_from
-_pack_do = _do.pack
-_h = Struct(">h")
-_unpack_h = _h.unpack_from
-_pack_h = _h.pack
-_hh = Struct(">hh")
-_unpack_hh = _hh.unpack_from
-_pack_hh = _hh.pack
+_bby = Struct(">bbB")
+_unpack_bby = _bby.unpack_from
+_pack_bby = _bby.pack
+_by = Struct(">bB")
+_unpack_by = _by.unpack_from
+_pack_by = _by.pack
+_doy = Struct(">d?B")
+_unpack_doy = _doy.unpack_from
+_pack_doy = _doy.pack
+_hhy = Struct(">hhB")
+_unpack_hhy = _hhy.unpack_from
+_pack_hhy = _hhy.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _iii = Struct(">iii")
 _unpack_iii = _iii.unpack_from
 _pack_iii = _iii.pack
+_iiiy = Struct(">iiiB")
+_unpack_iiiy = _iiiy.unpack_from
+_pack_iiiy = _iiiy.pack
 _iouq = Struct(">i?16sq")
 _unpack_iouq = _iouq.unpack_from
 _pack_iouq = _iouq.pack
+_iouqy = Struct(">i?16sqB")
+_unpack_iouqy = _iouqy.unpack_from
+_pack_iouqy = _iouqy.pack
 _iq = Struct(">iq")
 _unpack_iq = _iq.unpack_from
 _pack_iq = _iq.pack
-_iqq = Struct(">iqq")
-_unpack_iqq = _iqq.unpack_from
-_pack_iqq = _iqq.pack
+_iqqy = Struct(">iqqB")
+_unpack_iqqy = _iqqy.unpack_from
+_pack_iqqy = _iqqy.pack
+_iqy = Struct(">iqB")
+_unpack_iqy = _iqy.unpack_from
+_pack_iqy = _iqy.pack
 _iu = Struct(">i16s")
 _unpack_iu = _iu.unpack_from
 _pack_iu = _iu.pack
 _iuo = Struct(">i16s?")
 _unpack_iuo = _iuo.unpack_from
 _pack_iuo = _iuo.pack
+_iuoy = Struct(">i16s?B")
+_unpack_iuoy = _iuoy.unpack_from
+_pack_iuoy = _iuoy.pack
 _iuq = Struct(">i16sq")
 _unpack_iuq = _iuq.unpack_from
 _pack_iuq = _iuq.pack
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
+_iuqy = Struct(">i16sqB")
+_unpack_iuqy = _iuqy.unpack_from
+_pack_iuqy = _iuqy.pack
+_iuy = Struct(">i16sB")
+_unpack_iuy = _iuy.unpack_from
+_pack_iuy = _iuy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _oo = Struct(">??")
 _unpack_oo = _oo.unpack_from
 _pack_oo = _oo.pack
-_u = Struct(">16s")
-_unpack_u = _u.unpack_from
-_pack_u = _u.pack
+_ooy = Struct(">??B")
+_unpack_ooy = _ooy.unpack_from
+_pack_ooy = _ooy.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 _ub = Struct(">16sb")
 _unpack_ub = _ub.unpack_from
 _pack_ub = _ub.pack
-_wh = Struct(">Hh")
-_unpack_wh = _wh.unpack_from
-_pack_wh = _wh.pack
+_uby = Struct(">16sbB")
+_unpack_uby = _uby.unpack_from
+_pack_uby = _uby.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
+_why = Struct(">HhB")
+_unpack_why = _why.unpack_from
+_pack_why = _why.pack
 
 
 class BrokerEndpoint(Structure):
@@ -182,10 +211,8 @@ def _read_broker_endpoint_0(view: memoryview, at: int) -> tuple[BrokerEndpoint, 
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.port, o.security_protocol = _unpack_wh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, o.security_protocol, n = _unpack_why(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -194,8 +221,7 @@ def _read_broker_endpoint_0(view: memoryview, at: int) -> tuple[BrokerEndpoint, 
 def _write_broker_endpoint_0(o: BrokerEndpoint, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_wh(o.port, o.security_protocol))
-    w(b"\0")
+    w(_pack_why(o.port, o.security_protocol, 0))
 
 
 def _read_broker_feature_0(view: memoryview, at: int) -> tuple[BrokerFeature, int]:
@@ -209,10 +235,8 @@ def _read_broker_feature_0(view: memoryview, at: int) -> tuple[BrokerFeature, in
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.min_supported_version, o.max_supported_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_supported_version, o.max_supported_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -220,16 +244,13 @@ def _read_broker_feature_0(view: memoryview, at: int) -> tuple[BrokerFeature, in
 
 def _write_broker_feature_0(o: BrokerFeature, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.min_supported_version, o.max_supported_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_supported_version, o.max_supported_version, 0))
 
 
 def _read_register_broker_record_0(view: memoryview, at: int) -> tuple[RegisterBrokerRecord, int]:
     o = new(RegisterBrokerRecord)
-    o.broker_id, o.incarnation_id, o.broker_epoch = _unpack_iuq(view, at)
-    at += 28
-    n = view[at]
-    at += 1
+    o.broker_id, o.incarnation_id, o.broker_epoch, n = _unpack_iuqy(view, at)
+    at += 29
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -266,13 +287,11 @@ def _read_register_broker_record_0(view: memoryview, at: int) -> tuple[RegisterB
         at += n
     else:
         o.rack = None
-    (o.fenced,) = _unpack_o(view, at)
-    at += 1
+    o.fenced, n = _unpack_oy(view, at)
+    at += 2
     o.is_migrating_zk_broker = False
     o.in_controlled_shutdown = False
     o.log_dirs = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -287,24 +306,21 @@ def _write_register_broker_record_0(o: RegisterBrokerRecord, w: Write) -> None:
         raise absent("log_dirs")
     w(_pack_iuq(o.broker_id, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
-    w(compact_length(v_end_points))
+    w(UVARINT[len(v_end_points) + 1])
     for i_end_points in v_end_points:
         _write_broker_endpoint_0(i_end_points, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_broker_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
-    w(_pack_o(o.fenced))
-    w(b"\0")
+    w(_pack_oy(o.fenced, 0))
 
 
 def _read_register_broker_record_1(view: memoryview, at: int) -> tuple[RegisterBrokerRecord, int]:
     o = new(RegisterBrokerRecord)
-    o.broker_id, o.incarnation_id, o.broker_epoch = _unpack_iuq(view, at)
-    at += 28
-    n = view[at]
-    at += 1
+    o.broker_id, o.incarnation_id, o.broker_epoch, n = _unpack_iuqy(view, at)
+    at += 29
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -341,12 +357,10 @@ def _read_register_broker_record_1(view: memoryview, at: int) -> tuple[RegisterB
         at += n
     else:
         o.rack = None
-    o.fenced, o.in_controlled_shutdown = _unpack_oo(view, at)
-    at += 2
+    o.fenced, o.in_controlled_shutdown, n = _unpack_ooy(view, at)
+    at += 3
     o.is_migrating_zk_broker = False
     o.log_dirs = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -359,24 +373,21 @@ def _write_register_broker_record_1(o: RegisterBrokerRecord, w: Write) -> None:
         raise absent("log_dirs")
     w(_pack_iuq(o.broker_id, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
-    w(compact_length(v_end_points))
+    w(UVARINT[len(v_end_points) + 1])
     for i_end_points in v_end_points:
         _write_broker_endpoint_0(i_end_points, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_broker_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
-    w(_pack_oo(o.fenced, o.in_controlled_shutdown))
-    w(b"\0")
+    w(_pack_ooy(o.fenced, o.in_controlled_shutdown, 0))
 
 
 def _read_register_broker_record_2(view: memoryview, at: int) -> tuple[RegisterBrokerRecord, int]:
     o = new(RegisterBrokerRecord)
-    o.broker_id, o.is_migrating_zk_broker, o.incarnation_id, o.broker_epoch = _unpack_iouq(view, at)
-    at += 29
-    n = view[at]
-    at += 1
+    o.broker_id, o.is_migrating_zk_broker, o.incarnation_id, o.broker_epoch, n = _unpack_iouqy(view, at)
+    at += 30
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -413,11 +424,9 @@ def _read_register_broker_record_2(view: memoryview, at: int) -> tuple[RegisterB
         at += n
     else:
         o.rack = None
-    o.fenced, o.in_controlled_shutdown = _unpack_oo(view, at)
-    at += 2
+    o.fenced, o.in_controlled_shutdown, n = _unpack_ooy(view, at)
+    at += 3
     o.log_dirs = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -428,24 +437,21 @@ def _write_register_broker_record_2(o: RegisterBrokerRecord, w: Write) -> None:
         raise absent("log_dirs")
     w(_pack_iouq(o.broker_id, o.is_migrating_zk_broker, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
-    w(compact_length(v_end_points))
+    w(UVARINT[len(v_end_points) + 1])
     for i_end_points in v_end_points:
         _write_broker_endpoint_0(i_end_points, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_broker_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
-    w(_pack_oo(o.fenced, o.in_controlled_shutdown))
-    w(b"\0")
+    w(_pack_ooy(o.fenced, o.in_controlled_shutdown, 0))
 
 
 def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterBrokerRecord, int]:
     o = new(RegisterBrokerRecord)
-    o.broker_id, o.is_migrating_zk_broker, o.incarnation_id, o.broker_epoch = _unpack_iouq(view, at)
-    at += 29
-    n = view[at]
-    at += 1
+    o.broker_id, o.is_migrating_zk_broker, o.incarnation_id, o.broker_epoch, n = _unpack_iouqy(view, at)
+    at += 30
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -482,11 +488,9 @@ def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterB
         at += n
     else:
         o.rack = None
-    o.fenced, o.in_controlled_shutdown = _unpack_oo(view, at)
-    at += 2
+    o.fenced, o.in_controlled_shutdown, count = _unpack_ooy(view, at)
+    at += 3
     o.log_dirs = []
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -511,11 +515,11 @@ def _read_register_broker_record_3(view: memoryview, at: int) -> tuple[RegisterB
 def _write_register_broker_record_3(o: RegisterBrokerRecord, w: Write) -> None:
     w(_pack_iouq(o.broker_id, o.is_migrating_zk_broker, uuid(o.incarnation_id), o.broker_epoch))
     v_end_points = o.end_points
-    w(compact_length(v_end_points))
+    w(UVARINT[len(v_end_points) + 1])
     for i_end_points in v_end_points:
         _write_broker_endpoint_0(i_end_points, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_broker_feature_0(i_features, w)
     w(compact_nullable_string(o.rack))
@@ -524,11 +528,11 @@ def _write_register_broker_record_3(o: RegisterBrokerRecord, w: Write) -> None:
     if o.log_dirs:
         parts: list[Buffer] = []
         v_log_dirs = o.log_dirs
-        parts.append(compact_length(v_log_dirs))
+        parts.append(UVARINT[len(v_log_dirs) + 1])
         for i_log_dirs in v_log_dirs:
             parts.append(uuid(i_log_dirs))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -566,18 +570,15 @@ class UnregisterBrokerRecord(Message):
 
 def _read_unregister_broker_record_0(view: memoryview, at: int) -> tuple[UnregisterBrokerRecord, int]:
     o = new(UnregisterBrokerRecord)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_unregister_broker_record_0(o: UnregisterBrokerRecord, w: Write) -> None:
-    w(_pack_iq(o.broker_id, o.broker_epoch))
-    w(b"\0")
+    w(_pack_iqy(o.broker_id, o.broker_epoch, 0))
 
 
 UnregisterBrokerRecord.DECODERS = (_read_unregister_broker_record_0,)
@@ -612,10 +613,8 @@ def _read_topic_record_0(view: memoryview, at: int) -> tuple[TopicRecord, int]:
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -623,8 +622,7 @@ def _read_topic_record_0(view: memoryview, at: int) -> tuple[TopicRecord, int]:
 
 def _write_topic_record_0(o: TopicRecord, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_u(uuid(o.topic_id)))
-    w(b"\0")
+    w(_pack_uy(uuid(o.topic_id), 0))
 
 
 TopicRecord.DECODERS = (_read_topic_record_0,)
@@ -686,10 +684,8 @@ class PartitionRecord(Message):
 
 def _read_partition_record_0(view: memoryview, at: int) -> tuple[PartitionRecord, int]:
     o = new(PartitionRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.partition_id, o.topic_id, n = _unpack_iuy(view, at)
+    at += 21
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -724,14 +720,12 @@ def _read_partition_record_0(view: memoryview, at: int) -> tuple[PartitionRecord
         raise negative(n)
     o.adding_replicas = int32s(view, at, n)
     at += n * 4
-    o.leader, o.leader_epoch, o.partition_epoch = _unpack_iii(view, at)
-    at += 12
+    o.leader, o.leader_epoch, o.partition_epoch, count = _unpack_iiiy(view, at)
+    at += 13
     o.directories = []
     o.eligible_leader_replicas = None
     o.last_known_elr = None
     o.leader_recovery_state = 0
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -755,16 +749,16 @@ def _write_partition_record_0(o: PartitionRecord, w: Write) -> None:
         raise absent("last_known_elr")
     w(_pack_iu(o.partition_id, uuid(o.topic_id)))
     v_replicas = o.replicas
-    w(compact_length(v_replicas))
+    w(UVARINT[len(v_replicas) + 1])
     w(packed("i", v_replicas))
     v_isr = o.isr
-    w(compact_length(v_isr))
+    w(UVARINT[len(v_isr) + 1])
     w(packed("i", v_isr))
     v_removing_replicas = o.removing_replicas
-    w(compact_length(v_removing_replicas))
+    w(UVARINT[len(v_removing_replicas) + 1])
     w(packed("i", v_removing_replicas))
     v_adding_replicas = o.adding_replicas
-    w(compact_length(v_adding_replicas))
+    w(UVARINT[len(v_adding_replicas) + 1])
     w(packed("i", v_adding_replicas))
     w(_pack_iii(o.leader, o.leader_epoch, o.partition_epoch))
     tags: list[bytes] = []
@@ -772,17 +766,15 @@ def _write_partition_record_0(o: PartitionRecord, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(_pack_b(o.leader_recovery_state))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_partition_record_1(view: memoryview, at: int) -> tuple[PartitionRecord, int]:
     o = new(PartitionRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.partition_id, o.topic_id, n = _unpack_iuy(view, at)
+    at += 21
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -817,10 +809,8 @@ def _read_partition_record_1(view: memoryview, at: int) -> tuple[PartitionRecord
         raise negative(n)
     o.adding_replicas = int32s(view, at, n)
     at += n * 4
-    o.leader, o.leader_epoch, o.partition_epoch = _unpack_iii(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.leader, o.leader_epoch, o.partition_epoch, n = _unpack_iiiy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -854,20 +844,20 @@ def _write_partition_record_1(o: PartitionRecord, w: Write) -> None:
         raise absent("last_known_elr")
     w(_pack_iu(o.partition_id, uuid(o.topic_id)))
     v_replicas = o.replicas
-    w(compact_length(v_replicas))
+    w(UVARINT[len(v_replicas) + 1])
     w(packed("i", v_replicas))
     v_isr = o.isr
-    w(compact_length(v_isr))
+    w(UVARINT[len(v_isr) + 1])
     w(packed("i", v_isr))
     v_removing_replicas = o.removing_replicas
-    w(compact_length(v_removing_replicas))
+    w(UVARINT[len(v_removing_replicas) + 1])
     w(packed("i", v_removing_replicas))
     v_adding_replicas = o.adding_replicas
-    w(compact_length(v_adding_replicas))
+    w(UVARINT[len(v_adding_replicas) + 1])
     w(packed("i", v_adding_replicas))
     w(_pack_iii(o.leader, o.leader_epoch, o.partition_epoch))
     v_directories = o.directories
-    w(compact_length(v_directories))
+    w(UVARINT[len(v_directories) + 1])
     for i_directories in v_directories:
         w(uuid(i_directories))
     tags: list[bytes] = []
@@ -875,17 +865,15 @@ def _write_partition_record_1(o: PartitionRecord, w: Write) -> None:
         parts: list[Buffer] = []
         parts.append(_pack_b(o.leader_recovery_state))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_partition_record_2(view: memoryview, at: int) -> tuple[PartitionRecord, int]:
     o = new(PartitionRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.partition_id, o.topic_id, n = _unpack_iuy(view, at)
+    at += 21
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -920,10 +908,8 @@ def _read_partition_record_2(view: memoryview, at: int) -> tuple[PartitionRecord
         raise negative(n)
     o.adding_replicas = int32s(view, at, n)
     at += n * 4
-    o.leader, o.leader_epoch, o.partition_epoch = _unpack_iii(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.leader, o.leader_epoch, o.partition_epoch, n = _unpack_iiiy(view, at)
+    at += 13
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -979,20 +965,20 @@ def _read_partition_record_2(view: memoryview, at: int) -> tuple[PartitionRecord
 def _write_partition_record_2(o: PartitionRecord, w: Write) -> None:
     w(_pack_iu(o.partition_id, uuid(o.topic_id)))
     v_replicas = o.replicas
-    w(compact_length(v_replicas))
+    w(UVARINT[len(v_replicas) + 1])
     w(packed("i", v_replicas))
     v_isr = o.isr
-    w(compact_length(v_isr))
+    w(UVARINT[len(v_isr) + 1])
     w(packed("i", v_isr))
     v_removing_replicas = o.removing_replicas
-    w(compact_length(v_removing_replicas))
+    w(UVARINT[len(v_removing_replicas) + 1])
     w(packed("i", v_removing_replicas))
     v_adding_replicas = o.adding_replicas
-    w(compact_length(v_adding_replicas))
+    w(UVARINT[len(v_adding_replicas) + 1])
     w(packed("i", v_adding_replicas))
     w(_pack_iii(o.leader, o.leader_epoch, o.partition_epoch))
     v_directories = o.directories
-    w(compact_length(v_directories))
+    w(UVARINT[len(v_directories) + 1])
     for i_directories in v_directories:
         w(uuid(i_directories))
     tags: list[bytes] = []
@@ -1003,16 +989,16 @@ def _write_partition_record_2(o: PartitionRecord, w: Write) -> None:
     if o.eligible_leader_replicas is not None:
         parts = []
         v_eligible_leader_replicas = o.eligible_leader_replicas
-        parts.append(compact_length(v_eligible_leader_replicas))
+        parts.append(UVARINT[len(v_eligible_leader_replicas) + 1])
         parts.append(packed("i", v_eligible_leader_replicas))
         tags.append(tagged(1, b"".join(parts)))
     if o.last_known_elr is not None:
         parts = []
         v_last_known_elr = o.last_known_elr
-        parts.append(compact_length(v_last_known_elr))
+        parts.append(UVARINT[len(v_last_known_elr) + 1])
         parts.append(packed("i", v_last_known_elr))
         tags.append(tagged(2, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1052,10 +1038,8 @@ class ConfigRecord(Message):
 
 def _read_config_record_0(view: memoryview, at: int) -> tuple[ConfigRecord, int]:
     o = new(ConfigRecord)
-    (o.resource_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.resource_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1150,8 +1134,8 @@ class PartitionChangeRecord(Message):
 
 def _read_partition_change_record_0(view: memoryview, at: int) -> tuple[PartitionChangeRecord, int]:
     o = new(PartitionChangeRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
+    o.partition_id, o.topic_id, count = _unpack_iuy(view, at)
+    at += 21
     o.directories = None
     o.eligible_leader_replicas = None
     o.last_known_elr = None
@@ -1161,8 +1145,6 @@ def _read_partition_change_record_0(view: memoryview, at: int) -> tuple[Partitio
     o.removing_replicas = None
     o.adding_replicas = None
     o.leader_recovery_state = -1
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1246,7 +1228,7 @@ def _write_partition_change_record_0(o: PartitionChangeRecord, w: Write) -> None
     if o.isr is not None:
         parts: list[Buffer] = []
         v_isr = o.isr
-        parts.append(compact_length(v_isr))
+        parts.append(UVARINT[len(v_isr) + 1])
         parts.append(packed("i", v_isr))
         tags.append(tagged(0, b"".join(parts)))
     if o.leader != -2:
@@ -1256,34 +1238,34 @@ def _write_partition_change_record_0(o: PartitionChangeRecord, w: Write) -> None
     if o.replicas is not None:
         parts = []
         v_replicas = o.replicas
-        parts.append(compact_length(v_replicas))
+        parts.append(UVARINT[len(v_replicas) + 1])
         parts.append(packed("i", v_replicas))
         tags.append(tagged(2, b"".join(parts)))
     if o.removing_replicas is not None:
         parts = []
         v_removing_replicas = o.removing_replicas
-        parts.append(compact_length(v_removing_replicas))
+        parts.append(UVARINT[len(v_removing_replicas) + 1])
         parts.append(packed("i", v_removing_replicas))
         tags.append(tagged(3, b"".join(parts)))
     if o.adding_replicas is not None:
         parts = []
         v_adding_replicas = o.adding_replicas
-        parts.append(compact_length(v_adding_replicas))
+        parts.append(UVARINT[len(v_adding_replicas) + 1])
         parts.append(packed("i", v_adding_replicas))
         tags.append(tagged(4, b"".join(parts)))
     if o.leader_recovery_state != -1:
         parts = []
         parts.append(_pack_b(o.leader_recovery_state))
         tags.append(tagged(5, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_partition_change_record_1(view: memoryview, at: int) -> tuple[PartitionChangeRecord, int]:
     o = new(PartitionChangeRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
+    o.partition_id, o.topic_id, count = _unpack_iuy(view, at)
+    at += 21
     o.eligible_leader_replicas = None
     o.last_known_elr = None
     o.isr = None
@@ -1293,8 +1275,6 @@ def _read_partition_change_record_1(view: memoryview, at: int) -> tuple[Partitio
     o.adding_replicas = None
     o.leader_recovery_state = -1
     o.directories = None
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1389,7 +1369,7 @@ def _write_partition_change_record_1(o: PartitionChangeRecord, w: Write) -> None
     if o.isr is not None:
         parts: list[Buffer] = []
         v_isr = o.isr
-        parts.append(compact_length(v_isr))
+        parts.append(UVARINT[len(v_isr) + 1])
         parts.append(packed("i", v_isr))
         tags.append(tagged(0, b"".join(parts)))
     if o.leader != -2:
@@ -1399,19 +1379,19 @@ def _write_partition_change_record_1(o: PartitionChangeRecord, w: Write) -> None
     if o.replicas is not None:
         parts = []
         v_replicas = o.replicas
-        parts.append(compact_length(v_replicas))
+        parts.append(UVARINT[len(v_replicas) + 1])
         parts.append(packed("i", v_replicas))
         tags.append(tagged(2, b"".join(parts)))
     if o.removing_replicas is not None:
         parts = []
         v_removing_replicas = o.removing_replicas
-        parts.append(compact_length(v_removing_replicas))
+        parts.append(UVARINT[len(v_removing_replicas) + 1])
         parts.append(packed("i", v_removing_replicas))
         tags.append(tagged(3, b"".join(parts)))
     if o.adding_replicas is not None:
         parts = []
         v_adding_replicas = o.adding_replicas
-        parts.append(compact_length(v_adding_replicas))
+        parts.append(UVARINT[len(v_adding_replicas) + 1])
         parts.append(packed("i", v_adding_replicas))
         tags.append(tagged(4, b"".join(parts)))
     if o.leader_recovery_state != -1:
@@ -1421,19 +1401,19 @@ def _write_partition_change_record_1(o: PartitionChangeRecord, w: Write) -> None
     if o.directories is not None:
         parts = []
         v_directories = o.directories
-        parts.append(compact_length(v_directories))
+        parts.append(UVARINT[len(v_directories) + 1])
         for i_directories in v_directories:
             parts.append(uuid(i_directories))
         tags.append(tagged(8, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_partition_change_record_2(view: memoryview, at: int) -> tuple[PartitionChangeRecord, int]:
     o = new(PartitionChangeRecord)
-    o.partition_id, o.topic_id = _unpack_iu(view, at)
-    at += 20
+    o.partition_id, o.topic_id, count = _unpack_iuy(view, at)
+    at += 21
     o.isr = None
     o.leader = -2
     o.replicas = None
@@ -1443,8 +1423,6 @@ def _read_partition_change_record_2(view: memoryview, at: int) -> tuple[Partitio
     o.eligible_leader_replicas = None
     o.last_known_elr = None
     o.directories = None
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1561,7 +1539,7 @@ def _write_partition_change_record_2(o: PartitionChangeRecord, w: Write) -> None
     if o.isr is not None:
         parts: list[Buffer] = []
         v_isr = o.isr
-        parts.append(compact_length(v_isr))
+        parts.append(UVARINT[len(v_isr) + 1])
         parts.append(packed("i", v_isr))
         tags.append(tagged(0, b"".join(parts)))
     if o.leader != -2:
@@ -1571,19 +1549,19 @@ def _write_partition_change_record_2(o: PartitionChangeRecord, w: Write) -> None
     if o.replicas is not None:
         parts = []
         v_replicas = o.replicas
-        parts.append(compact_length(v_replicas))
+        parts.append(UVARINT[len(v_replicas) + 1])
         parts.append(packed("i", v_replicas))
         tags.append(tagged(2, b"".join(parts)))
     if o.removing_replicas is not None:
         parts = []
         v_removing_replicas = o.removing_replicas
-        parts.append(compact_length(v_removing_replicas))
+        parts.append(UVARINT[len(v_removing_replicas) + 1])
         parts.append(packed("i", v_removing_replicas))
         tags.append(tagged(3, b"".join(parts)))
     if o.adding_replicas is not None:
         parts = []
         v_adding_replicas = o.adding_replicas
-        parts.append(compact_length(v_adding_replicas))
+        parts.append(UVARINT[len(v_adding_replicas) + 1])
         parts.append(packed("i", v_adding_replicas))
         tags.append(tagged(4, b"".join(parts)))
     if o.leader_recovery_state != -1:
@@ -1593,23 +1571,23 @@ def _write_partition_change_record_2(o: PartitionChangeRecord, w: Write) -> None
     if o.eligible_leader_replicas is not None:
         parts = []
         v_eligible_leader_replicas = o.eligible_leader_replicas
-        parts.append(compact_length(v_eligible_leader_replicas))
+        parts.append(UVARINT[len(v_eligible_leader_replicas) + 1])
         parts.append(packed("i", v_eligible_leader_replicas))
         tags.append(tagged(6, b"".join(parts)))
     if o.last_known_elr is not None:
         parts = []
         v_last_known_elr = o.last_known_elr
-        parts.append(compact_length(v_last_known_elr))
+        parts.append(UVARINT[len(v_last_known_elr) + 1])
         parts.append(packed("i", v_last_known_elr))
         tags.append(tagged(7, b"".join(parts)))
     if o.directories is not None:
         parts = []
         v_directories = o.directories
-        parts.append(compact_length(v_directories))
+        parts.append(UVARINT[len(v_directories) + 1])
         for i_directories in v_directories:
             parts.append(uuid(i_directories))
         tags.append(tagged(8, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1645,18 +1623,15 @@ class FenceBrokerRecord(Message):
 
 def _read_fence_broker_record_0(view: memoryview, at: int) -> tuple[FenceBrokerRecord, int]:
     o = new(FenceBrokerRecord)
-    o.id, o.epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.id, o.epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_fence_broker_record_0(o: FenceBrokerRecord, w: Write) -> None:
-    w(_pack_iq(o.id, o.epoch))
-    w(b"\0")
+    w(_pack_iqy(o.id, o.epoch, 0))
 
 
 FenceBrokerRecord.DECODERS = (_read_fence_broker_record_0,)
@@ -1682,18 +1657,15 @@ class UnfenceBrokerRecord(Message):
 
 def _read_unfence_broker_record_0(view: memoryview, at: int) -> tuple[UnfenceBrokerRecord, int]:
     o = new(UnfenceBrokerRecord)
-    o.id, o.epoch = _unpack_iq(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.id, o.epoch, n = _unpack_iqy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_unfence_broker_record_0(o: UnfenceBrokerRecord, w: Write) -> None:
-    w(_pack_iq(o.id, o.epoch))
-    w(b"\0")
+    w(_pack_iqy(o.id, o.epoch, 0))
 
 
 UnfenceBrokerRecord.DECODERS = (_read_unfence_broker_record_0,)
@@ -1717,18 +1689,15 @@ class RemoveTopicRecord(Message):
 
 def _read_remove_topic_record_0(view: memoryview, at: int) -> tuple[RemoveTopicRecord, int]:
     o = new(RemoveTopicRecord)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_remove_topic_record_0(o: RemoveTopicRecord, w: Write) -> None:
-    w(_pack_u(uuid(o.topic_id)))
-    w(b"\0")
+    w(_pack_uy(uuid(o.topic_id), 0))
 
 
 RemoveTopicRecord.DECODERS = (_read_remove_topic_record_0,)
@@ -1771,10 +1740,8 @@ def _read_user_scram_credential_record_0(view: memoryview, at: int) -> tuple[Use
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.mechanism,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.mechanism, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1800,10 +1767,8 @@ def _read_user_scram_credential_record_0(view: memoryview, at: int) -> tuple[Use
         raise negative(n)
     o.server_key = view[at : at + n].tobytes()
     at += n
-    (o.iterations,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.iterations, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1813,16 +1778,15 @@ def _write_user_scram_credential_record_0(o: UserScramCredentialRecord, w: Write
     w(compact_string(o.name))
     w(_pack_b(o.mechanism))
     v_salt = o.salt
-    w(compact_length(v_salt))
+    w(UVARINT[len(v_salt) + 1])
     w(v_salt)
     v_stored_key = o.stored_key
-    w(compact_length(v_stored_key))
+    w(UVARINT[len(v_stored_key) + 1])
     w(v_stored_key)
     v_server_key = o.server_key
-    w(compact_length(v_server_key))
+    w(UVARINT[len(v_server_key) + 1])
     w(v_server_key)
-    w(_pack_i(o.iterations))
-    w(b"\0")
+    w(_pack_iy(o.iterations, 0))
 
 
 UserScramCredentialRecord.DECODERS = (_read_user_scram_credential_record_0,)
@@ -1857,10 +1821,8 @@ def _read_feature_level_record_0(view: memoryview, at: int) -> tuple[FeatureLeve
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.feature_level,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.feature_level, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1868,8 +1830,7 @@ def _read_feature_level_record_0(view: memoryview, at: int) -> tuple[FeatureLeve
 
 def _write_feature_level_record_0(o: FeatureLevelRecord, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_h(o.feature_level))
-    w(b"\0")
+    w(_pack_hy(o.feature_level, 0))
 
 
 FeatureLevelRecord.DECODERS = (_read_feature_level_record_0,)
@@ -1968,10 +1929,8 @@ def _read_client_quota_record_0(view: memoryview, at: int) -> tuple[ClientQuotaR
         raise negative(n)
     o.key = str(view[at : at + n], "utf-8")
     at += n
-    o.value, o.remove = _unpack_do(view, at)
-    at += 9
-    n = view[at]
-    at += 1
+    o.value, o.remove, n = _unpack_doy(view, at)
+    at += 10
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1979,12 +1938,11 @@ def _read_client_quota_record_0(view: memoryview, at: int) -> tuple[ClientQuotaR
 
 def _write_client_quota_record_0(o: ClientQuotaRecord, w: Write) -> None:
     v_entity = o.entity
-    w(compact_length(v_entity))
+    w(UVARINT[len(v_entity) + 1])
     for i_entity in v_entity:
         _write_entity_data_0(i_entity, w)
     w(compact_string(o.key))
-    w(_pack_do(o.value, o.remove))
-    w(b"\0")
+    w(_pack_doy(o.value, o.remove, 0))
 
 
 ClientQuotaRecord.DECODERS = (_read_client_quota_record_0,)
@@ -2012,18 +1970,15 @@ class ProducerIdsRecord(Message):
 
 def _read_producer_ids_record_0(view: memoryview, at: int) -> tuple[ProducerIdsRecord, int]:
     o = new(ProducerIdsRecord)
-    o.broker_id, o.broker_epoch, o.next_producer_id = _unpack_iqq(view, at)
-    at += 20
-    n = view[at]
-    at += 1
+    o.broker_id, o.broker_epoch, o.next_producer_id, n = _unpack_iqqy(view, at)
+    at += 21
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_producer_ids_record_0(o: ProducerIdsRecord, w: Write) -> None:
-    w(_pack_iqq(o.broker_id, o.broker_epoch, o.next_producer_id))
-    w(b"\0")
+    w(_pack_iqqy(o.broker_id, o.broker_epoch, o.next_producer_id, 0))
 
 
 ProducerIdsRecord.DECODERS = (_read_producer_ids_record_0,)
@@ -2055,13 +2010,11 @@ class BrokerRegistrationChangeRecord(Message):
 
 def _read_broker_registration_change_record_0(view: memoryview, at: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     o = new(BrokerRegistrationChangeRecord)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
+    o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
+    at += 13
     o.in_controlled_shutdown = 0
     o.log_dirs = []
     o.fenced = 0
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -2087,20 +2040,18 @@ def _write_broker_registration_change_record_0(o: BrokerRegistrationChangeRecord
         parts: list[Buffer] = []
         parts.append(_pack_b(o.fenced))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_broker_registration_change_record_1(view: memoryview, at: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     o = new(BrokerRegistrationChangeRecord)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
+    o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
+    at += 13
     o.log_dirs = []
     o.fenced = 0
     o.in_controlled_shutdown = 0
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -2133,20 +2084,18 @@ def _write_broker_registration_change_record_1(o: BrokerRegistrationChangeRecord
         parts = []
         parts.append(_pack_b(o.in_controlled_shutdown))
         tags.append(tagged(1, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
 
 def _read_broker_registration_change_record_2(view: memoryview, at: int) -> tuple[BrokerRegistrationChangeRecord, int]:
     o = new(BrokerRegistrationChangeRecord)
-    o.broker_id, o.broker_epoch = _unpack_iq(view, at)
-    at += 12
+    o.broker_id, o.broker_epoch, count = _unpack_iqy(view, at)
+    at += 13
     o.fenced = 0
     o.in_controlled_shutdown = 0
     o.log_dirs = []
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -2192,11 +2141,11 @@ def _write_broker_registration_change_record_2(o: BrokerRegistrationChangeRecord
     if o.log_dirs:
         parts = []
         v_log_dirs = o.log_dirs
-        parts.append(compact_length(v_log_dirs))
+        parts.append(UVARINT[len(v_log_dirs) + 1])
         for i_log_dirs in v_log_dirs:
             parts.append(uuid(i_log_dirs))
         tags.append(tagged(2, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -2253,10 +2202,8 @@ class AccessControlEntryRecord(Message):
 
 def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[AccessControlEntryRecord, int]:
     o = new(AccessControlEntryRecord)
-    o.id, o.resource_type = _unpack_ub(view, at)
-    at += 17
-    n = view[at]
-    at += 1
+    o.id, o.resource_type, n = _unpack_uby(view, at)
+    at += 18
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2264,10 +2211,8 @@ def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[Acce
         raise negative(n)
     o.resource_name = str(view[at : at + n], "utf-8")
     at += n
-    (o.pattern_type,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.pattern_type, n = _unpack_by(view, at)
+    at += 2
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2284,10 +2229,8 @@ def _read_access_control_entry_record_0(view: memoryview, at: int) -> tuple[Acce
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.operation, o.permission_type = _unpack_bb(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.operation, o.permission_type, n = _unpack_bby(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -2299,8 +2242,7 @@ def _write_access_control_entry_record_0(o: AccessControlEntryRecord, w: Write) 
     w(_pack_b(o.pattern_type))
     w(compact_string(o.principal))
     w(compact_string(o.host))
-    w(_pack_bb(o.operation, o.permission_type))
-    w(b"\0")
+    w(_pack_bby(o.operation, o.permission_type, 0))
 
 
 AccessControlEntryRecord.DECODERS = (_read_access_control_entry_record_0,)
@@ -2324,18 +2266,15 @@ class RemoveAccessControlEntryRecord(Message):
 
 def _read_remove_access_control_entry_record_0(view: memoryview, at: int) -> tuple[RemoveAccessControlEntryRecord, int]:
     o = new(RemoveAccessControlEntryRecord)
-    (o.id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.id, n = _unpack_uy(view, at)
+    at += 17
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_remove_access_control_entry_record_0(o: RemoveAccessControlEntryRecord, w: Write) -> None:
-    w(_pack_u(uuid(o.id)))
-    w(b"\0")
+    w(_pack_uy(uuid(o.id), 0))
 
 
 RemoveAccessControlEntryRecord.DECODERS = (_read_remove_access_control_entry_record_0,)
@@ -2385,18 +2324,15 @@ class ZkMigrationStateRecord(Message):
 
 def _read_zk_migration_state_record_0(view: memoryview, at: int) -> tuple[ZkMigrationStateRecord, int]:
     o = new(ZkMigrationStateRecord)
-    (o.zk_migration_state,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.zk_migration_state, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_zk_migration_state_record_0(o: ZkMigrationStateRecord, w: Write) -> None:
-    w(_pack_b(o.zk_migration_state))
-    w(b"\0")
+    w(_pack_by(o.zk_migration_state, 0))
 
 
 ZkMigrationStateRecord.DECODERS = (_read_zk_migration_state_record_0,)
@@ -2433,10 +2369,8 @@ def _read_remove_user_scram_credential_record_0(
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    (o.mechanism,) = _unpack_b(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.mechanism, n = _unpack_by(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -2444,8 +2378,7 @@ def _read_remove_user_scram_credential_record_0(
 
 def _write_remove_user_scram_credential_record_0(o: RemoveUserScramCredentialRecord, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_b(o.mechanism))
-    w(b"\0")
+    w(_pack_by(o.mechanism, 0))
 
 
 RemoveUserScramCredentialRecord.DECODERS = (_read_remove_user_scram_credential_record_0,)
@@ -2500,7 +2433,7 @@ def _write_begin_transaction_record_0(o: BeginTransactionRecord, w: Write) -> No
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.name))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -2583,7 +2516,7 @@ def _write_abort_transaction_record_0(o: AbortTransactionRecord, w: Write) -> No
         parts: list[Buffer] = []
         parts.append(compact_nullable_string(o.reason))
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -2665,10 +2598,8 @@ def _read_controller_endpoint_0(view: memoryview, at: int) -> tuple[ControllerEn
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    o.port, o.security_protocol = _unpack_wh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, o.security_protocol, n = _unpack_why(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -2677,8 +2608,7 @@ def _read_controller_endpoint_0(view: memoryview, at: int) -> tuple[ControllerEn
 def _write_controller_endpoint_0(o: ControllerEndpoint, w: Write) -> None:
     w(compact_string(o.name))
     w(compact_string(o.host))
-    w(_pack_wh(o.port, o.security_protocol))
-    w(b"\0")
+    w(_pack_why(o.port, o.security_protocol, 0))
 
 
 def _read_controller_feature_0(view: memoryview, at: int) -> tuple[ControllerFeature, int]:
@@ -2692,10 +2622,8 @@ def _read_controller_feature_0(view: memoryview, at: int) -> tuple[ControllerFea
         raise negative(n)
     o.name = str(view[at : at + n], "utf-8")
     at += n
-    o.min_supported_version, o.max_supported_version = _unpack_hh(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.min_supported_version, o.max_supported_version, n = _unpack_hhy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -2703,16 +2631,13 @@ def _read_controller_feature_0(view: memoryview, at: int) -> tuple[ControllerFea
 
 def _write_controller_feature_0(o: ControllerFeature, w: Write) -> None:
     w(compact_string(o.name))
-    w(_pack_hh(o.min_supported_version, o.max_supported_version))
-    w(b"\0")
+    w(_pack_hhy(o.min_supported_version, o.max_supported_version, 0))
 
 
 def _read_register_controller_record_0(view: memoryview, at: int) -> tuple[RegisterControllerRecord, int]:
     o = new(RegisterControllerRecord)
-    o.controller_id, o.incarnation_id, o.zk_migration_ready = _unpack_iuo(view, at)
-    at += 21
-    n = view[at]
-    at += 1
+    o.controller_id, o.incarnation_id, o.zk_migration_ready, n = _unpack_iuoy(view, at)
+    at += 22
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -2749,11 +2674,11 @@ def _read_register_controller_record_0(view: memoryview, at: int) -> tuple[Regis
 def _write_register_controller_record_0(o: RegisterControllerRecord, w: Write) -> None:
     w(_pack_iuo(o.controller_id, uuid(o.incarnation_id), o.zk_migration_ready))
     v_end_points = o.end_points
-    w(compact_length(v_end_points))
+    w(UVARINT[len(v_end_points) + 1])
     for i_end_points in v_end_points:
         _write_controller_endpoint_0(i_end_points, w)
     v_features = o.features
-    w(compact_length(v_features))
+    w(UVARINT[len(v_features) + 1])
     for i_features in v_features:
         _write_controller_feature_0(i_features, w)
     w(b"\0")
@@ -2822,18 +2747,15 @@ class UnregisterControllerRecord(Message):
 
 def _read_unregister_controller_record_0(view: memoryview, at: int) -> tuple[UnregisterControllerRecord, int]:
     o = new(UnregisterControllerRecord)
-    (o.controller_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.controller_id, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_unregister_controller_record_0(o: UnregisterControllerRecord, w: Write) -> None:
-    w(_pack_i(o.controller_id))
-    w(b"\0")
+    w(_pack_iy(o.controller_id, 0))
 
 
 UnregisterControllerRecord.DECODERS = (_read_unregister_controller_record_0,)

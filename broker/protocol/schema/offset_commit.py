@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -37,6 +37,9 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
@@ -52,6 +55,12 @@ _pack_iqi = _iqi.pack
 _iqih = Struct(">iqih")
 _unpack_iqih = _iqih.unpack_from
 _pack_iqih = _iqih.pack
+_iqiy = Struct(">iqiB")
+_unpack_iqiy = _iqiy.unpack_from
+_pack_iqiy = _iqiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
@@ -61,6 +70,9 @@ _pack_qi = _qi.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class OffsetCommitRequestPartition(Structure):
@@ -165,10 +177,8 @@ def _write_offset_commit_request_partition_6(o: OffsetCommitRequestPartition, w:
 
 def _read_offset_commit_request_partition_8(view: memoryview, at: int) -> tuple[OffsetCommitRequestPartition, int]:
     o = new(OffsetCommitRequestPartition)
-    o.partition_index, o.committed_offset, o.committed_leader_epoch = _unpack_iqi(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -288,7 +298,7 @@ def _read_offset_commit_request_topic_8(view: memoryview, at: int) -> tuple[Offs
 def _write_offset_commit_request_topic_8(o: OffsetCommitRequestTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_commit_request_partition_8(i_partitions, w)
     w(b"\0")
@@ -296,10 +306,8 @@ def _write_offset_commit_request_topic_8(o: OffsetCommitRequestTopic, w: Write) 
 
 def _read_offset_commit_request_topic_10(view: memoryview, at: int) -> tuple[OffsetCommitRequestTopic, int]:
     o = new(OffsetCommitRequestTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -323,7 +331,7 @@ def _read_offset_commit_request_topic_10(view: memoryview, at: int) -> tuple[Off
 def _write_offset_commit_request_topic_10(o: OffsetCommitRequestTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_commit_request_partition_8(i_partitions, w)
     w(b"\0")
@@ -515,10 +523,8 @@ def _read_offset_commit_request_8(view: memoryview, at: int) -> tuple[OffsetComm
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation_id_or_member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation_id_or_member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -564,7 +570,7 @@ def _write_offset_commit_request_8(o: OffsetCommitRequest, w: Write) -> None:
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_commit_request_topic_8(i_topics, w)
     w(b"\0")
@@ -581,10 +587,8 @@ def _read_offset_commit_request_10(view: memoryview, at: int) -> tuple[OffsetCom
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation_id_or_member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation_id_or_member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -630,7 +634,7 @@ def _write_offset_commit_request_10(o: OffsetCommitRequest, w: Write) -> None:
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_commit_request_topic_10(i_topics, w)
     w(b"\0")
@@ -716,18 +720,15 @@ def _write_offset_commit_response_partition_2(o: OffsetCommitResponsePartition, 
 
 def _read_offset_commit_response_partition_8(view: memoryview, at: int) -> tuple[OffsetCommitResponsePartition, int]:
     o = new(OffsetCommitResponsePartition)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_offset_commit_response_partition_8(o: OffsetCommitResponsePartition, w: Write) -> None:
-    w(_pack_ih(o.partition_index, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.partition_index, o.error_code, 0))
 
 
 def _read_offset_commit_response_topic_2(view: memoryview, at: int) -> tuple[OffsetCommitResponseTopic, int]:
@@ -797,7 +798,7 @@ def _read_offset_commit_response_topic_8(view: memoryview, at: int) -> tuple[Off
 def _write_offset_commit_response_topic_8(o: OffsetCommitResponseTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_commit_response_partition_8(i_partitions, w)
     w(b"\0")
@@ -805,10 +806,8 @@ def _write_offset_commit_response_topic_8(o: OffsetCommitResponseTopic, w: Write
 
 def _read_offset_commit_response_topic_10(view: memoryview, at: int) -> tuple[OffsetCommitResponseTopic, int]:
     o = new(OffsetCommitResponseTopic)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -832,7 +831,7 @@ def _read_offset_commit_response_topic_10(view: memoryview, at: int) -> tuple[Of
 def _write_offset_commit_response_topic_10(o: OffsetCommitResponseTopic, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_commit_response_partition_8(i_partitions, w)
     w(b"\0")
@@ -888,10 +887,8 @@ def _write_offset_commit_response_3(o: OffsetCommitResponse, w: Write) -> None:
 
 def _read_offset_commit_response_8(view: memoryview, at: int) -> tuple[OffsetCommitResponse, int]:
     o = new(OffsetCommitResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -914,7 +911,7 @@ def _read_offset_commit_response_8(view: memoryview, at: int) -> tuple[OffsetCom
 def _write_offset_commit_response_8(o: OffsetCommitResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_commit_response_topic_8(i_topics, w)
     w(b"\0")
@@ -922,10 +919,8 @@ def _write_offset_commit_response_8(o: OffsetCommitResponse, w: Write) -> None:
 
 def _read_offset_commit_response_10(view: memoryview, at: int) -> tuple[OffsetCommitResponse, int]:
     o = new(OffsetCommitResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -948,7 +943,7 @@ def _read_offset_commit_response_10(view: memoryview, at: int) -> tuple[OffsetCo
 def _write_offset_commit_response_10(o: OffsetCommitResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_commit_response_topic_10(i_topics, w)
     w(b"\0")

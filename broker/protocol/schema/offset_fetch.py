@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     int32s,
@@ -34,6 +34,9 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -52,12 +55,21 @@ _pack_iqi = _iqi.pack
 _iqih = Struct(">iqih")
 _unpack_iqih = _iqih.unpack_from
 _pack_iqih = _iqih.pack
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
+_iqiy = Struct(">iqiB")
+_unpack_iqiy = _iqiy.unpack_from
+_pack_iqiy = _iqiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class OffsetFetchRequestTopic(Structure):
@@ -176,7 +188,7 @@ def _read_offset_fetch_request_topic_6(view: memoryview, at: int) -> tuple[Offse
 def _write_offset_fetch_request_topic_6(o: OffsetFetchRequestTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
@@ -212,17 +224,15 @@ def _read_offset_fetch_request_topics_8(view: memoryview, at: int) -> tuple[Offs
 def _write_offset_fetch_request_topics_8(o: OffsetFetchRequestTopics, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
 
 def _read_offset_fetch_request_topics_10(view: memoryview, at: int) -> tuple[OffsetFetchRequestTopics, int]:
     o = new(OffsetFetchRequestTopics)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -241,7 +251,7 @@ def _read_offset_fetch_request_topics_10(view: memoryview, at: int) -> tuple[Off
 def _write_offset_fetch_request_topics_10(o: OffsetFetchRequestTopics, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
@@ -287,7 +297,7 @@ def _write_offset_fetch_request_group_8(o: OffsetFetchRequestGroup, w: Write) ->
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_offset_fetch_request_topics_8(i_topics, w)
     w(b"\0")
@@ -314,10 +324,8 @@ def _read_offset_fetch_request_group_9(view: memoryview, at: int) -> tuple[Offse
         at += n
     else:
         o.member_id = None
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -346,7 +354,7 @@ def _write_offset_fetch_request_group_9(o: OffsetFetchRequestGroup, w: Write) ->
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_offset_fetch_request_topics_8(i_topics, w)
     w(b"\0")
@@ -373,10 +381,8 @@ def _read_offset_fetch_request_group_10(view: memoryview, at: int) -> tuple[Offs
         at += n
     else:
         o.member_id = None
-    (o.member_epoch,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.member_epoch, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -405,7 +411,7 @@ def _write_offset_fetch_request_group_10(o: OffsetFetchRequestGroup, w: Write) -
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_offset_fetch_request_topics_10(i_topics, w)
     w(b"\0")
@@ -536,7 +542,7 @@ def _write_offset_fetch_request_6(o: OffsetFetchRequest, w: Write) -> None:
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_offset_fetch_request_topic_6(i_topics, w)
     w(b"\0")
@@ -568,11 +574,9 @@ def _read_offset_fetch_request_7(view: memoryview, at: int) -> tuple[OffsetFetch
             items_topics.append(i_topics)
     else:
         o.topics = None
-    (o.require_stable,) = _unpack_o(view, at)
-    at += 1
+    o.require_stable, n = _unpack_oy(view, at)
+    at += 2
     o.groups = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -586,11 +590,10 @@ def _write_offset_fetch_request_7(o: OffsetFetchRequest, w: Write) -> None:
     if v_topics is None:
         w(b"\0")
     else:
-        w(compact_length(v_topics))
+        w(UVARINT[len(v_topics) + 1])
         for i_topics in v_topics:
             _write_offset_fetch_request_topic_6(i_topics, w)
-    w(_pack_o(o.require_stable))
-    w(b"\0")
+    w(_pack_oy(o.require_stable, 0))
 
 
 def _read_offset_fetch_request_8(view: memoryview, at: int) -> tuple[OffsetFetchRequest, int]:
@@ -609,12 +612,10 @@ def _read_offset_fetch_request_8(view: memoryview, at: int) -> tuple[OffsetFetch
     for _ in range(n):
         i_groups, at = _read_offset_fetch_request_group_8(view, at)
         items_groups.append(i_groups)
-    (o.require_stable,) = _unpack_o(view, at)
-    at += 1
+    o.require_stable, n = _unpack_oy(view, at)
+    at += 2
     o.group_id = ""
     o.topics = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -626,11 +627,10 @@ def _write_offset_fetch_request_8(o: OffsetFetchRequest, w: Write) -> None:
     if o.topics:
         raise absent("topics")
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_offset_fetch_request_group_8(i_groups, w)
-    w(_pack_o(o.require_stable))
-    w(b"\0")
+    w(_pack_oy(o.require_stable, 0))
 
 
 def _read_offset_fetch_request_9(view: memoryview, at: int) -> tuple[OffsetFetchRequest, int]:
@@ -649,12 +649,10 @@ def _read_offset_fetch_request_9(view: memoryview, at: int) -> tuple[OffsetFetch
     for _ in range(n):
         i_groups, at = _read_offset_fetch_request_group_9(view, at)
         items_groups.append(i_groups)
-    (o.require_stable,) = _unpack_o(view, at)
-    at += 1
+    o.require_stable, n = _unpack_oy(view, at)
+    at += 2
     o.group_id = ""
     o.topics = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -666,11 +664,10 @@ def _write_offset_fetch_request_9(o: OffsetFetchRequest, w: Write) -> None:
     if o.topics:
         raise absent("topics")
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_offset_fetch_request_group_9(i_groups, w)
-    w(_pack_o(o.require_stable))
-    w(b"\0")
+    w(_pack_oy(o.require_stable, 0))
 
 
 def _read_offset_fetch_request_10(view: memoryview, at: int) -> tuple[OffsetFetchRequest, int]:
@@ -689,12 +686,10 @@ def _read_offset_fetch_request_10(view: memoryview, at: int) -> tuple[OffsetFetc
     for _ in range(n):
         i_groups, at = _read_offset_fetch_request_group_10(view, at)
         items_groups.append(i_groups)
-    (o.require_stable,) = _unpack_o(view, at)
-    at += 1
+    o.require_stable, n = _unpack_oy(view, at)
+    at += 2
     o.group_id = ""
     o.topics = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -706,11 +701,10 @@ def _write_offset_fetch_request_10(o: OffsetFetchRequest, w: Write) -> None:
     if o.topics:
         raise absent("topics")
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_offset_fetch_request_group_10(i_groups, w)
-    w(_pack_o(o.require_stable))
-    w(b"\0")
+    w(_pack_oy(o.require_stable, 0))
 
 
 OffsetFetchRequest.DECODERS = (
@@ -895,10 +889,8 @@ def _write_offset_fetch_response_partition_5(o: OffsetFetchResponsePartition, w:
 
 def _read_offset_fetch_response_partition_6(view: memoryview, at: int) -> tuple[OffsetFetchResponsePartition, int]:
     o = new(OffsetFetchResponsePartition)
-    o.partition_index, o.committed_offset, o.committed_leader_epoch = _unpack_iqi(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -907,10 +899,8 @@ def _read_offset_fetch_response_partition_6(view: memoryview, at: int) -> tuple[
         at += n
     else:
         o.metadata = None
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -919,16 +909,13 @@ def _read_offset_fetch_response_partition_6(view: memoryview, at: int) -> tuple[
 def _write_offset_fetch_response_partition_6(o: OffsetFetchResponsePartition, w: Write) -> None:
     w(_pack_iqi(o.partition_index, o.committed_offset, o.committed_leader_epoch))
     w(compact_nullable_string(o.metadata))
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_offset_fetch_response_partitions_8(view: memoryview, at: int) -> tuple[OffsetFetchResponsePartitions, int]:
     o = new(OffsetFetchResponsePartitions)
-    o.partition_index, o.committed_offset, o.committed_leader_epoch = _unpack_iqi(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -937,10 +924,8 @@ def _read_offset_fetch_response_partitions_8(view: memoryview, at: int) -> tuple
         at += n
     else:
         o.metadata = None
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -949,8 +934,7 @@ def _read_offset_fetch_response_partitions_8(view: memoryview, at: int) -> tuple
 def _write_offset_fetch_response_partitions_8(o: OffsetFetchResponsePartitions, w: Write) -> None:
     w(_pack_iqi(o.partition_index, o.committed_offset, o.committed_leader_epoch))
     w(compact_nullable_string(o.metadata))
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_offset_fetch_response_topic_1(view: memoryview, at: int) -> tuple[OffsetFetchResponseTopic, int]:
@@ -1048,7 +1032,7 @@ def _read_offset_fetch_response_topic_6(view: memoryview, at: int) -> tuple[Offs
 def _write_offset_fetch_response_topic_6(o: OffsetFetchResponseTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_fetch_response_partition_6(i_partitions, w)
     w(b"\0")
@@ -1090,7 +1074,7 @@ def _read_offset_fetch_response_topics_8(view: memoryview, at: int) -> tuple[Off
 def _write_offset_fetch_response_topics_8(o: OffsetFetchResponseTopics, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_fetch_response_partitions_8(i_partitions, w)
     w(b"\0")
@@ -1098,10 +1082,8 @@ def _write_offset_fetch_response_topics_8(o: OffsetFetchResponseTopics, w: Write
 
 def _read_offset_fetch_response_topics_10(view: memoryview, at: int) -> tuple[OffsetFetchResponseTopics, int]:
     o = new(OffsetFetchResponseTopics)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1125,7 +1107,7 @@ def _read_offset_fetch_response_topics_10(view: memoryview, at: int) -> tuple[Of
 def _write_offset_fetch_response_topics_10(o: OffsetFetchResponseTopics, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_fetch_response_partitions_8(i_partitions, w)
     w(b"\0")
@@ -1156,10 +1138,8 @@ def _read_offset_fetch_response_group_8(view: memoryview, at: int) -> tuple[Offs
     for _ in range(n):
         i_topics, at = _read_offset_fetch_response_topics_8(view, at)
         items_topics.append(i_topics)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1168,11 +1148,10 @@ def _read_offset_fetch_response_group_8(view: memoryview, at: int) -> tuple[Offs
 def _write_offset_fetch_response_group_8(o: OffsetFetchResponseGroup, w: Write) -> None:
     w(compact_string(o.group_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_fetch_response_topics_8(i_topics, w)
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_offset_fetch_response_group_10(view: memoryview, at: int) -> tuple[OffsetFetchResponseGroup, int]:
@@ -1200,10 +1179,8 @@ def _read_offset_fetch_response_group_10(view: memoryview, at: int) -> tuple[Off
     for _ in range(n):
         i_topics, at = _read_offset_fetch_response_topics_10(view, at)
         items_topics.append(i_topics)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1212,11 +1189,10 @@ def _read_offset_fetch_response_group_10(view: memoryview, at: int) -> tuple[Off
 def _write_offset_fetch_response_group_10(o: OffsetFetchResponseGroup, w: Write) -> None:
     w(compact_string(o.group_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_fetch_response_topics_10(i_topics, w)
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_offset_fetch_response_1(view: memoryview, at: int) -> tuple[OffsetFetchResponse, int]:
@@ -1339,10 +1315,8 @@ def _write_offset_fetch_response_5(o: OffsetFetchResponse, w: Write) -> None:
 
 def _read_offset_fetch_response_6(view: memoryview, at: int) -> tuple[OffsetFetchResponse, int]:
     o = new(OffsetFetchResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1355,11 +1329,9 @@ def _read_offset_fetch_response_6(view: memoryview, at: int) -> tuple[OffsetFetc
     for _ in range(n):
         i_topics, at = _read_offset_fetch_response_topic_6(view, at)
         items_topics.append(i_topics)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     o.groups = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1370,19 +1342,16 @@ def _write_offset_fetch_response_6(o: OffsetFetchResponse, w: Write) -> None:
         raise absent("groups")
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_fetch_response_topic_6(i_topics, w)
-    w(_pack_h(o.error_code))
-    w(b"\0")
+    w(_pack_hy(o.error_code, 0))
 
 
 def _read_offset_fetch_response_8(view: memoryview, at: int) -> tuple[OffsetFetchResponse, int]:
     o = new(OffsetFetchResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1409,7 +1378,7 @@ def _write_offset_fetch_response_8(o: OffsetFetchResponse, w: Write) -> None:
         raise absent("topics")
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_offset_fetch_response_group_8(i_groups, w)
     w(b"\0")
@@ -1417,10 +1386,8 @@ def _write_offset_fetch_response_8(o: OffsetFetchResponse, w: Write) -> None:
 
 def _read_offset_fetch_response_10(view: memoryview, at: int) -> tuple[OffsetFetchResponse, int]:
     o = new(OffsetFetchResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1447,7 +1414,7 @@ def _write_offset_fetch_response_10(o: OffsetFetchResponse, w: Write) -> None:
         raise absent("topics")
     w(_pack_i(o.throttle_time_ms))
     v_groups = o.groups
-    w(compact_length(v_groups))
+    w(UVARINT[len(v_groups) + 1])
     for i_groups in v_groups:
         _write_offset_fetch_response_group_10(i_groups, w)
     w(b"\0")

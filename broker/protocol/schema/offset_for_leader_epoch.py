@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     length,
     more,
@@ -29,6 +29,9 @@ _pack_h = _h.pack
 _hiiq = Struct(">hiiq")
 _unpack_hiiq = _hiiq.unpack_from
 _pack_hiiq = _hiiq.pack
+_hiiqy = Struct(">hiiqB")
+_unpack_hiiqy = _hiiqy.unpack_from
+_pack_hiiqy = _hiiqy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -38,6 +41,12 @@ _pack_ii = _ii.pack
 _iii = Struct(">iii")
 _unpack_iii = _iii.unpack_from
 _pack_iii = _iii.pack
+_iiiy = Struct(">iiiB")
+_unpack_iiiy = _iiiy.unpack_from
+_pack_iiiy = _iiiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class OffsetForLeaderPartition(Structure):
@@ -95,18 +104,15 @@ def _write_offset_for_leader_partition_2(o: OffsetForLeaderPartition, w: Write) 
 
 def _read_offset_for_leader_partition_4(view: memoryview, at: int) -> tuple[OffsetForLeaderPartition, int]:
     o = new(OffsetForLeaderPartition)
-    o.partition, o.current_leader_epoch, o.leader_epoch = _unpack_iii(view, at)
-    at += 12
-    n = view[at]
-    at += 1
+    o.partition, o.current_leader_epoch, o.leader_epoch, n = _unpack_iiiy(view, at)
+    at += 13
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_offset_for_leader_partition_4(o: OffsetForLeaderPartition, w: Write) -> None:
-    w(_pack_iii(o.partition, o.current_leader_epoch, o.leader_epoch))
-    w(b"\0")
+    w(_pack_iiiy(o.partition, o.current_leader_epoch, o.leader_epoch, 0))
 
 
 def _read_offset_for_leader_topic_2(view: memoryview, at: int) -> tuple[OffsetForLeaderTopic, int]:
@@ -174,7 +180,7 @@ def _read_offset_for_leader_topic_4(view: memoryview, at: int) -> tuple[OffsetFo
 def _write_offset_for_leader_topic_4(o: OffsetForLeaderTopic, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_offset_for_leader_partition_4(i_partitions, w)
     w(b"\0")
@@ -230,10 +236,8 @@ def _write_offset_for_leader_epoch_request_3(o: OffsetForLeaderEpochRequest, w: 
 
 def _read_offset_for_leader_epoch_request_4(view: memoryview, at: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     o = new(OffsetForLeaderEpochRequest)
-    (o.replica_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.replica_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -256,7 +260,7 @@ def _read_offset_for_leader_epoch_request_4(view: memoryview, at: int) -> tuple[
 def _write_offset_for_leader_epoch_request_4(o: OffsetForLeaderEpochRequest, w: Write) -> None:
     w(_pack_i(o.replica_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_for_leader_topic_4(i_topics, w)
     w(b"\0")
@@ -332,18 +336,15 @@ def _write_epoch_end_offset_2(o: EpochEndOffset, w: Write) -> None:
 
 def _read_epoch_end_offset_4(view: memoryview, at: int) -> tuple[EpochEndOffset, int]:
     o = new(EpochEndOffset)
-    o.error_code, o.partition, o.leader_epoch, o.end_offset = _unpack_hiiq(view, at)
-    at += 18
-    n = view[at]
-    at += 1
+    o.error_code, o.partition, o.leader_epoch, o.end_offset, n = _unpack_hiiqy(view, at)
+    at += 19
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_epoch_end_offset_4(o: EpochEndOffset, w: Write) -> None:
-    w(_pack_hiiq(o.error_code, o.partition, o.leader_epoch, o.end_offset))
-    w(b"\0")
+    w(_pack_hiiqy(o.error_code, o.partition, o.leader_epoch, o.end_offset, 0))
 
 
 def _read_offset_for_leader_topic_result_2(view: memoryview, at: int) -> tuple[OffsetForLeaderTopicResult, int]:
@@ -411,7 +412,7 @@ def _read_offset_for_leader_topic_result_4(view: memoryview, at: int) -> tuple[O
 def _write_offset_for_leader_topic_result_4(o: OffsetForLeaderTopicResult, w: Write) -> None:
     w(compact_string(o.topic))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_epoch_end_offset_4(i_partitions, w)
     w(b"\0")
@@ -443,10 +444,8 @@ def _write_offset_for_leader_epoch_response_2(o: OffsetForLeaderEpochResponse, w
 
 def _read_offset_for_leader_epoch_response_4(view: memoryview, at: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     o = new(OffsetForLeaderEpochResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -469,7 +468,7 @@ def _read_offset_for_leader_epoch_response_4(view: memoryview, at: int) -> tuple
 def _write_offset_for_leader_epoch_response_4(o: OffsetForLeaderEpochResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_offset_for_leader_topic_result_4(i_topics, w)
     w(b"\0")

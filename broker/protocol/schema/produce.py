@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -30,7 +30,6 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -42,6 +41,9 @@ _pack_hi = _hi.pack
 _hii = Struct(">hii")
 _unpack_hii = _hii.unpack_from
 _pack_hii = _hii.pack
+_hiy = Struct(">hiB")
+_unpack_hiy = _hiy.unpack_from
+_pack_hiy = _hiy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
@@ -57,12 +59,24 @@ _pack_ihqqq = _ihqqq.pack
 _ihqqqi = Struct(">ihqqqi")
 _unpack_ihqqqi = _ihqqqi.unpack_from
 _pack_ihqqqi = _ihqqqi.pack
+_ihqqqy = Struct(">ihqqqB")
+_unpack_ihqqqy = _ihqqqy.unpack_from
+_pack_ihqqqy = _ihqqqy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
+_iiy = Struct(">iiB")
+_unpack_iiy = _iiy.unpack_from
+_pack_iiy = _iiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _u = Struct(">16s")
 _unpack_u = _u.unpack_from
 _pack_u = _u.pack
+_uy = Struct(">16sB")
+_unpack_uy = _uy.unpack_from
+_pack_uy = _uy.pack
 
 
 class PartitionProduceData(Structure):
@@ -137,10 +151,8 @@ def _write_partition_produce_data_3(o: PartitionProduceData, w: Write) -> None:
 
 def _read_partition_produce_data_9(view: memoryview, at: int) -> tuple[PartitionProduceData, int]:
     o = new(PartitionProduceData)
-    (o.index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.index, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -162,7 +174,7 @@ def _write_partition_produce_data_9(o: PartitionProduceData, w: Write) -> None:
     if v_records is None:
         w(b"\0")
     else:
-        w(compact_length(v_records))
+        w(UVARINT[len(v_records) + 1])
         w(v_records)
     w(b"\0")
 
@@ -234,7 +246,7 @@ def _read_topic_produce_data_9(view: memoryview, at: int) -> tuple[TopicProduceD
 def _write_topic_produce_data_9(o: TopicProduceData, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_data = o.partition_data
-    w(compact_length(v_partition_data))
+    w(UVARINT[len(v_partition_data) + 1])
     for i_partition_data in v_partition_data:
         _write_partition_produce_data_9(i_partition_data, w)
     w(b"\0")
@@ -242,10 +254,8 @@ def _write_topic_produce_data_9(o: TopicProduceData, w: Write) -> None:
 
 def _read_topic_produce_data_13(view: memoryview, at: int) -> tuple[TopicProduceData, int]:
     o = new(TopicProduceData)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -269,7 +279,7 @@ def _read_topic_produce_data_13(view: memoryview, at: int) -> tuple[TopicProduce
 def _write_topic_produce_data_13(o: TopicProduceData, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partition_data = o.partition_data
-    w(compact_length(v_partition_data))
+    w(UVARINT[len(v_partition_data) + 1])
     for i_partition_data in v_partition_data:
         _write_partition_produce_data_9(i_partition_data, w)
     w(b"\0")
@@ -321,10 +331,8 @@ def _read_produce_request_9(view: memoryview, at: int) -> tuple[ProduceRequest, 
         at += n
     else:
         o.transactional_id = None
-    o.acks, o.timeout_ms = _unpack_hi(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.acks, o.timeout_ms, n = _unpack_hiy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -348,7 +356,7 @@ def _write_produce_request_9(o: ProduceRequest, w: Write) -> None:
     w(compact_nullable_string(o.transactional_id))
     w(_pack_hi(o.acks, o.timeout_ms))
     v_topic_data = o.topic_data
-    w(compact_length(v_topic_data))
+    w(UVARINT[len(v_topic_data) + 1])
     for i_topic_data in v_topic_data:
         _write_topic_produce_data_9(i_topic_data, w)
     w(b"\0")
@@ -366,10 +374,8 @@ def _read_produce_request_13(view: memoryview, at: int) -> tuple[ProduceRequest,
         at += n
     else:
         o.transactional_id = None
-    o.acks, o.timeout_ms = _unpack_hi(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.acks, o.timeout_ms, n = _unpack_hiy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -393,7 +399,7 @@ def _write_produce_request_13(o: ProduceRequest, w: Write) -> None:
     w(compact_nullable_string(o.transactional_id))
     w(_pack_hi(o.acks, o.timeout_ms))
     v_topic_data = o.topic_data
-    w(compact_length(v_topic_data))
+    w(UVARINT[len(v_topic_data) + 1])
     for i_topic_data in v_topic_data:
         _write_topic_produce_data_13(i_topic_data, w)
     w(b"\0")
@@ -535,10 +541,8 @@ class ProduceResponse(Message):
 
 def _read_node_endpoint_10(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -546,10 +550,8 @@ def _read_node_endpoint_10(view: memoryview, at: int) -> tuple[NodeEndpoint, int
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -594,10 +596,8 @@ def _write_batch_index_and_error_message_8(o: BatchIndexAndErrorMessage, w: Writ
 
 def _read_batch_index_and_error_message_9(view: memoryview, at: int) -> tuple[BatchIndexAndErrorMessage, int]:
     o = new(BatchIndexAndErrorMessage)
-    (o.batch_index,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.batch_index, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -621,18 +621,15 @@ def _write_batch_index_and_error_message_9(o: BatchIndexAndErrorMessage, w: Writ
 
 def _read_leader_id_and_epoch_10(view: memoryview, at: int) -> tuple[LeaderIdAndEpoch, int]:
     o = new(LeaderIdAndEpoch)
-    o.leader_id, o.leader_epoch = _unpack_ii(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.leader_id, o.leader_epoch, n = _unpack_iiy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_leader_id_and_epoch_10(o: LeaderIdAndEpoch, w: Write) -> None:
-    w(_pack_ii(o.leader_id, o.leader_epoch))
-    w(b"\0")
+    w(_pack_iiy(o.leader_id, o.leader_epoch, 0))
 
 
 def _read_partition_produce_response_3(view: memoryview, at: int) -> tuple[PartitionProduceResponse, int]:
@@ -707,10 +704,8 @@ def _write_partition_produce_response_8(o: PartitionProduceResponse, w: Write) -
 
 def _read_partition_produce_response_9(view: memoryview, at: int) -> tuple[PartitionProduceResponse, int]:
     o = new(PartitionProduceResponse)
-    o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset = _unpack_ihqqq(view, at)
-    at += 30
-    n = view[at]
-    at += 1
+    o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset, n = _unpack_ihqqqy(view, at)
+    at += 31
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -746,7 +741,7 @@ def _write_partition_produce_response_9(o: PartitionProduceResponse, w: Write) -
         raise absent("current_leader")
     w(_pack_ihqqq(o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset))
     v_record_errors = o.record_errors
-    w(compact_length(v_record_errors))
+    w(UVARINT[len(v_record_errors) + 1])
     for i_record_errors in v_record_errors:
         _write_batch_index_and_error_message_9(i_record_errors, w)
     w(compact_nullable_string(o.error_message))
@@ -755,10 +750,8 @@ def _write_partition_produce_response_9(o: PartitionProduceResponse, w: Write) -
 
 def _read_partition_produce_response_10(view: memoryview, at: int) -> tuple[PartitionProduceResponse, int]:
     o = new(PartitionProduceResponse)
-    o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset = _unpack_ihqqq(view, at)
-    at += 30
-    n = view[at]
-    at += 1
+    o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset, n = _unpack_ihqqqy(view, at)
+    at += 31
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -800,7 +793,7 @@ def _read_partition_produce_response_10(view: memoryview, at: int) -> tuple[Part
 def _write_partition_produce_response_10(o: PartitionProduceResponse, w: Write) -> None:
     w(_pack_ihqqq(o.index, o.error_code, o.base_offset, o.log_append_time_ms, o.log_start_offset))
     v_record_errors = o.record_errors
-    w(compact_length(v_record_errors))
+    w(UVARINT[len(v_record_errors) + 1])
     for i_record_errors in v_record_errors:
         _write_batch_index_and_error_message_9(i_record_errors, w)
     w(compact_nullable_string(o.error_message))
@@ -809,7 +802,7 @@ def _write_partition_produce_response_10(o: PartitionProduceResponse, w: Write) 
         parts: list[Buffer] = []
         _write_leader_id_and_epoch_10(o.current_leader, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -943,7 +936,7 @@ def _read_topic_produce_response_9(view: memoryview, at: int) -> tuple[TopicProd
 def _write_topic_produce_response_9(o: TopicProduceResponse, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_responses = o.partition_responses
-    w(compact_length(v_partition_responses))
+    w(UVARINT[len(v_partition_responses) + 1])
     for i_partition_responses in v_partition_responses:
         _write_partition_produce_response_9(i_partition_responses, w)
     w(b"\0")
@@ -985,7 +978,7 @@ def _read_topic_produce_response_10(view: memoryview, at: int) -> tuple[TopicPro
 def _write_topic_produce_response_10(o: TopicProduceResponse, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_responses = o.partition_responses
-    w(compact_length(v_partition_responses))
+    w(UVARINT[len(v_partition_responses) + 1])
     for i_partition_responses in v_partition_responses:
         _write_partition_produce_response_10(i_partition_responses, w)
     w(b"\0")
@@ -993,10 +986,8 @@ def _write_topic_produce_response_10(o: TopicProduceResponse, w: Write) -> None:
 
 def _read_topic_produce_response_13(view: memoryview, at: int) -> tuple[TopicProduceResponse, int]:
     o = new(TopicProduceResponse)
-    (o.topic_id,) = _unpack_u(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.topic_id, n = _unpack_uy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -1020,7 +1011,7 @@ def _read_topic_produce_response_13(view: memoryview, at: int) -> tuple[TopicPro
 def _write_topic_produce_response_13(o: TopicProduceResponse, w: Write) -> None:
     w(_pack_u(uuid(o.topic_id)))
     v_partition_responses = o.partition_responses
-    w(compact_length(v_partition_responses))
+    w(UVARINT[len(v_partition_responses) + 1])
     for i_partition_responses in v_partition_responses:
         _write_partition_produce_response_10(i_partition_responses, w)
     w(b"\0")
@@ -1129,11 +1120,9 @@ def _read_produce_response_9(view: memoryview, at: int) -> tuple[ProduceResponse
     for _ in range(n):
         i_responses, at = _read_topic_produce_response_9(view, at)
         items_responses.append(i_responses)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     o.node_endpoints = []
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -1143,11 +1132,10 @@ def _write_produce_response_9(o: ProduceResponse, w: Write) -> None:
     if o.node_endpoints:
         raise absent("node_endpoints")
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_topic_produce_response_9(i_responses, w)
-    w(_pack_i(o.throttle_time_ms))
-    w(b"\0")
+    w(_pack_iy(o.throttle_time_ms, 0))
 
 
 def _read_produce_response_10(view: memoryview, at: int) -> tuple[ProduceResponse, int]:
@@ -1166,11 +1154,9 @@ def _read_produce_response_10(view: memoryview, at: int) -> tuple[ProduceRespons
     for _ in range(n):
         i_responses, at = _read_topic_produce_response_10(view, at)
         items_responses.append(i_responses)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
+    o.throttle_time_ms, count = _unpack_iy(view, at)
+    at += 5
     o.node_endpoints = []
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1199,7 +1185,7 @@ def _read_produce_response_10(view: memoryview, at: int) -> tuple[ProduceRespons
 
 def _write_produce_response_10(o: ProduceResponse, w: Write) -> None:
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_topic_produce_response_10(i_responses, w)
     w(_pack_i(o.throttle_time_ms))
@@ -1207,11 +1193,11 @@ def _write_produce_response_10(o: ProduceResponse, w: Write) -> None:
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_10(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 
@@ -1232,11 +1218,9 @@ def _read_produce_response_13(view: memoryview, at: int) -> tuple[ProduceRespons
     for _ in range(n):
         i_responses, at = _read_topic_produce_response_13(view, at)
         items_responses.append(i_responses)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
+    o.throttle_time_ms, count = _unpack_iy(view, at)
+    at += 5
     o.node_endpoints = []
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -1265,7 +1249,7 @@ def _read_produce_response_13(view: memoryview, at: int) -> tuple[ProduceRespons
 
 def _write_produce_response_13(o: ProduceResponse, w: Write) -> None:
     v_responses = o.responses
-    w(compact_length(v_responses))
+    w(UVARINT[len(v_responses) + 1])
     for i_responses in v_responses:
         _write_topic_produce_response_13(i_responses, w)
     w(_pack_i(o.throttle_time_ms))
@@ -1273,11 +1257,11 @@ def _write_produce_response_13(o: ProduceResponse, w: Write) -> None:
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_10(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from struct import Struct
 
 from broker.protocol.wire import (
+    UVARINT,
     Message,
     Write,
-    compact_length,
     compact_nullable_string,
     length,
     more,
@@ -26,12 +26,18 @@ _pack_h = _h.pack
 _hh = Struct(">hh")
 _unpack_hh = _hh.unpack_from
 _pack_hh = _hh.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 
 
 class SaslAuthenticateRequest(Message):
@@ -85,7 +91,7 @@ def _read_sasl_authenticate_request_2(view: memoryview, at: int) -> tuple[SaslAu
 
 def _write_sasl_authenticate_request_2(o: SaslAuthenticateRequest, w: Write) -> None:
     v_auth_bytes = o.auth_bytes
-    w(compact_length(v_auth_bytes))
+    w(UVARINT[len(v_auth_bytes) + 1])
     w(v_auth_bytes)
     w(b"\0")
 
@@ -185,10 +191,8 @@ def _write_sasl_authenticate_response_1(o: SaslAuthenticateResponse, w: Write) -
 
 def _read_sasl_authenticate_response_2(view: memoryview, at: int) -> tuple[SaslAuthenticateResponse, int]:
     o = new(SaslAuthenticateResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -206,10 +210,8 @@ def _read_sasl_authenticate_response_2(view: memoryview, at: int) -> tuple[SaslA
         raise negative(n)
     o.auth_bytes = view[at : at + n].tobytes()
     at += n
-    (o.session_lifetime_ms,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.session_lifetime_ms, n = _unpack_qy(view, at)
+    at += 9
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -219,10 +221,9 @@ def _write_sasl_authenticate_response_2(o: SaslAuthenticateResponse, w: Write) -
     w(_pack_h(o.error_code))
     w(compact_nullable_string(o.error_message))
     v_auth_bytes = o.auth_bytes
-    w(compact_length(v_auth_bytes))
+    w(UVARINT[len(v_auth_bytes) + 1])
     w(v_auth_bytes)
-    w(_pack_q(o.session_lifetime_ms))
-    w(b"\0")
+    w(_pack_qy(o.session_lifetime_ms, 0))
 
 
 SaslAuthenticateResponse.DECODERS = (

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -41,6 +41,12 @@ _pack_ih = _ih.pack
 _ihi = Struct(">ihi")
 _unpack_ihi = _ihi.unpack_from
 _pack_ihi = _ihi.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class SyncGroupRequestAssignment(Structure):
@@ -143,7 +149,7 @@ def _read_sync_group_request_assignment_4(view: memoryview, at: int) -> tuple[Sy
 def _write_sync_group_request_assignment_4(o: SyncGroupRequestAssignment, w: Write) -> None:
     w(compact_string(o.member_id))
     v_assignment = o.assignment
-    w(compact_length(v_assignment))
+    w(UVARINT[len(v_assignment) + 1])
     w(v_assignment)
     w(b"\0")
 
@@ -252,10 +258,8 @@ def _read_sync_group_request_4(view: memoryview, at: int) -> tuple[SyncGroupRequ
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -302,7 +306,7 @@ def _write_sync_group_request_4(o: SyncGroupRequest, w: Write) -> None:
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
     v_assignments = o.assignments
-    w(compact_length(v_assignments))
+    w(UVARINT[len(v_assignments) + 1])
     for i_assignments in v_assignments:
         _write_sync_group_request_assignment_4(i_assignments, w)
     w(b"\0")
@@ -319,10 +323,8 @@ def _read_sync_group_request_5(view: memoryview, at: int) -> tuple[SyncGroupRequ
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    (o.generation_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.generation_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -389,7 +391,7 @@ def _write_sync_group_request_5(o: SyncGroupRequest, w: Write) -> None:
     w(compact_nullable_string(o.protocol_type))
     w(compact_nullable_string(o.protocol_name))
     v_assignments = o.assignments
-    w(compact_length(v_assignments))
+    w(UVARINT[len(v_assignments) + 1])
     for i_assignments in v_assignments:
         _write_sync_group_request_assignment_4(i_assignments, w)
     w(b"\0")
@@ -479,10 +481,8 @@ def _write_sync_group_response_1(o: SyncGroupResponse, w: Write) -> None:
 
 def _read_sync_group_response_4(view: memoryview, at: int) -> tuple[SyncGroupResponse, int]:
     o = new(SyncGroupResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -502,17 +502,15 @@ def _read_sync_group_response_4(view: memoryview, at: int) -> tuple[SyncGroupRes
 def _write_sync_group_response_4(o: SyncGroupResponse, w: Write) -> None:
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     v_assignment = o.assignment
-    w(compact_length(v_assignment))
+    w(UVARINT[len(v_assignment) + 1])
     w(v_assignment)
     w(b"\0")
 
 
 def _read_sync_group_response_5(view: memoryview, at: int) -> tuple[SyncGroupResponse, int]:
     o = new(SyncGroupResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -552,7 +550,7 @@ def _write_sync_group_response_5(o: SyncGroupResponse, w: Write) -> None:
     w(compact_nullable_string(o.protocol_type))
     w(compact_nullable_string(o.protocol_name))
     v_assignment = o.assignment
-    w(compact_length(v_assignment))
+    w(UVARINT[len(v_assignment) + 1])
     w(v_assignment)
     w(b"\0")
 

@@ -9,12 +9,12 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_string,
     int32s,
     length,
@@ -28,7 +28,6 @@ from broker.protocol.wire import (
     tag_size,
     tagged,
     too_many,
-    uvarint,
 )
 
 _h = Struct(">h")
@@ -46,9 +45,15 @@ _pack_qhib = _qhib.pack
 _qhibi = Struct(">qhibi")
 _unpack_qhibi = _qhibi.unpack_from
 _pack_qhibi = _qhibi.pack
+_qhiby = Struct(">qhibB")
+_unpack_qhiby = _qhiby.unpack_from
+_pack_qhiby = _qhiby.pack
 _qq = Struct(">qq")
 _unpack_qq = _qq.unpack_from
 _pack_qq = _qq.pack
+_qqy = Struct(">qqB")
+_unpack_qqy = _qqy.unpack_from
+_pack_qqy = _qqy.pack
 
 
 class TransactionLogKey(Message):
@@ -194,7 +199,7 @@ def _read_partitions_schema_1(view: memoryview, at: int) -> tuple[PartitionsSche
 def _write_partitions_schema_1(o: PartitionsSchema, w: Write) -> None:
     w(compact_string(o.topic))
     v_partition_ids = o.partition_ids
-    w(compact_length(v_partition_ids))
+    w(UVARINT[len(v_partition_ids) + 1])
     w(packed("i", v_partition_ids))
     w(b"\0")
 
@@ -243,10 +248,8 @@ def _write_transaction_log_value_0(o: TransactionLogValue, w: Write) -> None:
 
 def _read_transaction_log_value_1(view: memoryview, at: int) -> tuple[TransactionLogValue, int]:
     o = new(TransactionLogValue)
-    o.producer_id, o.producer_epoch, o.transaction_timeout_ms, o.transaction_status = _unpack_qhib(view, at)
-    at += 15
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.transaction_timeout_ms, o.transaction_status, n = _unpack_qhiby(view, at)
+    at += 16
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -260,13 +263,11 @@ def _read_transaction_log_value_1(view: memoryview, at: int) -> tuple[Transactio
             items_transaction_partitions.append(i_transaction_partitions)
     else:
         o.transaction_partitions = None
-    o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms = _unpack_qq(view, at)
-    at += 16
+    o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms, count = _unpack_qqy(view, at)
+    at += 17
     o.previous_producer_id = -1
     o.next_producer_id = -1
     o.client_transaction_version = 0
-    count = view[at]
-    at += 1
     if count > 127:
         count, at = more(view, at, count)
     for _ in range(count):
@@ -297,7 +298,7 @@ def _write_transaction_log_value_1(o: TransactionLogValue, w: Write) -> None:
     if v_transaction_partitions is None:
         w(b"\0")
     else:
-        w(compact_length(v_transaction_partitions))
+        w(UVARINT[len(v_transaction_partitions) + 1])
         for i_transaction_partitions in v_transaction_partitions:
             _write_partitions_schema_1(i_transaction_partitions, w)
     w(_pack_qq(o.transaction_last_update_timestamp_ms, o.transaction_start_timestamp_ms))
@@ -314,7 +315,7 @@ def _write_transaction_log_value_1(o: TransactionLogValue, w: Write) -> None:
         parts = []
         parts.append(_pack_h(o.client_transaction_version))
         tags.append(tagged(2, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

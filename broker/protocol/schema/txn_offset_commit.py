@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     length,
@@ -35,6 +35,9 @@ _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
 _ii = Struct(">ii")
 _unpack_ii = _ii.unpack_from
 _pack_ii = _ii.pack
@@ -50,12 +53,21 @@ _pack_iqi = _iqi.pack
 _iqih = Struct(">iqih")
 _unpack_iqih = _iqih.unpack_from
 _pack_iqih = _iqih.pack
+_iqiy = Struct(">iqiB")
+_unpack_iqiy = _iqiy.unpack_from
+_pack_iqiy = _iqiy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _qh = Struct(">qh")
 _unpack_qh = _qh.unpack_from
 _pack_qh = _qh.pack
 _qhi = Struct(">qhi")
 _unpack_qhi = _qhi.unpack_from
 _pack_qhi = _qhi.pack
+_qhiy = Struct(">qhiB")
+_unpack_qhiy = _qhiy.unpack_from
+_pack_qhiy = _qhiy.pack
 
 
 class TxnOffsetCommitRequestPartition(Structure):
@@ -170,10 +182,8 @@ def _read_txn_offset_commit_request_partition_3(
     view: memoryview, at: int
 ) -> tuple[TxnOffsetCommitRequestPartition, int]:
     o = new(TxnOffsetCommitRequestPartition)
-    o.partition_index, o.committed_offset, o.committed_leader_epoch = _unpack_iqi(view, at)
-    at += 16
-    n = view[at]
-    at += 1
+    o.partition_index, o.committed_offset, o.committed_leader_epoch, n = _unpack_iqiy(view, at)
+    at += 17
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -290,7 +300,7 @@ def _read_txn_offset_commit_request_topic_3(view: memoryview, at: int) -> tuple[
 def _write_txn_offset_commit_request_topic_3(o: TxnOffsetCommitRequestTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_txn_offset_commit_request_partition_3(i_partitions, w)
     w(b"\0")
@@ -410,10 +420,8 @@ def _read_txn_offset_commit_request_3(view: memoryview, at: int) -> tuple[TxnOff
         raise negative(n)
     o.group_id = str(view[at : at + n], "utf-8")
     at += n
-    o.producer_id, o.producer_epoch, o.generation_id = _unpack_qhi(view, at)
-    at += 14
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.generation_id, n = _unpack_qhiy(view, at)
+    at += 15
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -459,7 +467,7 @@ def _write_txn_offset_commit_request_3(o: TxnOffsetCommitRequest, w: Write) -> N
     w(compact_string(o.member_id))
     w(compact_nullable_string(o.group_instance_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_txn_offset_commit_request_topic_3(i_topics, w)
     w(b"\0")
@@ -541,18 +549,15 @@ def _read_txn_offset_commit_response_partition_3(
     view: memoryview, at: int
 ) -> tuple[TxnOffsetCommitResponsePartition, int]:
     o = new(TxnOffsetCommitResponsePartition)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_txn_offset_commit_response_partition_3(o: TxnOffsetCommitResponsePartition, w: Write) -> None:
-    w(_pack_ih(o.partition_index, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.partition_index, o.error_code, 0))
 
 
 def _read_txn_offset_commit_response_topic_0(view: memoryview, at: int) -> tuple[TxnOffsetCommitResponseTopic, int]:
@@ -620,7 +625,7 @@ def _read_txn_offset_commit_response_topic_3(view: memoryview, at: int) -> tuple
 def _write_txn_offset_commit_response_topic_3(o: TxnOffsetCommitResponseTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_txn_offset_commit_response_partition_3(i_partitions, w)
     w(b"\0")
@@ -652,10 +657,8 @@ def _write_txn_offset_commit_response_0(o: TxnOffsetCommitResponse, w: Write) ->
 
 def _read_txn_offset_commit_response_3(view: memoryview, at: int) -> tuple[TxnOffsetCommitResponse, int]:
     o = new(TxnOffsetCommitResponse)
-    (o.throttle_time_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -678,7 +681,7 @@ def _read_txn_offset_commit_response_3(view: memoryview, at: int) -> tuple[TxnOf
 def _write_txn_offset_commit_response_3(o: TxnOffsetCommitResponse, w: Write) -> None:
     w(_pack_i(o.throttle_time_ms))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_txn_offset_commit_response_topic_3(i_topics, w)
     w(b"\0")

@@ -16,12 +16,15 @@ from broker.protocol.wire import (
     skip_tags,
 )
 
-_i = Struct(">i")
-_unpack_i = _i.unpack_from
-_pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 
 
 class UnregisterBrokerRequest(Message):
@@ -40,18 +43,15 @@ class UnregisterBrokerRequest(Message):
 
 def _read_unregister_broker_request_0(view: memoryview, at: int) -> tuple[UnregisterBrokerRequest, int]:
     o = new(UnregisterBrokerRequest)
-    (o.broker_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.broker_id, n = _unpack_iy(view, at)
+    at += 5
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_unregister_broker_request_0(o: UnregisterBrokerRequest, w: Write) -> None:
-    w(_pack_i(o.broker_id))
-    w(b"\0")
+    w(_pack_iy(o.broker_id, 0))
 
 
 UnregisterBrokerRequest.DECODERS = (_read_unregister_broker_request_0,)
@@ -79,10 +79,8 @@ class UnregisterBrokerResponse(Message):
 
 def _read_unregister_broker_response_0(view: memoryview, at: int) -> tuple[UnregisterBrokerResponse, int]:
     o = new(UnregisterBrokerResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1

@@ -9,11 +9,11 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -26,21 +26,30 @@ from broker.protocol.wire import (
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
-_hb = Struct(">hb")
-_unpack_hb = _hb.unpack_from
-_pack_hb = _hb.pack
-_ho = Struct(">h?")
-_unpack_ho = _ho.unpack_from
-_pack_ho = _ho.pack
+_hby = Struct(">hbB")
+_unpack_hby = _hby.unpack_from
+_pack_hby = _hby.pack
+_hoy = Struct(">h?B")
+_unpack_hoy = _hoy.unpack_from
+_pack_hoy = _hoy.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
 _ih = Struct(">ih")
 _unpack_ih = _ih.unpack_from
 _pack_ih = _ih.pack
-_o = Struct(">?")
-_unpack_o = _o.unpack_from
-_pack_o = _o.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_oy = Struct(">?B")
+_unpack_oy = _oy.unpack_from
+_pack_oy = _oy.pack
 
 
 class FeatureUpdateKey(Structure):
@@ -88,11 +97,9 @@ def _read_feature_update_key_0(view: memoryview, at: int) -> tuple[FeatureUpdate
         raise negative(n)
     o.feature = str(view[at : at + n], "utf-8")
     at += n
-    o.max_version_level, o.allow_downgrade = _unpack_ho(view, at)
-    at += 3
+    o.max_version_level, o.allow_downgrade, n = _unpack_hoy(view, at)
+    at += 4
     o.upgrade_type = 1
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -102,8 +109,7 @@ def _write_feature_update_key_0(o: FeatureUpdateKey, w: Write) -> None:
     if o.upgrade_type != 1:
         raise absent("upgrade_type")
     w(compact_string(o.feature))
-    w(_pack_ho(o.max_version_level, o.allow_downgrade))
-    w(b"\0")
+    w(_pack_hoy(o.max_version_level, o.allow_downgrade, 0))
 
 
 def _read_feature_update_key_1(view: memoryview, at: int) -> tuple[FeatureUpdateKey, int]:
@@ -117,11 +123,9 @@ def _read_feature_update_key_1(view: memoryview, at: int) -> tuple[FeatureUpdate
         raise negative(n)
     o.feature = str(view[at : at + n], "utf-8")
     at += n
-    o.max_version_level, o.upgrade_type = _unpack_hb(view, at)
-    at += 3
+    o.max_version_level, o.upgrade_type, n = _unpack_hby(view, at)
+    at += 4
     o.allow_downgrade = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -131,16 +135,13 @@ def _write_feature_update_key_1(o: FeatureUpdateKey, w: Write) -> None:
     if o.allow_downgrade:
         raise absent("allow_downgrade")
     w(compact_string(o.feature))
-    w(_pack_hb(o.max_version_level, o.upgrade_type))
-    w(b"\0")
+    w(_pack_hby(o.max_version_level, o.upgrade_type, 0))
 
 
 def _read_update_features_request_0(view: memoryview, at: int) -> tuple[UpdateFeaturesRequest, int]:
     o = new(UpdateFeaturesRequest)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -166,7 +167,7 @@ def _write_update_features_request_0(o: UpdateFeaturesRequest, w: Write) -> None
         raise absent("validate_only")
     w(_pack_i(o.timeout_ms))
     v_feature_updates = o.feature_updates
-    w(compact_length(v_feature_updates))
+    w(UVARINT[len(v_feature_updates) + 1])
     for i_feature_updates in v_feature_updates:
         _write_feature_update_key_0(i_feature_updates, w)
     w(b"\0")
@@ -174,10 +175,8 @@ def _write_update_features_request_0(o: UpdateFeaturesRequest, w: Write) -> None
 
 def _read_update_features_request_1(view: memoryview, at: int) -> tuple[UpdateFeaturesRequest, int]:
     o = new(UpdateFeaturesRequest)
-    (o.timeout_ms,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.timeout_ms, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -190,10 +189,8 @@ def _read_update_features_request_1(view: memoryview, at: int) -> tuple[UpdateFe
     for _ in range(n):
         i_feature_updates, at = _read_feature_update_key_1(view, at)
         items_feature_updates.append(i_feature_updates)
-    (o.validate_only,) = _unpack_o(view, at)
-    at += 1
-    n = view[at]
-    at += 1
+    o.validate_only, n = _unpack_oy(view, at)
+    at += 2
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -202,11 +199,10 @@ def _read_update_features_request_1(view: memoryview, at: int) -> tuple[UpdateFe
 def _write_update_features_request_1(o: UpdateFeaturesRequest, w: Write) -> None:
     w(_pack_i(o.timeout_ms))
     v_feature_updates = o.feature_updates
-    w(compact_length(v_feature_updates))
+    w(UVARINT[len(v_feature_updates) + 1])
     for i_feature_updates in v_feature_updates:
         _write_feature_update_key_1(i_feature_updates, w)
-    w(_pack_o(o.validate_only))
-    w(b"\0")
+    w(_pack_oy(o.validate_only, 0))
 
 
 UpdateFeaturesRequest.DECODERS = (
@@ -267,10 +263,8 @@ def _read_updatable_feature_result_0(view: memoryview, at: int) -> tuple[Updatab
         raise negative(n)
     o.feature = str(view[at : at + n], "utf-8")
     at += n
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -295,10 +289,8 @@ def _write_updatable_feature_result_0(o: UpdatableFeatureResult, w: Write) -> No
 
 def _read_update_features_response_0(view: memoryview, at: int) -> tuple[UpdateFeaturesResponse, int]:
     o = new(UpdateFeaturesResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -332,7 +324,7 @@ def _write_update_features_response_0(o: UpdateFeaturesResponse, w: Write) -> No
     w(_pack_ih(o.throttle_time_ms, o.error_code))
     w(compact_nullable_string(o.error_message))
     v_results = o.results
-    w(compact_length(v_results))
+    w(UVARINT[len(v_results) + 1])
     for i_results in v_results:
         _write_updatable_feature_result_0(i_results, w)
     w(b"\0")
@@ -340,10 +332,8 @@ def _write_update_features_response_0(o: UpdateFeaturesResponse, w: Write) -> No
 
 def _read_update_features_response_2(view: memoryview, at: int) -> tuple[UpdateFeaturesResponse, int]:
     o = new(UpdateFeaturesResponse)
-    o.throttle_time_ms, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.throttle_time_ms, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n > 127:
         n, at = more(view, at, n)
     n -= 1

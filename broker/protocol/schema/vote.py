@@ -9,13 +9,13 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     ZERO_UUID,
     Buffer,
     Message,
     Structure,
     Write,
     absent,
-    compact_length,
     compact_nullable_string,
     compact_string,
     more,
@@ -27,30 +27,35 @@ from broker.protocol.wire import (
     tagged,
     too_many,
     uuid,
-    uvarint,
 )
 
 _h = Struct(">h")
 _unpack_h = _h.unpack_from
 _pack_h = _h.pack
+_hy = Struct(">hB")
+_unpack_hy = _hy.unpack_from
+_pack_hy = _hy.pack
 _i = Struct(">i")
 _unpack_i = _i.unpack_from
 _pack_i = _i.pack
-_ihiio = Struct(">ihii?")
-_unpack_ihiio = _ihiio.unpack_from
-_pack_ihiio = _ihiio.pack
-_iiiiq = Struct(">iiiiq")
-_unpack_iiiiq = _iiiiq.unpack_from
-_pack_iiiiq = _iiiiq.pack
-_iiiuuiq = Struct(">iii16s16siq")
-_unpack_iiiuuiq = _iiiuuiq.unpack_from
-_pack_iiiuuiq = _iiiuuiq.pack
-_iiiuuiqo = Struct(">iii16s16siq?")
-_unpack_iiiuuiqo = _iiiuuiqo.unpack_from
-_pack_iiiuuiqo = _iiiuuiqo.pack
-_w = Struct(">H")
-_unpack_w = _w.unpack_from
-_pack_w = _w.pack
+_ihiioy = Struct(">ihii?B")
+_unpack_ihiioy = _ihiioy.unpack_from
+_pack_ihiioy = _ihiioy.pack
+_iiiiqy = Struct(">iiiiqB")
+_unpack_iiiiqy = _iiiiqy.unpack_from
+_pack_iiiiqy = _iiiiqy.pack
+_iiiuuiqoy = Struct(">iii16s16siq?B")
+_unpack_iiiuuiqoy = _iiiuuiqoy.unpack_from
+_pack_iiiuuiqoy = _iiiuuiqoy.pack
+_iiiuuiqy = Struct(">iii16s16siqB")
+_unpack_iiiuuiqy = _iiiuuiqy.unpack_from
+_pack_iiiuuiqy = _iiiuuiqy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
+_wy = Struct(">HB")
+_unpack_wy = _wy.unpack_from
+_pack_wy = _wy.pack
 
 
 class VoteRequestPartitionData(Structure):
@@ -118,13 +123,11 @@ class VoteRequest(Message):
 
 def _read_vote_request_partition_data_0(view: memoryview, at: int) -> tuple[VoteRequestPartitionData, int]:
     o = new(VoteRequestPartitionData)
-    o.partition_index, o.replica_epoch, o.replica_id, o.last_offset_epoch, o.last_offset = _unpack_iiiiq(view, at)
-    at += 24
+    o.partition_index, o.replica_epoch, o.replica_id, o.last_offset_epoch, o.last_offset, n = _unpack_iiiiqy(view, at)
+    at += 25
     o.replica_directory_id = ZERO_UUID
     o.voter_directory_id = ZERO_UUID
     o.pre_vote = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -133,8 +136,7 @@ def _read_vote_request_partition_data_0(view: memoryview, at: int) -> tuple[Vote
 def _write_vote_request_partition_data_0(o: VoteRequestPartitionData, w: Write) -> None:
     if o.pre_vote:
         raise absent("pre_vote")
-    w(_pack_iiiiq(o.partition_index, o.replica_epoch, o.replica_id, o.last_offset_epoch, o.last_offset))
-    w(b"\0")
+    w(_pack_iiiiqy(o.partition_index, o.replica_epoch, o.replica_id, o.last_offset_epoch, o.last_offset, 0))
 
 
 def _read_vote_request_partition_data_1(view: memoryview, at: int) -> tuple[VoteRequestPartitionData, int]:
@@ -147,11 +149,10 @@ def _read_vote_request_partition_data_1(view: memoryview, at: int) -> tuple[Vote
         o.voter_directory_id,
         o.last_offset_epoch,
         o.last_offset,
-    ) = _unpack_iiiuuiq(view, at)
-    at += 56
+        n,
+    ) = _unpack_iiiuuiqy(view, at)
+    at += 57
     o.pre_vote = False
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -161,7 +162,7 @@ def _write_vote_request_partition_data_1(o: VoteRequestPartitionData, w: Write) 
     if o.pre_vote:
         raise absent("pre_vote")
     w(
-        _pack_iiiuuiq(
+        _pack_iiiuuiqy(
             o.partition_index,
             o.replica_epoch,
             o.replica_id,
@@ -169,9 +170,9 @@ def _write_vote_request_partition_data_1(o: VoteRequestPartitionData, w: Write) 
             uuid(o.voter_directory_id),
             o.last_offset_epoch,
             o.last_offset,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_vote_request_partition_data_2(view: memoryview, at: int) -> tuple[VoteRequestPartitionData, int]:
@@ -185,10 +186,9 @@ def _read_vote_request_partition_data_2(view: memoryview, at: int) -> tuple[Vote
         o.last_offset_epoch,
         o.last_offset,
         o.pre_vote,
-    ) = _unpack_iiiuuiqo(view, at)
-    at += 57
-    n = view[at]
-    at += 1
+        n,
+    ) = _unpack_iiiuuiqoy(view, at)
+    at += 58
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -196,7 +196,7 @@ def _read_vote_request_partition_data_2(view: memoryview, at: int) -> tuple[Vote
 
 def _write_vote_request_partition_data_2(o: VoteRequestPartitionData, w: Write) -> None:
     w(
-        _pack_iiiuuiqo(
+        _pack_iiiuuiqoy(
             o.partition_index,
             o.replica_epoch,
             o.replica_id,
@@ -205,9 +205,9 @@ def _write_vote_request_partition_data_2(o: VoteRequestPartitionData, w: Write) 
             o.last_offset_epoch,
             o.last_offset,
             o.pre_vote,
+            0,
         )
     )
-    w(b"\0")
 
 
 def _read_vote_request_topic_data_0(view: memoryview, at: int) -> tuple[VoteRequestTopicData, int]:
@@ -245,7 +245,7 @@ def _read_vote_request_topic_data_0(view: memoryview, at: int) -> tuple[VoteRequ
 def _write_vote_request_topic_data_0(o: VoteRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_vote_request_partition_data_0(i_partitions, w)
     w(b"\0")
@@ -286,7 +286,7 @@ def _read_vote_request_topic_data_1(view: memoryview, at: int) -> tuple[VoteRequ
 def _write_vote_request_topic_data_1(o: VoteRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_vote_request_partition_data_1(i_partitions, w)
     w(b"\0")
@@ -327,7 +327,7 @@ def _read_vote_request_topic_data_2(view: memoryview, at: int) -> tuple[VoteRequ
 def _write_vote_request_topic_data_2(o: VoteRequestTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_vote_request_partition_data_2(i_partitions, w)
     w(b"\0")
@@ -370,7 +370,7 @@ def _read_vote_request_0(view: memoryview, at: int) -> tuple[VoteRequest, int]:
 def _write_vote_request_0(o: VoteRequest, w: Write) -> None:
     w(compact_nullable_string(o.cluster_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_vote_request_topic_data_0(i_topics, w)
     w(b"\0")
@@ -388,10 +388,8 @@ def _read_vote_request_1(view: memoryview, at: int) -> tuple[VoteRequest, int]:
         at += n
     else:
         o.cluster_id = None
-    (o.voter_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.voter_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -415,7 +413,7 @@ def _write_vote_request_1(o: VoteRequest, w: Write) -> None:
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.voter_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_vote_request_topic_data_1(i_topics, w)
     w(b"\0")
@@ -433,10 +431,8 @@ def _read_vote_request_2(view: memoryview, at: int) -> tuple[VoteRequest, int]:
         at += n
     else:
         o.cluster_id = None
-    (o.voter_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.voter_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -460,7 +456,7 @@ def _write_vote_request_2(o: VoteRequest, w: Write) -> None:
     w(compact_nullable_string(o.cluster_id))
     w(_pack_i(o.voter_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_vote_request_topic_data_2(i_topics, w)
     w(b"\0")
@@ -543,10 +539,8 @@ class VoteResponse(Message):
 
 def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]:
     o = new(NodeEndpoint)
-    (o.node_id,) = _unpack_i(view, at)
-    at += 4
-    n = view[at]
-    at += 1
+    o.node_id, n = _unpack_iy(view, at)
+    at += 5
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -554,10 +548,8 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
         raise negative(n)
     o.host = str(view[at : at + n], "utf-8")
     at += n
-    (o.port,) = _unpack_w(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.port, n = _unpack_wy(view, at)
+    at += 3
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -566,24 +558,20 @@ def _read_node_endpoint_1(view: memoryview, at: int) -> tuple[NodeEndpoint, int]
 def _write_node_endpoint_1(o: NodeEndpoint, w: Write) -> None:
     w(_pack_i(o.node_id))
     w(compact_string(o.host))
-    w(_pack_w(o.port))
-    w(b"\0")
+    w(_pack_wy(o.port, 0))
 
 
 def _read_vote_response_partition_data_0(view: memoryview, at: int) -> tuple[VoteResponsePartitionData, int]:
     o = new(VoteResponsePartitionData)
-    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.vote_granted = _unpack_ihiio(view, at)
-    at += 15
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.vote_granted, n = _unpack_ihiioy(view, at)
+    at += 16
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_vote_response_partition_data_0(o: VoteResponsePartitionData, w: Write) -> None:
-    w(_pack_ihiio(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.vote_granted))
-    w(b"\0")
+    w(_pack_ihiioy(o.partition_index, o.error_code, o.leader_id, o.leader_epoch, o.vote_granted, 0))
 
 
 def _read_vote_response_topic_data_0(view: memoryview, at: int) -> tuple[VoteResponseTopicData, int]:
@@ -621,7 +609,7 @@ def _read_vote_response_topic_data_0(view: memoryview, at: int) -> tuple[VoteRes
 def _write_vote_response_topic_data_0(o: VoteResponseTopicData, w: Write) -> None:
     w(compact_string(o.topic_name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_vote_response_partition_data_0(i_partitions, w)
     w(b"\0")
@@ -629,10 +617,8 @@ def _write_vote_response_topic_data_0(o: VoteResponseTopicData, w: Write) -> Non
 
 def _read_vote_response_0(view: memoryview, at: int) -> tuple[VoteResponse, int]:
     o = new(VoteResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -658,7 +644,7 @@ def _write_vote_response_0(o: VoteResponse, w: Write) -> None:
         raise absent("node_endpoints")
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_vote_response_topic_data_0(i_topics, w)
     w(b"\0")
@@ -666,10 +652,8 @@ def _write_vote_response_0(o: VoteResponse, w: Write) -> None:
 
 def _read_vote_response_1(view: memoryview, at: int) -> tuple[VoteResponse, int]:
     o = new(VoteResponse)
-    (o.error_code,) = _unpack_h(view, at)
-    at += 2
-    n = view[at]
-    at += 1
+    o.error_code, n = _unpack_hy(view, at)
+    at += 3
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -714,18 +698,18 @@ def _read_vote_response_1(view: memoryview, at: int) -> tuple[VoteResponse, int]
 def _write_vote_response_1(o: VoteResponse, w: Write) -> None:
     w(_pack_h(o.error_code))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_vote_response_topic_data_0(i_topics, w)
     tags: list[bytes] = []
     if o.node_endpoints:
         parts: list[Buffer] = []
         v_node_endpoints = o.node_endpoints
-        parts.append(compact_length(v_node_endpoints))
+        parts.append(UVARINT[len(v_node_endpoints) + 1])
         for i_node_endpoints in v_node_endpoints:
             _write_node_endpoint_1(i_node_endpoints, parts.append)
         tags.append(tagged(0, b"".join(parts)))
-    w(uvarint(len(tags)))
+    w(UVARINT[len(tags)])
     for content in tags:
         w(content)
 

@@ -9,10 +9,10 @@ from struct import Struct
 
 from broker.protocol.wire import (
     NEW,
+    UVARINT,
     Message,
     Structure,
     Write,
-    compact_length,
     compact_string,
     int32s,
     more,
@@ -23,21 +23,27 @@ from broker.protocol.wire import (
     too_many,
 )
 
-_i = Struct(">i")
-_unpack_i = _i.unpack_from
-_pack_i = _i.pack
-_ib = Struct(">ib")
-_unpack_ib = _ib.unpack_from
-_pack_ib = _ib.pack
-_ih = Struct(">ih")
-_unpack_ih = _ih.unpack_from
-_pack_ih = _ih.pack
+_iby = Struct(">ibB")
+_unpack_iby = _iby.unpack_from
+_pack_iby = _iby.pack
+_ihy = Struct(">ihB")
+_unpack_ihy = _ihy.unpack_from
+_pack_ihy = _ihy.pack
+_iy = Struct(">iB")
+_unpack_iy = _iy.unpack_from
+_pack_iy = _iy.pack
 _q = Struct(">q")
 _unpack_q = _q.unpack_from
 _pack_q = _q.pack
 _qho = Struct(">qh?")
 _unpack_qho = _qho.unpack_from
 _pack_qho = _qho.pack
+_qhoy = Struct(">qh?B")
+_unpack_qhoy = _qhoy.unpack_from
+_pack_qhoy = _qhoy.pack
+_qy = Struct(">qB")
+_unpack_qy = _qy.unpack_from
+_pack_qy = _qy.pack
 
 
 class WritableTxnMarkerTopic(Structure):
@@ -123,17 +129,15 @@ def _read_writable_txn_marker_topic_1(view: memoryview, at: int) -> tuple[Writab
 def _write_writable_txn_marker_topic_1(o: WritableTxnMarkerTopic, w: Write) -> None:
     w(compact_string(o.name))
     v_partition_indexes = o.partition_indexes
-    w(compact_length(v_partition_indexes))
+    w(UVARINT[len(v_partition_indexes) + 1])
     w(packed("i", v_partition_indexes))
     w(b"\0")
 
 
 def _read_writable_txn_marker_1(view: memoryview, at: int) -> tuple[WritableTxnMarker, int]:
     o = new(WritableTxnMarker)
-    o.producer_id, o.producer_epoch, o.transaction_result = _unpack_qho(view, at)
-    at += 11
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.transaction_result, n = _unpack_qhoy(view, at)
+    at += 12
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -146,11 +150,9 @@ def _read_writable_txn_marker_1(view: memoryview, at: int) -> tuple[WritableTxnM
     for _ in range(n):
         i_topics, at = _read_writable_txn_marker_topic_1(view, at)
         items_topics.append(i_topics)
-    (o.coordinator_epoch,) = _unpack_i(view, at)
-    at += 4
+    o.coordinator_epoch, n = _unpack_iy(view, at)
+    at += 5
     o.transaction_version = 0
-    n = view[at]
-    at += 1
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -159,19 +161,16 @@ def _read_writable_txn_marker_1(view: memoryview, at: int) -> tuple[WritableTxnM
 def _write_writable_txn_marker_1(o: WritableTxnMarker, w: Write) -> None:
     w(_pack_qho(o.producer_id, o.producer_epoch, o.transaction_result))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_writable_txn_marker_topic_1(i_topics, w)
-    w(_pack_i(o.coordinator_epoch))
-    w(b"\0")
+    w(_pack_iy(o.coordinator_epoch, 0))
 
 
 def _read_writable_txn_marker_2(view: memoryview, at: int) -> tuple[WritableTxnMarker, int]:
     o = new(WritableTxnMarker)
-    o.producer_id, o.producer_epoch, o.transaction_result = _unpack_qho(view, at)
-    at += 11
-    n = view[at]
-    at += 1
+    o.producer_id, o.producer_epoch, o.transaction_result, n = _unpack_qhoy(view, at)
+    at += 12
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -184,10 +183,8 @@ def _read_writable_txn_marker_2(view: memoryview, at: int) -> tuple[WritableTxnM
     for _ in range(n):
         i_topics, at = _read_writable_txn_marker_topic_1(view, at)
         items_topics.append(i_topics)
-    o.coordinator_epoch, o.transaction_version = _unpack_ib(view, at)
-    at += 5
-    n = view[at]
-    at += 1
+    o.coordinator_epoch, o.transaction_version, n = _unpack_iby(view, at)
+    at += 6
     if n:
         at = skip_tags(view, at, n)
     return o, at
@@ -196,11 +193,10 @@ def _read_writable_txn_marker_2(view: memoryview, at: int) -> tuple[WritableTxnM
 def _write_writable_txn_marker_2(o: WritableTxnMarker, w: Write) -> None:
     w(_pack_qho(o.producer_id, o.producer_epoch, o.transaction_result))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_writable_txn_marker_topic_1(i_topics, w)
-    w(_pack_ib(o.coordinator_epoch, o.transaction_version))
-    w(b"\0")
+    w(_pack_iby(o.coordinator_epoch, o.transaction_version, 0))
 
 
 def _read_write_txn_markers_request_1(view: memoryview, at: int) -> tuple[WriteTxnMarkersRequest, int]:
@@ -228,7 +224,7 @@ def _read_write_txn_markers_request_1(view: memoryview, at: int) -> tuple[WriteT
 
 def _write_write_txn_markers_request_1(o: WriteTxnMarkersRequest, w: Write) -> None:
     v_markers = o.markers
-    w(compact_length(v_markers))
+    w(UVARINT[len(v_markers) + 1])
     for i_markers in v_markers:
         _write_writable_txn_marker_1(i_markers, w)
     w(b"\0")
@@ -259,7 +255,7 @@ def _read_write_txn_markers_request_2(view: memoryview, at: int) -> tuple[WriteT
 
 def _write_write_txn_markers_request_2(o: WriteTxnMarkersRequest, w: Write) -> None:
     v_markers = o.markers
-    w(compact_length(v_markers))
+    w(UVARINT[len(v_markers) + 1])
     for i_markers in v_markers:
         _write_writable_txn_marker_2(i_markers, w)
     w(b"\0")
@@ -330,18 +326,15 @@ def _read_writable_txn_marker_partition_result_1(
     view: memoryview, at: int
 ) -> tuple[WritableTxnMarkerPartitionResult, int]:
     o = new(WritableTxnMarkerPartitionResult)
-    o.partition_index, o.error_code = _unpack_ih(view, at)
-    at += 6
-    n = view[at]
-    at += 1
+    o.partition_index, o.error_code, n = _unpack_ihy(view, at)
+    at += 7
     if n:
         at = skip_tags(view, at, n)
     return o, at
 
 
 def _write_writable_txn_marker_partition_result_1(o: WritableTxnMarkerPartitionResult, w: Write) -> None:
-    w(_pack_ih(o.partition_index, o.error_code))
-    w(b"\0")
+    w(_pack_ihy(o.partition_index, o.error_code, 0))
 
 
 def _read_writable_txn_marker_topic_result_1(view: memoryview, at: int) -> tuple[WritableTxnMarkerTopicResult, int]:
@@ -379,7 +372,7 @@ def _read_writable_txn_marker_topic_result_1(view: memoryview, at: int) -> tuple
 def _write_writable_txn_marker_topic_result_1(o: WritableTxnMarkerTopicResult, w: Write) -> None:
     w(compact_string(o.name))
     v_partitions = o.partitions
-    w(compact_length(v_partitions))
+    w(UVARINT[len(v_partitions) + 1])
     for i_partitions in v_partitions:
         _write_writable_txn_marker_partition_result_1(i_partitions, w)
     w(b"\0")
@@ -387,10 +380,8 @@ def _write_writable_txn_marker_topic_result_1(o: WritableTxnMarkerTopicResult, w
 
 def _read_writable_txn_marker_result_1(view: memoryview, at: int) -> tuple[WritableTxnMarkerResult, int]:
     o = new(WritableTxnMarkerResult)
-    (o.producer_id,) = _unpack_q(view, at)
-    at += 8
-    n = view[at]
-    at += 1
+    o.producer_id, n = _unpack_qy(view, at)
+    at += 9
     if n > 127:
         n, at = more(view, at, n)
     n -= 1
@@ -413,7 +404,7 @@ def _read_writable_txn_marker_result_1(view: memoryview, at: int) -> tuple[Writa
 def _write_writable_txn_marker_result_1(o: WritableTxnMarkerResult, w: Write) -> None:
     w(_pack_q(o.producer_id))
     v_topics = o.topics
-    w(compact_length(v_topics))
+    w(UVARINT[len(v_topics) + 1])
     for i_topics in v_topics:
         _write_writable_txn_marker_topic_result_1(i_topics, w)
     w(b"\0")
@@ -444,7 +435,7 @@ def _read_write_txn_markers_response_1(view: memoryview, at: int) -> tuple[Write
 
 def _write_write_txn_markers_response_1(o: WriteTxnMarkersResponse, w: Write) -> None:
     v_markers = o.markers
-    w(compact_length(v_markers))
+    w(UVARINT[len(v_markers) + 1])
     for i_markers in v_markers:
         _write_writable_txn_marker_result_1(i_markers, w)
     w(b"\0")

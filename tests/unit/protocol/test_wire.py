@@ -12,7 +12,7 @@ from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopi
 
 @pytest.mark.parametrize("value", (0, 1, 127, 128, 300, 16383, 16384, (1 << 31) - 1, (1 << 32) - 1))
 def test_varints_are_read_as_they_are_written(value: int) -> None:
-    raw = memoryview(wire.uvarint(value) + b"\xff")
+    raw = memoryview(wire.UVARINT[value] + b"\xff")
     found, at = (raw[0], 1) if raw[0] < 128 else wire.more(raw, 1, raw[0])
     assert (found, at) == (value, len(raw) - 1)
 
