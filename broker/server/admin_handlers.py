@@ -7,7 +7,7 @@ Message classes that few clients ask for are imported where they are used: a bro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.topic import Synonym
@@ -56,6 +56,12 @@ class AdminContext:
 
 # ----------------------------------------------------------------------------------------------------- ApiVersions
 
+_SERVED_VERSIONS: Final = [
+    versions_wire.ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
+    for key in SERVED
+]
+"""The same in every answer, so made once."""
+
 
 def api_versions(
     context: AdminContext, request: versions_wire.ApiVersionsRequest, version: int
@@ -67,10 +73,7 @@ def api_versions(
         return versions_wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.image
     return versions_wire.ApiVersionsResponse(
-        api_keys=[
-            versions_wire.ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
-            for key in SERVED
-        ],
+        api_keys=_SERVED_VERSIONS,
         supported_features=[
             versions_wire.SupportedFeatureKey(name=feature.name, min_version=feature.low, max_version=feature.high)
             for feature in FEATURES

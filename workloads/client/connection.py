@@ -12,9 +12,9 @@ as views of the receive buffer, good for the duration of the call.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from struct import Struct
 from typing import TypeVar
@@ -41,6 +41,7 @@ _SIZE = Struct(">i")
 _ERROR = Struct(">h")
 
 R = TypeVar("R", bound=Message)
+A = TypeVar("A")
 
 
 class RequestFailed(Exception):
@@ -93,7 +94,7 @@ class Connection:
         self._link = link
         self._settings = settings
         self._start = start
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._versions: Mapping[int, tuple[int, int]] = {}
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation = 0
         self._unsent: deque[memoryview] = deque()
@@ -177,10 +178,9 @@ class Connection:
         request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
         error = ErrorCode.UNSUPPORTED_VERSION.value
         for version in (ApiVersionsRequest.MAX_VERSION, 0):
-            answer = await self._exchange(request, version, timeout_s, partial(_decode_api_versions, version))
-            error = answer.error_code
+            error, spoken = await self._exchange(request, version, timeout_s, partial(_versions_told, version))
             if error == ErrorCode.NONE:
-                self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+                self._versions = spoken
                 return
             if error != ErrorCode.UNSUPPORTED_VERSION:
                 break
@@ -188,8 +188,8 @@ class Connection:
         self.close(BAD_ANSWER)
         raise RequestFailed(BAD_ANSWER, sent=True, detail=f"ApiVersions: {name_of(error)}")
 
-    async def _exchange(self, request: Message, version: int, timeout_s: float, decode: Callable[[memoryview], R]) -> R:
-        found: list[R | RequestFailed] = []
+    async def _exchange(self, request: Message, version: int, timeout_s: float, decode: Callable[[memoryview], A]) -> A:
+        found: list[A | RequestFailed] = []
         done = trio.Event()
 
         def answer(body: memoryview | None, failure: RequestFailed | None) -> None:
@@ -236,27 +236,31 @@ class Connection:
             self._end()
 
     def _receive(self) -> None:
-        received = self._link.recv_into(memoryview(self._buffer)[self._fill :])
+        view = memoryview(self._buffer)
+        received = self._link.recv_into(view[self._fill :])
         if received is None:
             return
         if received == 0:
             raise LinkClosed(f"{self.peer} closed the connection")
-        self._fill += received
-        view = memoryview(self._buffer)
+        self._fill = fill = self._fill + received
         at = 0
-        while self._fill - at >= 4 and not self._why:
+        while fill - at >= 4 and not self._why:
             (size,) = _SIZE.unpack_from(view, at)
             if not 4 <= size <= self._settings.max_response_bytes:
                 raise MalformedFrame(f"a response of {size} bytes")
-            if self._fill - at - 4 < size:
+            end = at + 4 + size
+            if end > fill:
                 break
-            self._dispatch(view[at + 4 : at + 4 + size])
-            at += 4 + size
+            self._dispatch(view[at + 4 : end])
+            at = end
         self._make_room(view, at)
 
     def _make_room(self, view: memoryview, at: int) -> None:
         """Move a frame under way to the front, of a larger buffer where it does not fit."""
         left = self._fill - at
+        if not left and len(self._buffer) <= KEPT_BUFFER:
+            self._fill = 0
+            return
         needed = FIRST_BUFFER
         if left >= 4:
             needed = max(needed, _SIZE.unpack_from(view, at)[0] + 4)
@@ -340,9 +344,17 @@ class Connection:
             self._when_sent.popleft()[1](False)
 
 
-def _decode_api_versions(version: int, body: memoryview) -> ApiVersionsResponse:
+def _versions_told(version: int, body: memoryview) -> tuple[int, Mapping[int, tuple[int, int]]]:
+    """The error of an answer to ApiVersions; API key -> lowest and highest version."""
     if len(body) < 2:
         raise MalformedFrame("an ApiVersions answer without error code")
     # A broker that does not know this version answers in version 0, whatever was asked.
     known = _ERROR.unpack_from(body)[0] != ErrorCode.UNSUPPORTED_VERSION
-    return ApiVersionsResponse.decode(body, 0, version if known else 0)[0]
+    return _decoded_versions(version if known else 0, bytes(body))
+
+
+@lru_cache(maxsize=64)
+def _decoded_versions(version: int, body: bytes) -> tuple[int, Mapping[int, tuple[int, int]]]:
+    # Kept, because a broker gives the same answer to each new connection.
+    answer, _ = ApiVersionsResponse.decode(memoryview(body), 0, version)
+    return answer.error_code, {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
