@@ -278,17 +278,14 @@ def decode_batch(header: BatchHeader, batch: memoryview, max_bytes: int = MAX_DE
     if not 0 <= header.record_count <= len(body) // SMALLEST_RECORD:
         raise MalformedFrame(f"a batch of {header.record_count} records in {len(body)} bytes")
     try:
-        found, at = _read_records(header, body)
+        return _read_records(header, body)
     except (IndexError, UnicodeDecodeError, error) as problem:
         raise MalformedFrame(f"record: {problem}") from problem
-    if at != len(body):
-        raise MalformedFrame(f"{len(body) - at} bytes behind the last record of a batch")
-    return found
 
 
-def _read_records(header: BatchHeader, body: bytes) -> tuple[list[Record], int]:
-    """The records, and the position behind them. What is read in place here is what most records have: sizes and
-    values' lengths of two bytes, deltas and keys' lengths of one, no headers."""
+def _read_records(header: BatchHeader, body: bytes) -> list[Record]:
+    """The records that fill `body`. What is read in place here is what most of them have: a size and a value's length
+    of two bytes, deltas and a key's length of one, no headers."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     found: list[Record] = []
@@ -332,7 +329,9 @@ def _read_records(header: BatchHeader, body: bytes) -> tuple[list[Record], int]:
             raise MalformedFrame(f"the fields of a record end {end - at} bytes before the record")
         stamp = timestamp if fixed_timestamp is None else fixed_timestamp
         found.append(tuple.__new__(Record, (offset, stamp, key, value, headers)))
-    return found, at
+    if at != limit:
+        raise MalformedFrame(f"{limit - at} bytes behind the last record of a batch")
+    return found
 
 
 def _read_headers(body: bytes, at: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:

@@ -38,6 +38,8 @@ class _Uvarints(dict[int, bytes]):
     def __missing__(self, n: int) -> bytes:
         if n < 0:
             raise ValueError(f"{n} as an unsigned varint")
+        if n < 1 << 14:
+            return bytes((n & 127 | 128, n >> 7))
         out = bytearray()
         while n > 127:
             out.append(n & 127 | 128)
@@ -124,7 +126,12 @@ class Message(Structure):
 def more(view: memoryview, at: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte, 128 or more, stands before `at`. At most 5 bytes in all."""
     value = first & 127
-    for shift in (7, 14, 21, 28):
+    byte = view[at]
+    at += 1
+    value |= (byte & 127) << 7
+    if byte < 128:
+        return value, at
+    for shift in (14, 21, 28):
         byte = view[at]
         at += 1
         value |= (byte & 127) << shift

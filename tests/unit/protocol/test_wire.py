@@ -17,6 +17,11 @@ def test_varints_are_read_as_they_are_written(value: int) -> None:
     assert (found, at) == (value, len(raw) - 1)
 
 
+def test_no_negative_number_is_an_unsigned_varint() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        wire.UVARINT[-1]
+
+
 def test_a_varint_has_five_bytes_at_most() -> None:
     assert wire.more(memoryview(b"\xff\xff\xff\xff\x0f"), 1, 0xFF) == ((1 << 32) - 1, 5)
     with pytest.raises(MalformedFrame, match="five"):
