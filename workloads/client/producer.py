@@ -162,14 +162,19 @@ class Producer:
                 nursery.start_soon(self._get_producer_id)
             task_status.started()
             while not self._closed:
-                now_ms = int(self._env.mono() * 1000)
-                expired = self._accumulator.expire(now_ms)
-                if expired:
-                    self._settle(expired)
-                    self._tell_outcomes()
-                self._send_all(now_ms)
-                await self._sleep_until(self._accumulator.next_look_ms(now_ms))
+                look_at_ms = None if self._accumulator.idle else self._look()
+                await self._sleep_until(look_at_ms)
             nursery.cancel_scope.cancel()
+
+    def _look(self) -> int | None:
+        """Give up what has waited too long and send what may be sent. Returns when to look again, by env.mono()."""
+        now_ms = int(self._env.mono() * 1000)
+        expired = self._accumulator.expire(now_ms)
+        if expired:
+            self._settle(expired)
+            self._tell_outcomes()
+        self._send_all(now_ms)
+        return self._accumulator.next_look_ms(now_ms)
 
     async def _sleep_until(self, look_at_ms: int | None) -> None:
         self._look_at_ms = look_at_ms
