@@ -148,10 +148,16 @@ class SimEnv:
         """Let a parked task go on: now, or when the node is no longer paused."""
         if self.paused:
             self._held.append(task)
-        else:
-            if self._gate is not None:
-                self._kernel.stirred.add(self.name)
-            self._kernel.wake(task)
+            return
+        kernel = self._kernel
+        if self._gate is not None:
+            kernel.stirred.add(self.name)
+        # As `trio.lowlevel.reschedule`, less what nobody here uses.
+        assert task._next_send_fn is None, "a task is woken twice"
+        task._next_send_fn, task._next_send = task.coro.send, GO_ON
+        task._abort_func = None
+        kernel.runnable.append(task)
+        kernel.woken = True
 
     async def _wait_s(self, seconds: float) -> None:
         """True virtual seconds."""

@@ -16,6 +16,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 import trio
@@ -54,8 +55,6 @@ class Kernel(trio.abc.Clock):
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.events = 0
-        """How many have happened."""
         self.after_event: list[Callable[[], None]] = []
         """Called after each event that may have changed something in a node, once the tasks that it woke have come to
         rest."""
@@ -68,7 +67,7 @@ class Kernel(trio.abc.Clock):
         self.runnable: deque[trio.lowlevel.Task] = deque()
         """trio's queue of tasks that can go on, while a simulation runs."""
         self._heap: list[Handle] = []
-        self._serial = 0
+        self._serials = count(1)
         self._scope: trio.CancelScope | None = None
         self._deadlocked = self._over = False
         self._at_once = 0
@@ -76,18 +75,9 @@ class Kernel(trio.abc.Clock):
 
     def at(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Handle:
         """Have `fn(*args)` called in `delay_s` virtual seconds. Calls at one instant come in the order of asking."""
-        self._serial = serial = self._serial + 1
-        handle = Handle((self.now + delay_s if delay_s > 0.0 else self.now, serial, fn, args))
+        handle = Handle((self.now + delay_s if delay_s > 0.0 else self.now, next(self._serials), fn, args))
         heappush(self._heap, handle)
         return handle
-
-    def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a parked task go on, which is told `GO_ON`: as `trio.lowlevel.reschedule`, less what nobody here uses."""
-        assert task._next_send_fn is None, "a task is woken twice"
-        task._next_send_fn, task._next_send = task.coro.send, GO_ON
-        task._abort_func = None
-        self.runnable.append(task)
-        self.woken = True
 
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
@@ -126,49 +116,50 @@ class Kernel(trio.abc.Clock):
         return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """As `trio.abc.Clock.deadline_to_sleep_time`: called only when every task waits."""
+        """As `trio.abc.Clock.deadline_to_sleep_time`: called only when every task waits.
+
+        What is due next happens, and what comes after it, until a task has something to do.
+        """
         try:
             if self.touched or self.stirred:
                 for look in self.after_event:
                     look()
-            self._advance(deadline)
+            heap = self._heap
+            self.woken = False
+            while heap:
+                handle = heappop(heap)
+                at, _, fn, args = handle
+                if fn is None:
+                    continue
+                if at > deadline:
+                    heappush(heap, handle)
+                    break
+                if at > self.now:
+                    self.now, self._at_once = at, 0
+                else:
+                    self._one_more_at_once()
+                fn(*args)
+                if self.woken:
+                    return 0.0
+            self._reach(deadline)
         except BaseException as error:  # here it would end trio itself
             self._trouble = self._trouble or error
             self._give_up()
         return 0.0
 
-    def _advance(self, deadline: float) -> None:
-        """What is due next happens, and what comes after it, until a task has something to do."""
-        heap = self._heap
-        self.woken = False
-        while heap:
-            handle = heap[0]
-            at, _, fn, args = handle
-            if fn is None:
-                heappop(heap)
-                continue
-            if at > deadline:
-                break
-            heappop(heap)
-            if at > self.now:
-                self.now, self._at_once = at, 0
-            else:
-                self._at_once += 1
-                if self._at_once > FINAL_EVENTS:
-                    raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
-            self.events += 1
-            handle[2] = None
-            fn(*args)
-            if self.woken:
-                return
-        else:
-            if deadline == math.inf:
-                self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
-                self._give_up()
-                return
+    def _one_more_at_once(self) -> None:
+        self._at_once += 1
+        if self._at_once > FINAL_EVENTS:
+            raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
+
+    def _reach(self, deadline: float) -> None:
+        """Nothing is due before a deadline, or ever."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
             self.touched = True
+        else:
+            self._deadlocked = self._deadlocked or not (self._over or (self._scope and self._scope.cancel_called))
+            self._give_up()
 
     def _give_up(self) -> None:
         if self._scope is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator
+from itertools import cycle
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -70,28 +71,31 @@ def lean_run(
 def _passes(runner: Any) -> Generator[float, Any, None]:
     clock, deadlines, runnable, tasks = runner.clock, runner.deadlines, runner.runq, runner.tasks
     context, shuffle, parked = _trio_run.GLOBAL_RUN_CONTEXT.__dict__, _trio_run._r.shuffle, WaitTaskRescheduled
-    unheard = 0
-    while tasks:
+    idlers, heap = runner.waiting_for_idle, deadlines._heap
+    for unheard in cycle(range(LISTEN_EVERY)):
+        if not tasks:
+            return
         if not runnable:
-            assert not runner.waiting_for_idle, "a simulation is idle between any two of its events"
+            assert not idlers, "a simulation is idle between any two of its events"
             # As trio's `Deadlines.next_deadline`, asked in each pass: most often there is nothing stale.
-            nearest = deadlines._heap[0] if deadlines._heap else NO_DEADLINE
-            stale = nearest[0] != nearest[2]._registered_deadline
-            clock.deadline_to_sleep_time(deadlines.next_deadline() if stale else nearest[0])
-        unheard += 1
-        if unheard >= LISTEN_EVERY:
-            unheard = 0
-            runner.io_manager.process_events((yield 0))
-        if deadlines._heap and deadlines._heap[0][0] <= clock.now:
+            deadline, _, scope = heap[0] if heap else NO_DEADLINE
+            if deadline != scope._registered_deadline:
+                deadline = deadlines.next_deadline()
+            clock.deadline_to_sleep_time(deadline)
+        if not unheard:
+            _listen(runner, (yield 0))
+        if heap and heap[0][0] <= clock.now:
             deadlines.expire(clock.now)
+            heap = deadlines._heap  # nothing else puts another one there
         if not runnable:
             continue
-        batch = list(runnable)
-        runnable.clear()
-        if len(batch) > 1:
-            batch.sort(key=_created)
+        if len(runnable) > 1:
+            batch = sorted(runnable, key=_created)
+            runnable.clear()
             shuffle(batch)
             batch.reverse()
+        else:
+            batch = [runnable.popleft()]
         for task in batch:
             context["task"] = task
             go_on, told = task._next_send_fn, task._next_send
@@ -101,18 +105,24 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
             except BaseException as end:
                 runner.task_exited(task, _ended_with(end))
                 continue
-            if type(message) is parked:
+            if message.__class__ is parked:
                 task._abort_func = message.abort_func
-                if runner.ki_pending and task is runner.main_task:
-                    task._attempt_delivery_of_pending_ki()
                 if task._cancel_status.effectively_cancelled:
                     task._attempt_delivery_of_any_pending_cancel()
             elif message is CancelShieldedCheckpoint:
-                runner.reschedule(task)
+                task._next_send_fn, task._next_send = task.coro.send, Value(None)
+                runnable.append(task)
             else:
                 runner.reschedule(task, TypeError(f"a task waits for {message!r}, which is not trio's"))
                 task._next_send_fn = task.coro.throw
         del context["task"]
+
+
+def _listen(runner: Any, events: Any) -> None:
+    """Take in what was heard. An interruption is told to the main task, as soon as it waits when this is asked."""
+    runner.io_manager.process_events(events)
+    if runner.ki_pending and runner.main_task is not None:
+        runner.main_task._attempt_delivery_of_pending_ki()
 
 
 def _ended_with(end: BaseException) -> Outcome[object]:
