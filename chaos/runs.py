@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -42,11 +42,6 @@ VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 TOPICS_READY_S = 30.0
 QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
-
-
-def topic_names(plan: Plan) -> list[str]:
-    """The workload's topics."""
-    return appends_settings(plan).names()
 
 
 def appends_settings(plan: Plan) -> AppendsSettings:
@@ -142,6 +137,10 @@ class Run:
         """Where the history is written, as `Papers.history`."""
         return self._env.fs
 
+    @cached_property
+    def _settings(self) -> AppendsSettings:
+        return appends_settings(self.plan)
+
     def _save(self) -> None:
         self.papers.info(self.info)
 
@@ -211,7 +210,7 @@ class Run:
                 self._say_landed(nemesis)
                 async with self._phase("converge"):
                     limit_s = self.plan.limits.converge_s
-                    self.info["converged"] = await observer.converged(topic_names(self.plan), limit_s)
+                    self.info["converged"] = await observer.converged(self._settings.names(), limit_s)
                     if self._eyes is not None and not self.info["converged"]["ok"]:
                         self.info["converged"]["stuck"] = self._eyes.stuck()
                 async with self._phase("final reads"):
@@ -236,7 +235,7 @@ class Run:
     async def _create_topics(self, observer: Observer) -> None:
         w = self.plan.workload
         configs = {"min.insync.replicas": str(w.min_isr), **w.topic_settings}
-        topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in topic_names(self.plan)]
+        topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in self._settings.names()]
         await observer.create_topics(topics, TOPICS_READY_S)
 
     def _zones(self, settings: AppendsSettings) -> list[Zone]:
@@ -251,7 +250,7 @@ class Run:
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
-            settings = appends_settings(self.plan)
+            settings = self._settings
             told = self._eyes.acknowledged if self._eyes else None
             nemesis.clients = Controls(settings.producers, settings.readers)
             nursery.start_soon(
@@ -278,7 +277,7 @@ class Run:
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
         self.progress.counts = lambda: {"final reads": counters.read}
-        places = appends_settings(self.plan).places()
+        places = self._settings.places()
         limit_s = self.plan.limits.final_read_s
         reads = await final_reads(env, servers, places, recorder, timeout_s=limit_s, counters=counters, zone=ZONE)
         return [_told(read) for read in reads]

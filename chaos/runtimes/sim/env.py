@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 from trio._core._traps import WaitTaskRescheduled
+from trio.lowlevel import current_task
 
 from broker.env import Fs, NodeDead
 from chaos.runtimes.sim.kernel import ABORTED, GO_ON
@@ -37,22 +38,28 @@ FSYNC_MEAN_S = 0.0006
 class SimClock:
     """A node's own clock: an offset to true wall time, and a rate for everything."""
 
-    __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_world", "offset_ms", "rate")
+    __slots__ = ("_anchor_node", "_anchor_true", "_never_bent", "_kernel", "_world", "offset_ms", "rate")
 
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel
         self.offset_ms = 0.0
         self.rate = 1.0
         self._anchor_true = self._anchor_node = world.mono
+        self._never_bent = True
+        """It shows the true time, as most clocks always do: they are asked hundreds of times a second."""
 
     def mono(self) -> float:
         """Monotonic seconds at the node's rate."""
+        if self._never_bent:
+            return MONO_S + self._kernel.now
         return self._anchor_node + (MONO_S + self._kernel.now - self._anchor_true) * self.rate
 
     def wall_ms(self) -> int:
         """Wall-clock ms: true time, the offset, and what the rate has added so far."""
+        if self._never_bent:
+            return WALL_MS + int(self._kernel.now * 1000)
         drifted_s = (self._world.mono - self._anchor_true) * (self.rate - 1.0)
-        return WALL_MS + int(self._world.kernel.now * 1000 + self.offset_ms + drifted_s * 1000)
+        return WALL_MS + int(self._kernel.now * 1000 + self.offset_ms + drifted_s * 1000)
 
     @property
     def is_bent(self) -> bool:
@@ -62,6 +69,7 @@ class SimClock:
     def set(self, offset_ms: float, rate: float) -> None:
         """Bend it. Monotonic time stays continuous; what already waits keeps its moment; wall time has no old drift."""
         self._anchor_node, self._anchor_true = self.mono(), self._world.mono
+        self._never_bent = False
         self.offset_ms, self.rate = offset_ms, rate
 
 
@@ -134,7 +142,7 @@ class SimEnv:
         """Park the task until somebody gives it to `wake`. `forget` is called where it is cancelled first."""
         if not self.alive:
             raise NodeDead
-        task = trio.lowlevel.current_task()
+        task = current_task()
 
         def abort(_: Any) -> trio.lowlevel.Abort:
             forget()
@@ -163,7 +171,7 @@ class SimEnv:
         """True virtual seconds."""
         if not self.alive:
             raise NodeDead
-        task = trio.lowlevel.current_task()
+        task = current_task()
         timer = self._kernel.at(seconds, self.wake, task)
 
         def abort(_: Any) -> trio.lowlevel.Abort:
@@ -281,7 +289,7 @@ class SimSignal:
         if self._set and not env.paused:
             await trio.lowlevel.checkpoint()
         else:
-            self._task = trio.lowlevel.current_task()
+            self._task = current_task()
             self._waits = True
             if self._set:
                 self._wake()

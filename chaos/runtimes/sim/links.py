@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import trio
 from crc32c import crc32c
 from trio._core._traps import WaitTaskRescheduled
+from trio.lowlevel import current_task
 
 from broker.env import Buffer, File, LinkClosed, NodeDead
 from chaos.conversation import Conversation, OnLink
@@ -94,7 +95,7 @@ class SimLink:
             self._check_open()
         if not (self._in or self._eof or self._reset):
             assert self._reader is None, "two tasks wait to read one connection"
-            self._reader = self._parked = trio.lowlevel.current_task()
+            self._reader = self._parked = current_task()
             await self.env.rest(self._reading)
         elif self.env.paused:
             await self.env.wait(self.env.wake, lambda: None)
@@ -200,8 +201,8 @@ class SimLink:
 class Flow:
     """One direction of a connection."""
 
-    __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "rng", "sink", "source",
-                 "stream", "swallowed", "wire")  # fmt: skip
+    __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
+                 "source", "stream", "swallowed", "wire")  # fmt: skip
 
     def __init__(self, connection: Connection, wire: Wire, stream: Stream, source: SimLink, sink: SimLink) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
@@ -215,15 +216,10 @@ class Flow:
         self._last = self._due = 0.0
         self._passed = 0
         source.out, sink.incoming = self, self
-
-    def push(self, data: bytes) -> None:
+        self.push: Callable[[bytes], object] = self.put
         """The source sent bytes."""
-        if not self.connection.followed:
-            self.put(data)
-        elif self.stream is Stream.THERE:
-            self.connection.asked(data)
-        else:
-            self.connection.answered(data)
+        if connection.followed:
+            self.push = connection.asked if stream is Stream.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
         """On its way, past the frame-aware faults. When it will arrive, as far as is known."""

@@ -54,6 +54,8 @@ class Wire:
         self.frame_faults: list[OnLink] = []
         self.faulty = False
         """There is any fault on it at all."""
+        self.refuses = self.silent = False
+        """New connections are refused; nobody answers a new connection's first packet, one way or the other."""
         self._on: dict[str, _On] = {}
         self._cuts: dict[Stream, frozenset[Manner]] = {}
         self._sort()
@@ -123,6 +125,8 @@ class Wire:
             self._cuts[stream] = frozenset(
                 f.manner for f in faults if isinstance(f, Cut) and f.stream in (stream, Stream.BOTH)
             )
+        self.refuses = any(Manner.REFUSE in cuts for cuts in self._cuts.values())
+        self.silent = any(self._cuts.values())
         self.frame_faults = [cast(OnLink, on) for on in self._on.values() if isinstance(on.fault, Frames)]
 
     def _of(self, kind: type, stream: Stream) -> list[_On]:
@@ -131,16 +135,6 @@ class Wire:
         return [o for o in self._on.values() if isinstance(o.fault, kind) and o.fault.stream in (stream, Stream.BOTH)]
 
     # ------------------------------------------------------------------ what they do
-
-    @property
-    def refuses(self) -> bool:
-        """New connections are refused."""
-        return any(Manner.REFUSE in cuts for cuts in self._cuts.values())
-
-    @property
-    def silent(self) -> bool:
-        """Nobody answers a new connection's first packet, one way or the other."""
-        return any(cuts for cuts in self._cuts.values())
 
     def drops(self, stream: Stream) -> bool:
         """Bytes of the stream are swallowed."""

@@ -72,7 +72,7 @@ class World:
         """Rare paths that no trace tells of."""
         self.violations: list[Violation] = []
         self._hash = hashlib.blake2b(digest_size=16)
-        self._encode = json.JSONEncoder(separators=(",", ":"), default=_jsonable).encode
+        self._encode = json.JSONEncoder(check_circular=False, separators=(",", ":"), default=_jsonable).encode
         self.trace_text: dict[str, list[str]] = {}
         """Node name -> its lines of trace.jsonl."""
 
