@@ -91,7 +91,7 @@ class _Sim:
         if not self.looks % ENOUGH_EVERY and self.enough():
             raise TimeLimit
         self.watch.look(stirred)
-        if self.stop_at_first and self.world.violations:
+        if self.world.violations and self.stop_at_first:
             self.scope.cancel()
 
     async def main(self) -> None:

@@ -48,7 +48,7 @@ class _CrashPoint:
 
 
 class SimNode:
-    """See the module. `properties` are the broker's settings."""
+    """See the module. `properties` are the settings of all its incarnations. ConfigError where one is wrong."""
 
     def __init__(self, world: World, node_id: int, properties: Mapping[str, str]) -> None:
         self._world = world
@@ -64,7 +64,7 @@ class SimNode:
         self.slowness = Slowness(world.kernel, self)
         self.exits: list[NodeExit] = []
         self.words: list[str] = []
-        self._properties = dict(properties)
+        self._config = BrokerConfig.from_properties(properties)
         self._crash: _CrashPoint | None = None
         self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
         """What it has asked of the world, over all its incarnations."""
@@ -114,7 +114,7 @@ class SimNode:
         failure: BaseException | None = None
         try:
             with scope:
-                node = self.node = Node(env, BrokerConfig.from_properties(self._properties))
+                node = self.node = Node(env, self._config)
                 await node.run(stop, _Started(ready.set))
         except BaseException as error:
             failure = error

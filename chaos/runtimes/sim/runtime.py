@@ -10,7 +10,7 @@ from random import Random
 
 import trio
 
-from broker.config import BrokerConfig, ConfigError
+from broker.config import ConfigError
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
 from chaos.damaging import How
@@ -68,12 +68,10 @@ class SimRuntime:
         self._clocks_heard: dict[int, int] = {}
         self._cluster_id = urlsafe_b64encode(world.rng("cluster-id").randbytes(16)).decode().rstrip("=")
         for node in self.nodes:
-            properties = {**self._settings, **self._layout(node)}
             try:
-                BrokerConfig.from_properties(properties)
+                world.nodes[node] = SimNode(world, node, {**self._settings, **self._layout(node)})
             except ConfigError as error:
                 raise Refused(str(error)) from error
-            world.nodes[node] = SimNode(world, node, properties)
             world.network.belongs(_host(node), INTERNAL_PORT, PROBER, node)
             for at, zone in enumerate(zones):
                 world.network.belongs(_host(node), ZONE_PORT + at, zone, node)
