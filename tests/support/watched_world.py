@@ -160,7 +160,7 @@ class WatchedWorld:
 
     def watch_image(self, node: FakeNode, image: ClusterImage) -> None:
         """A real node's image is one object for its life; here each news makes another."""
-        for seen in self.watch._nodes:
+        for seen in self.watch._nodes.values():
             if seen.id == node.id and seen.image is not None:
                 seen.image = image
 

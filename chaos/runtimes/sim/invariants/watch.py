@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,8 +40,10 @@ _of_state = attrgetter(
     "high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"
 )  # fmt: skip
 _of_log = attrgetter("log_end_offset", "generation", "log_start_offset")
-_of_raft = attrgetter("_state", "leadership", "high_watermark")
-_of_quorum_log = attrgetter("log_end_offset", "generation")
+
+Glance = tuple[tuple[Any, ...], int, int, list[Any], list[Any]]
+"""A node's seat in the quorum, the offset of its image, its hosted topics, its replicas' states, and their logs."""
+NOTHING_SEEN: Glance = (), -1, -1, [], []
 
 
 class Kernel(Protocol):
@@ -84,31 +87,26 @@ class _Node:
     """One node as it was last seen."""
 
     __slots__ = (
+        "before",
         "broker",
         "by_id",
         "due",
         "id",
         "image",
-        "image_offset",
         "incarnation",
         "last",
         "logs",
-        "name",
-        "of_logs",
-        "of_states",
         "places",
         "quorum",
         "quorum_log",
         "raft",
         "replicas",
-        "seat",
         "sim",
         "states",
-        "topics",
     )
 
     def __init__(self, sim: seeing.SimNode) -> None:
-        self.sim, self.id, self.name = sim, sim.id, sim.name
+        self.sim, self.id = sim, sim.id
         self.broker: Any = None
         self.last: Any = None
         """The one before, of a node that is down."""
@@ -116,25 +114,32 @@ class _Node:
         self.image: Any = None
         self.host(())
         self.places: dict[Place, _Replica] = {}
-        self.image_offset, self.topics = -1, -1
-        """Of the image and the hosted topics as they were last seen."""
-        self.seat: tuple[Any, ...] = ()
-        """In the quorum, as it was last seen."""
-        self.due = 0.0
+        self.before = NOTHING_SEEN
+        """What the last glance saw."""
+        self.due = inf
         """When the seat of one that leads is looked at again, whatever happens."""
 
     def host(self, replicas: Iterable[_Replica]) -> None:
         """These are its replicas now. What is looked at of them after every event is at hand."""
         self.replicas = list(replicas)
         self.states, self.logs = [each.state for each in self.replicas], [each.log for each in self.replicas]
-        self.of_states: list[Any] = []
-        self.of_logs: list[Any] = []
 
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.raft, self.quorum_log = broker.quorum, broker.quorum._raft, broker.quorum._storage._log
-        self.image_offset, self.topics, self.seat = -1, -1, ()
+        self.before = NOTHING_SEEN
+
+    def glance(self) -> Glance:
+        """What changes where anything changes that is to be looked at."""
+        raft, log = self.raft, self.quorum_log
+        return (
+            (raft._state, raft.leadership, raft.high_watermark, log.log_end_offset, log.generation, self.quorum._round),
+            self.image.offset,
+            len(self.by_id),
+            [*map(_of_state, self.states)],
+            [*map(_of_log, self.logs)],
+        )
 
 
 class Watch:
@@ -142,12 +147,14 @@ class Watch:
 
     def __init__(self, world: World, promise: Promise | None = None) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
-        self._world, self._promise, self._promises = world, promise, Promises()
+        self._world, self._kernel = world, world.kernel
+        self._promise, self._promises = promise, Promises()
         self.partitions: dict[Place, Known] = {}
         self.cluster = Cluster()
         self.quorum = QuorumWatch(self._report)
         self._judge = Judge(self._report)
-        self._nodes = [_Node(sim) for sim in world.nodes.values()]
+        self._nodes: dict[str, _Node] = {}
+        """By name."""
         self._by_name: dict[tuple[str, int], Known] = {}
         self._images: dict[int, object] = {}
         self._of_image = entered(When.IMAGE)
@@ -158,41 +165,48 @@ class Watch:
     def look(self, stirred: Set[str] | None = None) -> None:
         """See what the last event has changed. Cheap where that is nothing. `stirred`: the nodes (by name) that it may
         have changed, where not any."""
-        changed: list[tuple[_Node, _Replica]] | None = None
-        images: list[_Node] | None = None
-        if len(self._nodes) != len(self._world.nodes):
-            known = {seen.id for seen in self._nodes}
-            self._nodes += [_Node(sim) for sim in self._world.nodes.values() if sim.id not in known]
-        for seen in self._nodes:
-            if stirred is not None and seen.name not in stirred:
-                continue
-            sim = seen.sim
-            broker = sim.node
-            if broker is not seen.broker or sim.incarnation != seen.incarnation:
+        changed: list[tuple[_Node, _Replica]] = []
+        images: list[_Node] = []
+        for seen in self._all_nodes() if stirred is None else map(self._nodes.__getitem__, sorted(stirred)):
+            broker = seen.sim.node
+            if broker is None or broker is not seen.broker:
                 self._life_changed(seen)
-            if broker is None:
-                continue
+                if broker is None:
+                    continue
+            glance = seen.glance()
+            if glance != seen.before or self._kernel.now >= seen.due:
+                self._look_closer(seen, glance, changed, images)
+        if changed or images:
+            self._take_in(changed, images)
+
+    def _all_nodes(self) -> Iterable[_Node]:
+        for sim in self._world.nodes.values():
+            if sim.name not in self._nodes:
+                self._nodes[sim.name] = _Node(sim)
+        return self._nodes.values()
+
+    def _look_closer(
+        self, seen: _Node, glance: Glance, changed: list[tuple[_Node, _Replica]], images: list[_Node]
+    ) -> None:
+        """Add the replicas that have changed, and the node where its image has."""
+        now, before = self._kernel.now, seen.before
+        seat, offset, topics, states, logs = glance
+        if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
+            # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
             raft = seen.raft
-            seat = _of_raft(raft), _of_quorum_log(seen.quorum_log), seen.quorum._round
-            leads_on = raft.leadership is not None and self._world.kernel.now >= seen.due and not sim.env.paused
-            if seat != seen.seat or leads_on:
-                # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
-                seen.seat = seat
-                seen.due = self._world.kernel.now + raft._patience.for_majority() / 1000 / LOOKS
-                self.quorum.take_in(seen.id, seen.incarnation, seen.quorum, sim.disk)
-            if seen.image.offset != seen.image_offset or len(seen.by_id) != seen.topics:
-                self._hosting_changed(seen)
-                images = [*(images or ()), seen]
-            states, logs = [*map(_of_state, seen.states)], [*map(_of_log, seen.logs)]
-            if states != seen.of_states or logs != seen.of_logs:
-                seen.of_states, seen.of_logs = states, logs
-                changed = [] if changed is None else changed
-                for replica, state, log in zip(seen.replicas, states, logs, strict=True):
-                    if state != replica.of_state or log != replica.of_log:
-                        replica.of_state, replica.of_log = state, log
-                        changed.append((seen, replica))
-        if changed is not None or images is not None:
-            self._take_in(changed or [], images or [])
+            seen.due = inf if raft.leadership is None else now + raft._patience.for_majority() / 1000 / LOOKS
+            self.quorum.take_in(seen.id, seen.incarnation, seen.quorum, seen.sim.disk)
+        if offset != before[1] or topics != before[2]:
+            self._hosting_changed(seen)
+            images.append(seen)
+            before, glance = NOTHING_SEEN, seen.glance()
+            *_, states, logs = glance
+        seen.before = glance
+        if states != before[3] or logs != before[4]:
+            for replica, state, log in zip(seen.replicas, states, logs, strict=True):
+                if state != replica.of_state or log != replica.of_log:
+                    replica.of_state, replica.of_log = state, log
+                    changed.append((seen, replica))
 
     def _take_in(self, changed: list[tuple[_Node, _Replica]], images: list[_Node]) -> None:
         touched: dict[int, tuple[Known, list[Change]]] = {}
@@ -232,7 +246,7 @@ class Watch:
 
     def _image_moved(self, seen: _Node, touched: dict[int, tuple[Known, list[Change]]]) -> None:
         image: ClusterImage = seen.image
-        offset = seen.image_offset = image.offset
+        offset = image.offset
         if offset < 0:
             return
         value = seeing.canonical(image)
@@ -310,16 +324,14 @@ class Watch:
     def power_lost(self, node: int) -> None:
         """A node that was seen dead has lost power since: its disk is read again. (Where it dies by that, `look` after
         it is enough.)"""
-        seen = next(seen for seen in self._nodes if seen.id == node)
+        seen = self._nodes[self._world.nodes[node].name]
         if seen.sim.node is None and seen.broker is None and seen.last is not None:
             self._read_disk(seen, seen.last)
 
     def _hosting_changed(self, seen: _Node) -> None:
         """Which replicas there are follows from the image."""
-        replicas = seen.broker.replicas
-        seen.topics = len(replicas.by_id)
         places = {}
-        for hosted in replicas.hosted():
+        for hosted in seen.broker.replicas.hosted():
             state = hosted.state
             place = state.topic_id, state.index
             replica = seen.places.get(place)
@@ -359,7 +371,7 @@ class Watch:
             return
         found = None
         if value is not None:
-            for seen in self._nodes:
+            for seen in self._nodes.values():
                 replica = seen.places.get((known.topic_id, partition))
                 if replica is not None and known.holds(seen.id, offset + 1):
                     found = seeing.record_at(replica.log, seen.sim.disk, offset)
@@ -390,9 +402,7 @@ class Watch:
         self._reported.add(mark)
         if known is not None:
             details = {**details, **_situation(known)}
-        self._world.violations.append(
-            Violation(broken.name, wrong, self._world.kernel.now, node, topic, partition, details)
-        )
+        self._world.violations.append(Violation(broken.name, wrong, self._kernel.now, node, topic, partition, details))
 
 
 def _situation(known: Known) -> dict[str, Any]:
