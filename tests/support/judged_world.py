@@ -69,7 +69,7 @@ class Judged:
             self.judged[node.id] = node.incarnation
         elif tuple(copy.batches) != batches:
             if tuple(copy.batches) == batches[: len(copy.batches)]:
-                copy.batches += batches[len(copy.batches) :]
+                copy.add(batches[len(copy.batches) :])
             else:
                 held = copy.compare(known.ledger)
                 known.copies[node.id] = Copy(0, batches)

@@ -67,7 +67,7 @@ def known(
     low = more.pop("low", 0)
     made = Known(promise=promise or Promise(min_isr=2), cluster=cluster, truth=truth, lost=lost or {}, **more)
     made.ledger = Ledger(run(committed) if isinstance(committed, int) else committed)
-    made.ledger.low = low
+    made.ledger.deleted(low)
     for node, batches in (copies or {}).items():
         copy = made.copies[node] = Copy(0, run(batches) if isinstance(batches, int) else batches)
         copy.compare(made.ledger)

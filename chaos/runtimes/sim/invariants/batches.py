@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -72,7 +72,7 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 class Ledger:
     """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them."""
 
-    __slots__ = ("bases", "batches", "end", "low", "start")
+    __slots__ = ("bases", "batches", "changes", "end", "low", "start")
 
     def __init__(self, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
         self.batches: list[Batch] = []
@@ -83,6 +83,8 @@ class Ledger:
         """Exclusive: all before it is committed."""
         self.low = 0
         """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
+        self.changes = 0
+        """How many there were: as long as it stays, so does all else."""
         for batch in batches:
             self.add(batch)
 
@@ -93,6 +95,13 @@ class Ledger:
         self.batches.append(batch)
         self.bases.append(batch.base)
         self.end = batch.end
+        self.changes += 1
+
+    def deleted(self, offset: int) -> None:
+        """What is before `offset` was deleted on purpose."""
+        if offset > self.low:
+            self.low = offset
+            self.changes += 1
 
     def index(self, offset: int) -> int:
         """Which batch `offset` is in; one less or more than there are where it is in none."""
@@ -111,15 +120,24 @@ class Ledger:
             self.bases.pop()
         self.end = self.batches[-1].end if self.batches else self.start
         self.low = min(self.low, self.end)
+        self.changes += 1
+
+    def compare(self, copies: Iterable[Copy]) -> None:
+        """Bring these up to date: each that has changed, or all where the ledger has."""
+        changes = self.changes
+        for copy in copies:
+            if copy.compared != changes:
+                copy.compare(self)
 
 
 class Copy:
     """One replica's log: its batches, and how far they are the committed ones."""
 
     __slots__ = (
-        "_compared",
         "_shift",
         "batches",
+        "compared",
+        "end",
         "generation",
         "low",
         "matched",
@@ -133,14 +151,16 @@ class Copy:
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
         """Where the first batch is, or would be."""
+        self.end = batches[-1].end if batches else start
+        """Exclusive end of the last batch."""
         self.low = start
         """The log's start: what is before it has been deleted, whether or not its bytes are still there."""
         self.matched = self.start
         """All from `start` to here is what the ledger holds, or has been deleted. At most the ledger's end."""
         self.same = 0
         """How many batches that is."""
-        self._compared = (-1, -1, -1)
-        """How many batches there were here and in the ledger, and its `low`, when these were compared last."""
+        self.compared = -1
+        """The ledger's changes when these were compared last; -1 where more has come here since."""
         self._shift = -1
         """How many batches further the ledger has what is at `same`; -1 while that is not known."""
         self.generation = 0
@@ -153,14 +173,19 @@ class Copy:
         for at in range(len(batches) - count, len(batches)):
             yield Written(batches[at], batches[at - 1] if at else None)
 
-    @property
-    def end(self) -> int:
-        """Exclusive end of the last batch."""
-        return self.batches[-1].end if self.batches else self.start
+    def add(self, batches: Sequence[Batch]) -> None:
+        """More are in this log, behind the last."""
+        if batches:
+            self.batches += batches
+            self.end = batches[-1].end
+            self.compared = -1
 
-    def realign(self) -> None:
-        """Find anew which batch of the ledger the first one here is."""
-        self._shift = -1
+    def begin(self, start: int) -> None:
+        """Forget what was read: the log is read from its first segment on, which begins at `start`."""
+        self.batches = []
+        self.start = self.end = self.matched = start
+        self.same, self._shift, self.compared = 0, -1, -1
+        self.segment, self.position = start, 0
 
     def compare(self, ledger: Ledger) -> int:
         """Bring `matched` up to date after batches were added here or in the ledger. Returns it.
@@ -169,11 +194,10 @@ class Copy:
         the end of an epoch answers its log start for that end, as Kafka does, and a follower keeps what it has of its
         own below until its log, too, starts there; in its files until the segment goes.
         """
-        compared = len(self.batches), len(ledger.batches), ledger.low
-        if compared == self._compared and self._shift >= 0:
+        if self.compared == ledger.changes:
             return self.matched
         batches, committed, same, shift = self.batches, ledger.batches, self.same, self._shift
-        self._compared = compared
+        self.compared = ledger.changes
         if shift < 0:
             if not batches or not committed or batches[0].base >= ledger.end:
                 self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
@@ -208,5 +232,5 @@ class Copy:
 
     def ledger_was_cut(self, ledger: Ledger) -> None:
         """Compare anew: the ledger is shorter than it was."""
-        self.same, self._shift, self.matched = 0, -1, self.start
+        self.same, self._shift, self.matched, self.compared = 0, -1, self.start, -1
         self.compare(ledger)

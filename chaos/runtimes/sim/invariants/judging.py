@@ -70,8 +70,7 @@ class Judge:
     def decided(self, known: Known, now: PartitionImage) -> None:
         """The control plane has decided something newer about a partition."""
         before, known.truth = known.truth, now
-        for copy in known.copies.values():
-            copy.compare(known.ledger)
+        known.ledger.compare(known.copies.values())
         for each in self._of_decision:
             wrong = each.check(before, now, known)
             if wrong is not None:
@@ -90,9 +89,7 @@ class Judge:
             # Also one that led when the event began: news of brokers may commit first, and end its leadership next.
             if now.leads or (before is not None and before.leads):
                 self.commit(known, now)
-        ledger = known.ledger
-        for copy in known.copies.values():
-            copy.compare(ledger)
+        known.ledger.compare(known.copies.values())
         for node in list(known.lost) if known.lost else ():
             copy, upto = known.copies[node], known.lost[node].upto
             if copy.end >= upto and copy.matched >= min(upto, known.ledger.end):
@@ -115,10 +112,11 @@ class Judge:
 
     def commit(self, known: Known, view: View) -> None:
         """A leader's high watermark says what is committed."""
-        if known.counts(view) and view.start > known.ledger.low:
-            known.ledger.low = view.start
+        if not known.counts(view):
+            return
         ledger, copy = known.ledger, known.copies[view.node]
-        if view.hw <= ledger.end or not known.counts(view):
+        ledger.deleted(view.start)
+        if view.hw <= ledger.end:
             return
         if copy.compare(ledger) < ledger.end:
             if not known.promise.hw_truncation:
@@ -152,7 +150,7 @@ class Judge:
         left.low = max(before.low, left.start) if left.start > before.start else before.low
         if before.low < left.low:
             # Its retention deleted in the moment that it died in, and nothing was seen between.
-            known.ledger.low = max(known.ledger.low, min(left.low, before.matched))
+            known.ledger.deleted(min(left.low, before.matched))
         # What was not committed yet counts, too: a fetch that says so may be under way to the leader.
         if left.matched < before.compare(known.ledger) or left.end < before.end:
             harmed = known.lost.get(node)

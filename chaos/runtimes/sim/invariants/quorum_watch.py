@@ -58,8 +58,7 @@ class QuorumWatch:
             self._durable[node] = (node, quorum._raft._state)
             now = now._replace(durable=seeing.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
         self._seats[node] = now
-        for each in known.copies.values():
-            each.compare(known.ledger)
+        known.ledger.compare(known.copies.values())
         for check in self._checks:
             wrong = check.check(before, now, known)
             if wrong is not None:

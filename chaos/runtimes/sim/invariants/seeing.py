@@ -178,7 +178,8 @@ def peek(disk: Disk, path: str) -> Buffer | None:
 def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[Batch]:
     """Read what a log has got since the last time, or all of it anew after a truncation. The batches read."""
     if log.generation != copy.generation or copy.segment < 0:
-        _begin(copy, log)
+        copy.begin(log.segments[0].base_offset)
+        copy.generation = log.generation
     copy.low = log.log_start_offset
     found: list[Batch] = []
     segments = log.segments
@@ -198,18 +199,8 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
         for batch, stop in read(buffer, copy.position, min(segment.size, len(buffer)), checked=checked):
             found.append(batch)
             copy.position = stop
-    copy.batches += found
+    copy.add(found)
     return found
-
-
-def _begin(copy: Copy, log: Log) -> None:
-    """Forget what was read: the log is to be read from its first segment on."""
-    first = log.segments[0].base_offset
-    fresh = Copy(first)
-    copy.batches, copy.start, copy.matched, copy.same = fresh.batches, first, first, 0
-    copy.realign()
-    copy.generation = log.generation
-    copy.segment, copy.position = first, 0
 
 
 def copy_on_disk(files: Mapping[str, bytes], directory: str) -> Copy:
@@ -228,7 +219,7 @@ def copy_on_disk(files: Mapping[str, bytes], directory: str) -> Copy:
         for batch, stop in read(data, 0, len(data), checked=True):  # noqa: B007  stop: of the last one
             if batch.base != copy.end:
                 return copy
-            copy.batches.append(batch)
+            copy.add((batch,))
         if stop != len(data):
             break
     return copy

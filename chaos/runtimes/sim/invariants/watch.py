@@ -228,7 +228,7 @@ class Watch:
             if copy.low < log.log_start_offset:
                 # Each replica deletes by its own retention, a follower sometimes before its leader, and one that lives
                 # before a permitted loss further than what is committed goes.
-                known.ledger.low = max(known.ledger.low, min(log.log_start_offset, copy.matched))
+                known.ledger.deleted(min(log.log_start_offset, copy.matched))
             if copy.end == log.log_end_offset:
                 copy.low = log.log_start_offset
                 return

@@ -13,7 +13,7 @@ OWN = (one(2, mark=7), one(3, mark=7))
 
 def ledger_of(end: int, low: int = 0) -> Ledger:
     ledger = Ledger(run(end))
-    ledger.low = low
+    ledger.deleted(low)
     return ledger
 
 
@@ -32,7 +32,7 @@ def test_a_batch_that_reaches_beyond_the_log_start_must_be_the_committed_one() -
 
 def test_batches_of_other_sizes_below_the_log_start_do_not_shift_what_is_compared_above_it() -> None:
     longer = Ledger((Batch(0, 4, 1, 50), *run(8, start=4)))
-    longer.low = 4
+    longer.deleted(4)
     assert matched(run(8), longer) == 8
     assert matched((*run(6), one(6, mark=7), one(7)), longer) == 6
 
@@ -40,9 +40,9 @@ def test_batches_of_other_sizes_below_the_log_start_do_not_shift_what_is_compare
 def test_a_log_that_ends_below_the_log_start_goes_on_from_there() -> None:
     ledger, copy = ledger_of(8, low=5), Copy(0, (*run(2), *OWN, one(4)))
     assert copy.compare(ledger) == 5
-    copy.batches += run(8, start=5)
+    copy.add(run(8, start=5))
     assert copy.compare(ledger) == 8
-    copy.batches.append(one(8, mark=7))
+    copy.add((one(8, mark=7),))
     ledger.add(one(8))
     assert copy.compare(ledger) == 8
 
@@ -50,7 +50,7 @@ def test_a_log_that_ends_below_the_log_start_goes_on_from_there() -> None:
 def test_a_log_start_that_is_told_later_makes_good_what_differed() -> None:
     ledger, copy = ledger_of(8), Copy(0, (*run(2), *OWN, *run(8, start=4)))
     assert copy.compare(ledger) == 2
-    ledger.low = 4
+    ledger.deleted(4)
     assert copy.compare(ledger) == 8
 
 

@@ -22,7 +22,7 @@ def judge() -> Judge:
 def left_with(start: int, *, end: int = 6, low: int = 0) -> Known:
     """Node 1 dies, all of 6 committed batches in its log, and its disk has these."""
     partition = known(6, copies={1: 6, 2: 6}, promise=Promise())
-    partition.ledger.low = low
+    partition.ledger.deleted(low)
     judge().died(partition, 1, Copy(start, run(end, start)))
     return partition
 
