@@ -70,7 +70,8 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 
 
 class Ledger:
-    """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them."""
+    """The batches that were committed, in order, without gaps: some leader's high watermark has passed each of them.
+    Its attributes may be read by anyone, and are changed by its methods only."""
 
     __slots__ = ("bases", "batches", "changes", "end", "low", "start")
 
@@ -84,7 +85,7 @@ class Ledger:
         self.low = 0
         """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
         self.changes = 0
-        """How many there were: as long as it stays, so does all else."""
+        """How often it has changed: as long as this stays, so does all else."""
         for batch in batches:
             self.add(batch)
 

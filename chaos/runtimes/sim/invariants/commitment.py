@@ -39,11 +39,11 @@ def committed_prefix(before: View | None, now: View, known: Known) -> str | None
     return f"high watermark {now.hw}, but {lacks(known, now.node)}; the ledger ends at {known.ledger.end}"
 
 
-@invariant("hw-held-by-min-isr", When.REPLICA, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
+@invariant("hw-held-by-min-isr", When.LEADER, "KAFKA-15583, KIP-966: nothing is committed below min.insync.replicas")
 def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | None:
     """When a leader's high watermark moves, at least min ISR replicas hold everything below it, on the disks of dead
     nodes, too. (What a power loss has taken from one since it said so counts.)"""
-    if not now.leads or before is None or now.hw <= before.hw or not known.counts(now):
+    if before is None or now.hw <= before.hw or not known.counts(now):
         return None
     if known.promise.hw_truncation:
         return None
@@ -56,11 +56,11 @@ def hw_held_by_min_isr(before: View | None, now: View, known: Known) -> str | No
     return f"high watermark {now.hw} is held by {holders} only; min ISR is {needed}"
 
 
-@invariant("weak-isr", When.REPLICA, "hachikuji: WeakIsr")
+@invariant("weak-isr", When.LEADER, "hachikuji: WeakIsr")
 def weak_isr(before: View | None, now: View, known: Known) -> str | None:
     """A leader of the newest epoch and the members of its own ISR have the same log below its high watermark."""
     truth = known.truth
-    if not now.leads or truth is None or truth.leader_epoch != now.leader_epoch or not known.counts(now):
+    if truth is None or truth.leader_epoch != now.leader_epoch or not known.counts(now):
         return None
     if before is not None and before.hw == now.hw and before.isr is now.isr and before.leads:
         return None

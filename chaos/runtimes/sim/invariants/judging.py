@@ -26,7 +26,8 @@ class Judge:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._of_replica = entered(When.REPLICA)
-        self._of_standing = entered(When.REPLICA) + entered(When.STANDING)
+        self._of_leader = entered(When.REPLICA, When.LEADER)
+        self._of_standing = entered(When.STANDING)
         self._of_partition = entered(When.PARTITION)
         self._of_decision = entered(When.DECISION)
         self._of_batch = entered(When.BATCH)
@@ -98,8 +99,10 @@ class Judge:
             if now.node in known.stale and now.leader_epoch >= known.void_epoch:
                 if now.hw <= known.copies[now.node].matched:
                     known.stale.discard(now.node)
-            stands = before is not None and before[:STANDING] == now[:STANDING]
-            for each in self._of_replica if stands else self._of_standing:
+            concerned = self._of_leader if now.leads else self._of_replica
+            if before is None or before[:STANDING] != now[:STANDING]:
+                concerned += self._of_standing
+            for each in concerned:
                 wrong = each.check(before, now, known)
                 if wrong is not None:
                     self._report(each, wrong, now.node, known, {})

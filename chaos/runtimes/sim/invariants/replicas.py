@@ -22,19 +22,19 @@ def offsets_in_order(before: View | None, now: View, known: Known) -> str | None
     return f"log start {now.start}, LSO {now.lso}, high watermark {now.hw}, end {now.leo}, the log's own {now.log_end}"
 
 
-@invariant("hw-monotone", When.REPLICA, OWN)
+@invariant("hw-monotone", When.LEADER, OWN)
 def hw_monotone(before: View | None, now: View, known: Known) -> str | None:
     """While a node leads in one epoch, its high watermark does not go back. (A follower's may: by truncation, and
     because a new leader's lags behind its predecessor's.)"""
-    if before is None or not (before.leads and now.leads and before.leader_epoch == now.leader_epoch):
+    if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
         return None
     return None if now.hw >= before.hw else f"from {before.hw} to {now.hw} in epoch {now.leader_epoch}"
 
 
-@invariant("leader-append-only", When.REPLICA, "Raft, figure 3: Leader Append-Only")
+@invariant("leader-append-only", When.LEADER, "Raft, figure 3: Leader Append-Only")
 def leader_append_only(before: View | None, now: View, known: Known) -> str | None:
     """While a node leads in one epoch, its log is not truncated."""
-    if before is None or not (before.leads and now.leads and before.leader_epoch == now.leader_epoch):
+    if before is None or not before.leads or before.leader_epoch != now.leader_epoch:
         return None
     if now.log_end >= before.log_end and now.generation == before.generation:
         return None
@@ -112,12 +112,12 @@ def one_fetcher(before: View | None, now: View, known: Known) -> str | None:
     return None if now.fetching == wanted else f"fetched from {list(now.fetching)}, should be {list(wanted)}"
 
 
-@invariant("isr-superset", When.REPLICA, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
+@invariant("isr-superset", When.LEADER, "Vanlightly, KIP-966: ReplicationQuorumSuperset; KIP-497")
 def isr_superset(before: View | None, now: View, known: Known) -> str | None:
     """The leader in the newest epoch waits for every member of the ISR that the control plane has decided: its maximal
     ISR contains that one."""
     truth = known.truth
-    if truth is None or not now.leads or now.leader_epoch != truth.leader_epoch:
+    if truth is None or now.leader_epoch != truth.leader_epoch:
         return None
     missing = [member for member in truth.isr if member not in now.maximal_isr]
     if not missing:

@@ -13,6 +13,8 @@ class When(StrEnum):
 
     REPLICA = "replica"
     """One replica has changed: check(before: View | None, now: View, known: Known)."""
+    LEADER = "leader"
+    """One replica that leads has changed: arguments as above."""
     STANDING = "standing"
     """Of one replica that has changed, its role, epochs, ISR or fetching: arguments as above."""
     PARTITION = "partition"
@@ -56,7 +58,7 @@ class Invariant:
 
 INVARIANTS: dict[str, Invariant] = {}
 """By name."""
-_entered: dict[When, tuple[int, tuple[Invariant, ...]]] = {}
+_entered: dict[tuple[When, ...], tuple[int, tuple[Invariant, ...]]] = {}
 """What `entered` has found, and among how many."""
 
 
@@ -72,9 +74,9 @@ def invariant(name: str, when: When, source: str) -> Callable[[Callable[..., Any
     return enter
 
 
-def entered(when: When) -> tuple[Invariant, ...]:
-    """Those of one kind, in the order in which they were entered."""
-    found = _entered.get(when)
+def entered(*kinds: When) -> tuple[Invariant, ...]:
+    """Those of these kinds, in the order in which they were entered."""
+    found = _entered.get(kinds)
     if found is None or found[0] != len(INVARIANTS):
-        found = _entered[when] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when is when)
+        found = _entered[kinds] = len(INVARIANTS), tuple(each for each in INVARIANTS.values() if each.when in kinds)
     return found[1]

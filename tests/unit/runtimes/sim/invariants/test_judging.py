@@ -79,5 +79,5 @@ def test_what_concerns_how_far_a_replica_has_got_is_asked_whenever_it_has_change
 
 def test_every_kind_of_invariant_that_concerns_a_replica_is_asked_of_a_new_one() -> None:
     judge = Judge(lambda *_: None)
-    assert {each.when for each in judge._of_standing} == {When.REPLICA, When.STANDING}
-    assert set(judge._of_replica) < set(judge._of_standing)
+    assert {each.when for each in judge._of_leader + judge._of_standing} == {When.REPLICA, When.LEADER, When.STANDING}
+    assert set(judge._of_replica) < set(judge._of_leader)
