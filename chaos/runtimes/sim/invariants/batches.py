@@ -51,22 +51,18 @@ def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> 
 
     `checked`: ends, too, at a batch whose CRC is wrong.
     """
-    view = memoryview(buffer)
-    try:
-        while position + HEADER_SIZE <= size:
-            base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (
-                HEADER.unpack_from(view, position)
-            )
-            stop = position + LENGTH_OVERHEAD + length
-            if magic != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or stop > size:
-                return
-            if checked and crc32c(view[position + CRC_FROM : stop]) != crc:
-                return
-            fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence
-            yield tuple.__new__(Batch, fields), stop
-            position = stop
-    finally:
-        view.release()
+    while position + HEADER_SIZE <= size:
+        base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (
+            HEADER.unpack_from(buffer, position)
+        )
+        stop = position + LENGTH_OVERHEAD + length
+        if magic != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or stop > size:
+            return
+        if checked and crc32c(memoryview(buffer)[position + CRC_FROM : stop]) != crc:
+            return
+        fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence
+        yield tuple.__new__(Batch, fields), stop
+        position = stop
 
 
 class Ledger:

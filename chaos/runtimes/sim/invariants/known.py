@@ -87,7 +87,7 @@ class Cluster:
         return broker is None or broker.fenced
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Known:
     """One partition."""
 
@@ -132,8 +132,12 @@ class Known:
         low = self.ledger.low
         if end <= low:
             return ()
-        copies = self.copies
-        return [node for node in nodes if (copy := copies.get(node)) is None or copy.matched < end or copy.low > low]
+        copies, lacking = self.copies, []
+        for node in nodes:
+            copy = copies.get(node)
+            if copy is None or copy.matched < end or copy.low > low:
+                lacking.append(node)
+        return lacking
 
     def held_once(self, node: int, end: int) -> bool:
         """As `holds`, or it did and a power loss took it, or bits that rot may have."""

@@ -68,7 +68,7 @@ class SimNode(Protocol):
 def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -> View:
     """What one replica thinks now. `fetchers`: the node's."""
     state, log = hosted.state, hosted.log
-    return View(
+    fields = (
         node,
         incarnation,
         LEADER if state.is_leader else FOLLOWER if state.is_follower else IDLE,
@@ -88,6 +88,7 @@ def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -
         tuple(log.epochs.entries),
         state.is_leader,
     )
+    return tuple.__new__(View, fields)
 
 
 def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int], ...]:

@@ -41,9 +41,9 @@ _of_state = attrgetter(
 )  # fmt: skip
 _of_log = attrgetter("log_end_offset", "generation", "log_start_offset")
 
-Glance = tuple[tuple[Any, ...], int, int, list[Any], list[Any]]
-"""A node's seat in the quorum, the offset of its image, its hosted topics, its replicas' states, and their logs."""
-NOTHING_SEEN: Glance = (), -1, -1, [], []
+Glance = tuple[tuple[Any, ...], int, int, list[tuple[Any, Any]]]
+"""A node's seat in the quorum, the offset of its image, how many topics it hosts, and each replica's state and log."""
+NOTHING_SEEN: Glance = (), -1, -1, []
 
 
 class Kernel(Protocol):
@@ -73,13 +73,13 @@ class World(Protocol):
 class _Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("copy", "hosted", "known", "log", "of_log", "of_state", "state", "view")
+    __slots__ = ("before", "copy", "hosted", "known", "log", "state", "view")
 
     def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.known, self.copy = known, copy
-        self.of_state: tuple[Any, ...] = ()
-        self.of_log: tuple[Any, ...] = ()
+        self.before: tuple[Any, ...] = ()
+        """Its state and log, at the last glance."""
         self.view: View | None = None
 
 
@@ -137,8 +137,7 @@ class _Node:
             (raft._state, raft.leadership, raft.high_watermark, log.log_end_offset, log.generation, self.quorum._round),
             self.image.offset,
             len(self.by_id),
-            [*map(_of_state, self.states)],
-            [*map(_of_log, self.logs)],
+            [*zip(map(_of_state, self.states), map(_of_log, self.logs), strict=True)],
         )
 
 
@@ -190,7 +189,7 @@ class Watch:
     ) -> None:
         """Add the replicas that have changed, and the node where its image has."""
         now, before = self._kernel.now, seen.before
-        seat, offset, topics, states, logs = glance
+        seat, offset, topics, replicas = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
             raft = seen.raft
@@ -200,26 +199,26 @@ class Watch:
             self._hosting_changed(seen)
             images.append(seen)
             before, glance = NOTHING_SEEN, seen.glance()
-            *_, states, logs = glance
+            *_, replicas = glance
         seen.before = glance
-        if states != before[3] or logs != before[4]:
-            for replica, state, log in zip(seen.replicas, states, logs, strict=True):
-                if state != replica.of_state or log != replica.of_log:
-                    replica.of_state, replica.of_log = state, log
+        if replicas != before[3]:
+            for replica, state_and_log in zip(seen.replicas, replicas, strict=True):
+                if state_and_log != replica.before:
+                    replica.before = state_and_log
                     changed.append((seen, replica))
 
     def _take_in(self, changed: list[tuple[_Node, _Replica]], images: list[_Node]) -> None:
-        touched: dict[int, tuple[Known, list[Change]]] = {}
+        touched: dict[Known, list[Change]] = {}
         for seen, replica in changed:
             known = replica.known
             before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
             replica.view = now
             known.views[seen.id] = now
             self._read(seen, replica, now)
-            touched.setdefault(id(known), (known, []))[1].append((before, now))
+            touched.setdefault(known, []).append((before, now))
         for seen in images:
             self._image_moved(seen, touched)
-        for known, changes in touched.values():
+        for known, changes in touched.items():
             self._judge.settle(known, changes)
 
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
@@ -244,7 +243,7 @@ class Watch:
 
     # ---------------------------------------------------------------------------------------------- what is decided
 
-    def _image_moved(self, seen: _Node, touched: dict[int, tuple[Known, list[Change]]]) -> None:
+    def _image_moved(self, seen: _Node, touched: dict[Known, list[Change]]) -> None:
         image: ClusterImage = seen.image
         offset = image.offset
         if offset < 0:
@@ -266,10 +265,10 @@ class Watch:
             known.promise = self._promise or self._promises.of(seen.broker.config, image, topic.name)
             if partition is not known.truth and partition != known.truth:
                 self._judge.decided(known, partition)
-            touched.setdefault(id(known), (known, []))
+            touched.setdefault(known, [])
         for place in [place for place in self.partitions if place[0] not in image.topics_by_id]:
             gone = self.partitions.pop(place)
-            touched.pop(id(gone), None)
+            touched.pop(gone, None)
 
     def _known(self, topic_id: bytes, topic: str, index: int) -> Known:
         known = self.partitions.get((topic_id, index))
