@@ -101,6 +101,9 @@ BROKER_SYNONYMS: Mapping[str, tuple[str, str]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "unclean_leader_election_enable"),
 }
 
+_FROM_BROKER = tuple((name.replace(".", "_"), attribute) for name, (_, attribute) in BROKER_SYNONYMS.items())
+"""Of `TopicConfig` and `BrokerConfig`: the attributes that have a value in common."""
+
 COARSER: Mapping[str, tuple[str, ...]] = {
     # Broker-level settings that stand in where the finer one is not given, in this order.
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
@@ -163,9 +166,7 @@ def topic_setting(name: str) -> Setting:
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The settings in force for a topic: its overrides, else what the broker's settings say. ConfigError."""
-    values: dict[str, Any] = {}
-    for name, (_, attribute) in BROKER_SYNONYMS.items():
-        values[name.replace(".", "_")] = getattr(broker, attribute)
+    values: dict[str, Any] = {name: getattr(broker, attribute) for name, attribute in _FROM_BROKER}
     for name, value in overrides.items():
         values[name.replace(".", "_")] = topic_setting(name).parse(value)
     config = TopicConfig(**values, overrides=dict(overrides))

@@ -37,6 +37,7 @@ CLUSTER_OPERATIONS = 0b1111110100000
 write.
 """
 ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_NAME = ALPHANUMERIC | {"-", "."}
 FIRST_WITH_SOFTWARE = 3
 """ApiVersions version from which clients name their software (KIP-511)."""
 FIRST_BATCHED = 4
@@ -101,7 +102,7 @@ def is_software_name(text: str) -> bool:
     """Letters, digits, "-" and ".", the first and the last a letter or digit."""
     if not text or text[0] not in ALPHANUMERIC or text[-1] not in ALPHANUMERIC:
         return False
-    return all(character in ALPHANUMERIC or character in "-." for character in text)
+    return _NAME.issuperset(text)
 
 
 # -------------------------------------------------------------------------------------------------- DescribeCluster
