@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.protocol.errors import ErrorCode
 from broker.quorum.messages import Diverging, Fetch, FetchReply, Message, SnapshotId
@@ -26,8 +26,7 @@ class Replica:
     """When it last asked for the leader's end of log; -1 for never."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(NamedTuple):
     """A fetch that found nothing new."""
 
     message: Message
@@ -107,17 +106,18 @@ class Leadership:
     def answer(self, log: LogShape, high_watermark: int, now_ms: int) -> list[tuple[Message, FetchReply]]:
         """Parked fetches that get an answer now: at once on records or a high watermark new to them, else in time."""
         answers = []
-        for replica_id, waiting in list(self.parked.items()):
+        for waiting in self.parked.values():
             fetch = waiting.fetch
             news = log.end_offset > fetch.offset or high_watermark > fetch.high_watermark
             if news or now_ms >= waiting.deadline_ms:
-                del self.parked[replica_id]
                 answers.append((waiting.message, self.serve(log, high_watermark, fetch.offset)))
+        for message, _ in answers:
+            del self.parked[message.sender]
         return answers
 
     def next_deadline_ms(self) -> int:
         """When the first parked fetch has waited long enough."""
-        return min((waiting.deadline_ms for waiting in self.parked.values()), default=NEVER)
+        return min([waiting.deadline_ms for waiting in self.parked.values()], default=NEVER)
 
     def serve(self, log: LogShape, high_watermark: int, offset: int) -> FetchReply:
         """What the log has from `offset` on."""

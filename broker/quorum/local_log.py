@@ -28,7 +28,8 @@ class LocalLog:
         """All before it is durable. 0 after a start: what a killed process wrote may be in the page cache only."""
         self.generation = 0
         """Counts the truncations."""
-        self._ops: list[LogOp] = []
+        self.ops: list[LogOp] = []
+        """To be carried out: see `take_ops`."""
 
     @property
     def is_synced(self) -> bool:
@@ -37,21 +38,21 @@ class LocalLog:
 
     def take_ops(self) -> tuple[LogOp, ...]:
         """What the edge has to do to the log, each once."""
-        ops, self._ops = tuple(self._ops), []
+        ops, self.ops = tuple(self.ops), []
         return ops
 
     def append_own(self, epoch: int, count: int, payload: object) -> int:
         """A batch of this leader's. Returns its base offset."""
         base = self.shape.end_offset
         self.shape.append(epoch, base, base + count)
-        self._ops.append(AppendOwn(base, epoch, count, payload))
+        self.ops.append(AppendOwn(base, epoch, count, payload))
         return base
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...], granting: tuple[int, ...]) -> int:
         """The record that begins an epoch. Returns its offset."""
         offset = self.shape.end_offset
         self.shape.append(epoch, offset, offset + 1)
-        self._ops.append(AppendLeaderChange(offset, epoch, voters, granting))
+        self.ops.append(AppendLeaderChange(offset, epoch, voters, granting))
         return offset
 
     def append_fetched(self, spans: tuple[Span, ...], payload: object, epoch: int) -> bool:
@@ -63,7 +64,7 @@ class LocalLog:
             at, last_epoch = span.end_offset, span.epoch
         for span in spans:
             self.shape.append(span.epoch, span.base_offset, span.end_offset)
-        self._ops.append(AppendFetched(spans, payload))
+        self.ops.append(AppendFetched(spans, payload))
         return True
 
     def truncate(self, diverging: Diverging, high_watermark: int) -> int:
@@ -77,12 +78,12 @@ class LocalLog:
         self.shape.truncate_to(target)
         self.synced_offset = min(self.synced_offset, target)
         self.generation += 1
-        self._ops.append(Truncate(target, self.generation))
+        self.ops.append(Truncate(target, self.generation))
         return target
 
     def write_snapshot(self, snapshot: SnapshotId, position: int, payload: object) -> None:
         """A piece of a snapshot that is being fetched."""
-        self._ops.append(WriteSnapshot(snapshot, position, payload))
+        self.ops.append(WriteSnapshot(snapshot, position, payload))
 
     def install(self, snapshot: SnapshotId, high_watermark: int) -> None:
         """All of it is there: this log is left for it. What is known to be committed must be in it: AssertionError."""
@@ -90,7 +91,7 @@ class LocalLog:
         self.shape.restart_at(snapshot)
         self.synced_offset = snapshot.end_offset
         self.generation += 1
-        self._ops.append(InstallSnapshot(snapshot, self.generation))
+        self.ops.append(InstallSnapshot(snapshot, self.generation))
 
     def synced(self, end_offset: int, generation: int) -> bool:
         """The log was durable up to `end_offset`. False where it has been truncated since that sync began."""

@@ -44,8 +44,7 @@ class EndEpoch:
     successors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Asks the leader for what follows `offset`, and by that says: all before `offset` is durable here."""
 
     epoch: int
@@ -119,8 +118,7 @@ class EndEpochReply:
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReply:
+class FetchReply(NamedTuple):
     """Answers Fetch. The leader's core leaves `spans` and `payload` to its edge, which reads [offset, limit)."""
 
     error: ErrorCode

@@ -33,7 +33,8 @@ class Outbox:
         self._backoff_ms, self._longest_backoff_ms = settings.retry_backoff_ms, settings.fetch_timeout_ms // 4
         self._lines = {voter: _Line() for voter in settings.voters if voter != settings.node_id}
         self._tickets = 0
-        self._messages: list[Message] = []
+        self.messages: list[Message] = []
+        """To be sent: see `take`."""
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -42,12 +43,12 @@ class Outbox:
 
     def take(self) -> tuple[Message, ...]:
         """What is to be sent, each once."""
-        messages, self._messages = tuple(self._messages), []
+        messages, self.messages = tuple(self.messages), []
         return messages
 
     def answer(self, request: Message, body: Reply) -> None:
         """Reply to a request."""
-        self._messages.append(Message(self._node_id, request.sender, request.ticket, body))
+        self.messages.append(Message(self._node_id, request.sender, request.ticket, body))
 
     def send(self, voter: int, body: Request) -> None:
         """Send a request to a voter that has none under way."""
@@ -55,7 +56,7 @@ class Outbox:
         assert not line.ticket
         self._tickets += 1
         line.ticket = self._tickets
-        self._messages.append(Message(self._node_id, voter, line.ticket, body))
+        self.messages.append(Message(self._node_id, voter, line.ticket, body))
 
     def ended(self, voter: int, ticket: int) -> bool:
         """The request of this ticket got its reply or failed. False where that is not awaited (any more)."""
@@ -92,13 +93,19 @@ class Outbox:
         for line in self._lines.values():
             line.due_ms = at_ms
 
-    def take_due(self, now_ms: int) -> tuple[int, ...]:
+    def take_due(self, now_ms: int) -> list[int]:
         """Voters that may be owed a request now and have none under way. Each is asked about once."""
-        due = tuple(voter for voter, line in self._lines.items() if line.due_ms <= now_ms and not line.ticket)
-        for voter in due:
-            self._lines[voter].due_ms = NEVER
+        due = []
+        for voter, line in self._lines.items():
+            if line.due_ms <= now_ms and not line.ticket:
+                line.due_ms = NEVER
+                due.append(voter)
         return due
 
     def next_due_ms(self) -> int:
         """When `take_due` will have something."""
-        return min((line.due_ms for line in self._lines.values() if not line.ticket), default=NEVER)
+        soonest = NEVER
+        for line in self._lines.values():
+            if line.due_ms < soonest and not line.ticket:
+                soonest = line.due_ms
+        return soonest

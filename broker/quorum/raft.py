@@ -79,10 +79,10 @@ class Raft(Seat):
 
     def ready(self) -> Ready | None:
         """What there is to do now; None for nothing. Each effect is given out once."""
-        log, messages = self._local.take_ops(), self._outbox.take()
-        if not (self._persist or log or messages or self._notes):
+        if not (self._outbox.messages or self._local.ops or self._persist or self._notes):
             return None
-        ready = Ready(self._state if self._persist else None, log, messages, tuple(self._notes))
+        state = self._state if self._persist else None
+        ready = Ready(state, self._local.take_ops(), self._outbox.take(), tuple(self._notes))
         self._persist, self._notes = False, []
         return ready
 

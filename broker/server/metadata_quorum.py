@@ -347,10 +347,11 @@ class MetadataQuorum:
                 pass
         finally:
             self._working = False
-        if self._raft.leader_id != self._known_leader:
-            self._known_leader = self._raft.leader_id
+        leader_id = self._raft.leader_id
+        if leader_id != self._known_leader:
+            self._known_leader = leader_id
             self.on_leader()
-        if self._raft.wants_sync and self._storage.has_news and not self._syncing:
+        if self._raft.wants_sync and not self._syncing and self._storage.has_news:
             self._syncing = True
             self._nursery.start_soon(self._sync)
         if self._raft.next_deadline_ms() < self._armed_ms:

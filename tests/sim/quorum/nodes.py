@@ -253,7 +253,7 @@ class Node:
             assert body.offset >= self.disk.start, "what is sent must be there"
             limit = min(body.limit, body.offset + self.world.rng.randint(1, self.world.weather.most_records))
             entries = tuple(self.disk.log[body.offset : limit])
-            body = replace(body, spans=spans_of(body.offset, entries), payload=entries)
+            body = body._replace(spans=spans_of(body.offset, entries), payload=entries)
             return message._replace(body=body)
         return message
 
