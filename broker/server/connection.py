@@ -59,13 +59,16 @@ class Slot:
         """Fill the slot with a response body (bytes, or chunks of which some may be file slices)."""
         if self.chunks is not None or self.conn.closed:
             return
-        if isinstance(body, list) and len(body) == 1 and isinstance(body[0], bytes):
-            body = body[0]
         if isinstance(body, bytes):
             head = self._head(len(body))
             self.chunks = (head + body,) if len(body) < _JOIN_LIMIT else (head, body)
         else:
-            self.chunks = (self._head(sum([c.length if type(c) is FileSlice else len(c) for c in body])), *body)
+            size = 0
+            for chunk in body:
+                size += chunk.length if type(chunk) is FileSlice else len(chunk)
+            head, first = self._head(size), body[0]
+            small = type(first) is bytes and len(first) < _JOIN_LIMIT
+            self.chunks = (head + first, *body[1:]) if small else (head, *body)
         self.conn.ready()
 
     def _head(self, size: int) -> bytes:
@@ -117,7 +120,8 @@ class Connection:
                     self._queue_copy(chunk)
         if out and not self._blocked and not self.closed:
             self._send()
-        self._relax()
+        if self._relaxed is not None:
+            self._relax()
 
     def _queue_bytes(self, chunk: Buffer) -> None:
         """Small pieces are joined, so that many of them cost one send. Empty ones would never be seen to leave."""
@@ -152,12 +156,16 @@ class Connection:
                     asked = head.length
                     sent = link.send_file(head.file, head.position, asked)
                 elif len(out) == 1:
-                    asked = len(head)
+                    asked = self._out_bytes
                     sent = link.send((head,))  # type: ignore[arg-type]
                 else:
                     pieces = list(islice(takewhile(_in_memory, out), _MOST_PIECES))
                     asked = sum(map(len, pieces))
                     sent = link.send(pieces, more=len(out) > len(pieces))  # type: ignore[arg-type]
+                if sent == self._out_bytes:
+                    out.clear()
+                    self._out_bytes = 0
+                    return
                 self._taken(sent)
                 if sent < asked:
                     self._blocked = True
@@ -167,12 +175,9 @@ class Connection:
             self.close()
 
     def _taken(self, count: int) -> None:
-        """The link has taken the first `count` bytes of what was to be sent."""
+        """The link has taken the first `count` bytes of what was to be sent, not all of it."""
         out = self._out
         self._out_bytes -= count
-        if not self._out_bytes:
-            out.clear()
-            return
         while count:
             head = out.popleft()
             size = head.length if type(head) is FileSlice else len(head)

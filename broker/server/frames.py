@@ -63,6 +63,7 @@ class Frames:
         self._patience_s = patience_s
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
+        """Where the bytes begin and end of which no frame was made yet: both 0 where there are none."""
 
     async def burst(self) -> list[memoryview]:
         """Bodies of all complete frames after the receive that completes at least one, in order; views, good until the
@@ -73,9 +74,7 @@ class Frames:
         """
         link = self._link
         while True:
-            if self._start == self._end:
-                self._start = self._end = 0
-            else:
+            if self._end:
                 await self._make_room()
             await link.wait_readable()
             received = link.recv_into(self._view[self._end :])
@@ -92,14 +91,17 @@ class Frames:
         view, at, end = self._view, self._start, self._end
         frames = []
         while end - at >= 4:
-            length = _LENGTH(view, at)[0]
+            (length,) = _LENGTH(view, at)
             if not 0 <= length <= self._max_frame:
                 raise MalformedFrame(f"frame of {length} bytes: between 0 and {self._max_frame} are allowed")
-            stop = at + 4 + length
+            body = at + 4
+            stop = body + length
             if stop > end:
                 break
-            frames.append(view[at + 4 : stop])
+            frames.append(view[body:stop])
             at = stop
+        if at == end:
+            at = self._end = 0
         self._start = at
         return frames
 
@@ -128,7 +130,7 @@ class Frames:
 
     def shrink_if_idle(self) -> None:
         """Give an enlarged buffer back while nothing is in it."""
-        if self._start == self._end:
+        if not self._end:
             self.close()
 
     def close(self) -> None:

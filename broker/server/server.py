@@ -31,6 +31,8 @@ _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
 _IDLE_SWEEP_S = 5.0
 FIRST_PRODUCE = 3
+_NEVER = 1 << 15
+"""In place of a version."""
 OUR_BUGS = (ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -39,7 +41,7 @@ class Route:
     it answers at once or with a `Later`; one that waits has a task of its own.
     """
 
-    __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "waits")
+    __slots__ = ("flexible_from", "hot", "key", "max_version", "min_version", "plain", "tagged_from", "waits")
 
     def __init__(
         self,
@@ -54,7 +56,9 @@ class Route:
         # served.
         self.min_version = max(api.min_version, FIRST_PRODUCE) if key == ApiKey.PRODUCE else api.min_version
         self.key, self.max_version = key, api.max_version
-        self.flexible_from = api.flexible_from if api.flexible_from is not None else 1 << 15
+        self.flexible_from = api.flexible_from if api.flexible_from is not None else _NEVER
+        self.tagged_from = self.flexible_from if key != ApiKey.API_VERSIONS else _NEVER
+        """The first version whose response has tagged fields in its header."""
         self.hot, self.plain, self.waits = hot, plain, waits
 
 
@@ -154,11 +158,12 @@ class Server:
         self._dirty[conn] = None
 
     def _dispatch(self, conn: Connection, routes: dict[int, Route], frame: memoryview) -> None:
-        if len(frame) < _HEADER_SIZE:
-            raise MalformedFrame(f"request header needs {_HEADER_SIZE} bytes, frame has {len(frame)}")
+        size = len(frame)
+        if size < _HEADER_SIZE:
+            raise MalformedFrame(f"request header needs {_HEADER_SIZE} bytes, frame has {size}")
         key, version, correlation_id, client_id_size = _HEADER(frame)
-        at = _HEADER_SIZE + max(client_id_size, 0)
-        if at > len(frame) or client_id_size < -1:
+        at = _HEADER_SIZE + client_id_size if client_id_size > 0 else _HEADER_SIZE
+        if at > size or client_id_size < -1:
             raise MalformedFrame("client id runs past the frame")
         route = routes.get(key)
         if route is None:
@@ -171,10 +176,9 @@ class Server:
             assert route.plain is not None
             slot.reply(route.plain(None, slot).encode(0))  # the client cannot be expected to read more than version 0
             return
-        flexible = version >= route.flexible_from
-        if flexible:
-            at = _skip_tags(frame, at)
-        slot = Slot(conn, correlation_id, version, flexible and key != ApiKey.API_VERSIONS)
+        if version >= route.flexible_from:
+            at = at + 1 if at < size and frame[at] == 0 else _tags_end(frame, at)
+        slot = Slot(conn, correlation_id, version, version >= route.tagged_from)
         conn.slots.append(slot)
         if route.hot is not None:
             route.hot(slot, frame, at)
@@ -262,12 +266,10 @@ class Server:
             conn.close()
 
 
-def _skip_tags(frame: memoryview, at: int) -> int:
-    """The header's tagged fields: nearly always the single byte 0."""
+def _tags_end(frame: memoryview, at: int) -> int:
+    """Behind the header's tagged fields: where they are not the single byte 0, as nearly always."""
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
-    if frame[at] == 0:
-        return at + 1
     from broker.protocol.header import decode_request_header
 
     return decode_request_header(frame).body
