@@ -107,6 +107,8 @@ class Log:
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_ms = LONG_MAX if self._append_time else config.message_timestamp_before_max_ms
         self._after_ms = LONG_MAX if self._append_time else config.message_timestamp_after_max_ms
+        self.flushes = min(config.flush_messages, config.flush_ms) < LONG_MAX
+        """False where flushing is left to the system, as it is by default: `flush_due` need not be asked."""
 
     @property
     def size(self) -> int:

@@ -103,12 +103,10 @@ class Rules:
         It fences both ways: a zombie that still follows an old leader, and a leader that does not know yet that it is
         an old one (KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, of followers and consumers alike.
         """
-        if request_epoch != NO_EPOCH:
-            if request_epoch < self.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            if request_epoch > self.leader_epoch:
-                return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if request_epoch == self.leader_epoch or request_epoch == NO_EPOCH:
+            return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        newer = request_epoch > self.leader_epoch
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
 
     def is_stale_state(self, state: LeaderAndIsr) -> bool:
         """Whether a decision of the control plane is no news: old ones arrive late, and twice (KAFKA-9539, KIP-570).

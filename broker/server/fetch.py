@@ -6,8 +6,7 @@ Records leave as slices of the log's files; nothing here touches a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.protocol.errors import ErrorCode
@@ -67,14 +66,20 @@ class DelayedFetch:
     )
 
     def __init__(
-        self, api: FetchApi, slot: Slot, request: FetchIn, wants: list[Want], session: FetchSession | None
+        self,
+        api: FetchApi,
+        slot: Slot,
+        request: FetchIn,
+        wants: list[Want],
+        session: FetchSession | None,
+        look: list[tuple[int, Want]],
     ) -> None:
         self.api, self.slot, self.wants, self.session = api, slot, wants, session
         self.replica_id, self.max_bytes = request.replica_id, min(request.max_bytes, api.max_bytes)
         # More than may be sent would never be there.
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
-        self.look: list[tuple[int, Want]] = list(enumerate(wants))
+        self.look = look
         """Those of `wants` that have to be looked at, each with its place there."""
         self.refused: dict[int, int] = {}
         """Errors by place in `wants`: followers whose fetch the state machine would not count."""
@@ -109,11 +114,11 @@ class FetchApi:
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Answer at once where there is data, an error or no patience; else park. May raise MalformedFrame."""
         request = decode_fetch(view, at, slot.version)
-        if request.topics and request.topics[0][0] == METADATA_TOPIC_ID and slot.version >= _TOPIC_IDS_FROM:
+        by_ids = slot.version >= _TOPIC_IDS_FROM
+        if by_ids and request.topics and request.topics[0][0] == METADATA_TOPIC_ID:
             self._fetch_metadata(slot, request)
             return
         now_ms = int(self._env.mono() * 1000)
-        by_ids = slot.version >= _TOPIC_IDS_FROM
         try:
             session, parts = self.sessions.open(request, now_ms, by_ids=by_ids)
         except SessionError as wrong:
@@ -123,7 +128,8 @@ class FetchApi:
         if session is not None and request.replica_id >= 0:
             fetch = self._continued(slot, request, session, find, now_ms)
         else:
-            fetch = DelayedFetch(self, slot, request, [_want(find, key, part) for key, part in parts], session)
+            wants = [_want(find, key, part) for key, part in parts]
+            fetch = DelayedFetch(self, slot, request, wants, session, list(enumerate(wants)))
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
         if request.max_wait_ms <= 0 or not fetch.wants or self._satisfied(fetch):
@@ -152,23 +158,23 @@ class FetchApi:
                 known[place] = part, want
                 look.append((len(wants), want))
             wants.append(want)
-        fetch = DelayedFetch(self, slot, request, wants, session)
-        fetch.look = look
-        return fetch
+        return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
         """What a follower asks from is what it has: rule 4 of the leader's state machine."""
         replicas, replica_id = self._replicas, fetch.replica_id
         for number, want in fetch.look:
-            h = want.hosted
-            if h is None or h.state.check_leader_epoch(want.leader_epoch):
+            h, offset = want.hosted, want.offset
+            if h is None:
                 continue
             state, log = h.state, h.log
-            if want.offset > state.log_end_offset or want.offset < log.log_start_offset:
+            if state.check_leader_epoch(want.leader_epoch):
                 continue
-            if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
+            if offset > state.log_end_offset or offset < log.log_start_offset:
                 continue
-            effects = state.follower_fetched(replica_id, want.offset, broker_epoch, now_ms)
+            if state.divergence(log.epochs, want.last_fetched_epoch, offset) is not None:
+                continue
+            effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms)
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
@@ -185,23 +191,22 @@ class FetchApi:
         available = 0
         replica = fetch.replica_id >= 0
         for _, want in fetch.look:
-            h = want.hosted
+            h, offset = want.hosted, want.offset
             if h is None or h.state.check_leader_epoch(want.leader_epoch):
                 return True
-            log = h.log
-            state = h.state
+            state, log = h.state, h.log
             limit = state.log_end_offset if replica else state.high_watermark
-            if want.offset == limit and want.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
+            if offset == limit and want.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
                 continue
-            if want.offset < log.log_start_offset or want.offset > state.log_end_offset:
+            if offset < log.log_start_offset or offset > state.log_end_offset:
                 return True
-            if state.divergence(log.epochs, want.last_fetched_epoch, want.offset) is not None:
+            if state.divergence(log.epochs, want.last_fetched_epoch, offset) is not None:
                 return True
-            if want.offset < limit:
+            if offset < limit:
                 # A slice ends with its segment, so what an older one has left may never be enough.
-                if fetch.min_bytes <= 1 or want.offset < log.segments[-1].base_offset:
+                if fetch.min_bytes <= 1 or offset < log.segments[-1].base_offset:
                     return True
-                found = log.slice(want.offset, limit, want.max_bytes, True)
+                found = log.slice(offset, limit, want.max_bytes, True)
                 available += found.length if found else 0
         return available >= fetch.min_bytes
 
@@ -260,49 +265,55 @@ class FetchApi:
                 left -= records.length
                 first = False
             outs.append((want.key, out))
-        session_id = 0
+        slot, session_id = fetch.slot, 0
         if fetch.session is not None:
             session_id = fetch.session.session_id
             outs = fetch.session.changed(outs)
-        version = fetch.slot.version
-        topics = [(key, [out for _, out in group]) for key, group in groupby(outs, key=_key)]
-        fetch.slot.reply(encode_fetch_response(version, 0, 0, session_id, topics, self._hints(outs, fetch.slot)))
+        topics: list[tuple[bytes, list[FetchPartOut]]] = []
+        leaders: dict[int, None] = {}
+        for key, out in outs:
+            if topics and topics[-1][0] == key:
+                topics[-1][1].append(out)
+            else:
+                topics.append((key, [out]))
+            if out.error and out.current_leader is not None:
+                leaders[out.current_leader[0]] = None
+        hints = self._hints(leaders, slot) if leaders else []
+        slot.reply(encode_fetch_response(slot.version, 0, 0, session_id, topics, hints))
 
-    def _hints(self, outs: list[tuple[bytes, FetchPartOut]], slot: Slot) -> list[tuple[int, str, int, str | None]]:
+    def _hints(self, leaders: Iterable[int], slot: Slot) -> list[tuple[int, str, int, str | None]]:
         """Endpoints of the leaders that replies point to (KIP-951)."""
         if slot.version < _LEADER_HINTS_FROM:
             return []
-        ids = {out.current_leader[0]: None for _, out in outs if out.current_leader is not None and out.error}
-        return self._replicas.endpoints([i for i in ids if i >= 0], slot.conn.listener) if ids else []
+        return self._replicas.endpoints([i for i in leaders if i >= 0], slot.conn.listener)
 
     def _read(self, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
         """One partition: epoch gate, divergence, bounds, then the bytes."""
         h = want.hosted
         if h is None:
             return self._unknown(want, fetch.slot.version)
-        state, log = h.state, h.log
+        state, log, offset = h.state, h.log, want.offset
         error = state.check_leader_epoch(want.leader_epoch)
         if error:
             leader = (state.leader_id, state.leader_epoch) if error in (_NOT_LEADER, _FENCED) else None
             return _failed(want.number, int(error), leader)
         # The state machine's end, not the log's: what waits for its fsync is nobody's to read.
-        end, hw = state.log_end_offset, state.high_watermark
+        start, end, hw = log.log_start_offset, state.log_end_offset, state.high_watermark
         stable = state.last_stable_offset(None)
-        diverging = state.divergence(log.epochs, want.last_fetched_epoch, want.offset)
+        diverging = state.divergence(log.epochs, want.last_fetched_epoch, offset)
         if diverging is not None:
             if diverging.is_undefined:
-                return _failed(want.number, _OUT_OF_RANGE, None, hw, log.log_start_offset)
-        elif want.offset > end or want.offset < log.log_start_offset:
-            return _failed(want.number, _OUT_OF_RANGE, None, hw, log.log_start_offset)
+                return _failed(want.number, _OUT_OF_RANGE, None, hw, start)
+        elif offset > end or offset < start:
+            return _failed(want.number, _OUT_OF_RANGE, None, hw, start)
         records: FileSlice | None = None
         if diverging is None and (left > 0 or first):
             limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, None)
-            if want.offset < limit:
-                records = log.slice(want.offset, limit, max(min(want.max_bytes, left), 0), first)
+            if offset < limit:
+                records = log.slice(offset, limit, max(min(want.max_bytes, left), 0), first)
                 if records is not None and fetch.slot.conn not in h.readers:
                     h.read_by(fetch.slot.conn)
         aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
-        start = log.log_start_offset
         return FetchPartOut(want.number, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
 
     def _unknown(self, want: Want, version: int) -> FetchPartOut:
@@ -338,10 +349,6 @@ def _stands_still(want: Want, told: tuple[int, int] | None) -> bool:
         and state.is_leader
         and not h.deletions
     )
-
-
-def _key(item: tuple[bytes, FetchPartOut]) -> bytes:
-    return item[0]
 
 
 def _failed(index: int, error: int, leader: tuple[int, int] | None, hw: int = -1, log_start: int = -1) -> FetchPartOut:

@@ -64,21 +64,15 @@ class FetchSession:
         """Of all partitions' results, those that the fetcher must hear of; partitions with data go to the back of the
         queue.
         """
-        tell = []
-        for key, out in outs:
-            place = (key, out.index)
-            offsets = (out.high_watermark, out.log_start_offset)
-            if (
-                not self.full
-                and not out.records
-                and not out.error
-                and not out.diverging
-                and self.told.get(place) == offsets
-            ):
+        tell, told = [], self.told
+        for item in outs:
+            key, out = item
+            place, offsets, records = (key, out.index), (out.high_watermark, out.log_start_offset), out.records
+            if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
-            self.told[place] = offsets
-            tell.append((key, out))
-            if out.records and place in self.parts:
+            told[place] = offsets
+            tell.append(item)
+            if records and place in self.parts:
                 self.parts[place] = self.parts.pop(place)
         self.full = False
         return tell

@@ -70,6 +70,7 @@ class Fetcher:
         """What was appended and has to be flushed."""
         self._changed = trio.Event()
         self._renew = False
+        self._client_id = f"broker-{config.node_id}-fetcher"
         self._correlation_id = 0
         self._sent_ms = 0
 
@@ -197,9 +198,7 @@ class Fetcher:
         )
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         body = encode_fetch_request(request, _VERSION)
-        frame = memoryview(
-            encode_request(ApiKey.FETCH, _VERSION, self._correlation_id, f"broker-{config.node_id}-fetcher", body)
-        )
+        frame = memoryview(encode_request(ApiKey.FETCH, _VERSION, self._correlation_id, self._client_id, body))
         self._sent_ms = int(self._env.mono() * 1000)
         while frame:
             sent = link.send((frame,))

@@ -12,7 +12,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from broker.server.hosted import Hosted
 
@@ -75,13 +75,11 @@ class FetcherSession:
         self.epoch = INITIAL_EPOCH
         self.asked.clear()
 
-    def name(self, wanted: Iterable[tuple[PartKey, Following]]) -> Named:
+    def name(self, wanted: Collection[tuple[PartKey, Following]]) -> Named:
         """Note what is wanted now, and say what of it the leader does not know yet."""
         asked = self.asked
         topics: dict[bytes, list[FetchPart]] = {}
-        count = 0
         for key, following in wanted:
-            count += 1
             hosted, epoch = following.hosted, following.leader_epoch
             log = hosted.log
             end, start = log.log_end_offset, log.log_start_offset
@@ -94,7 +92,7 @@ class FetcherSession:
             part = (key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
             topics.setdefault(key[0], []).append(part)
         forgotten: dict[bytes, list[int]] = {}
-        if len(asked) > count:
+        if len(asked) > len(wanted):
             still = dict(wanted)
             for key in [key for key in asked if key not in still]:
                 del asked[key]

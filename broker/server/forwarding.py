@@ -120,15 +120,17 @@ class Forwarder:
 
     async def _persist(self, attempt: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
         backoff_s = FIRST_BACKOFF_S
-        give_up_at = self._env.mono() + timeout_ms / 1000 + LAST_WORD_S
-        while (left_s := give_up_at - self._env.mono()) > 0:
+        now = self._env.mono()
+        give_up_at = now + timeout_ms / 1000 + LAST_WORD_S
+        while (left_s := give_up_at - now) > 0:
             found, response = await self._attempt(attempt, left_s)
+            now = self._env.mono()
             if found:
-                self.answered_at = self._env.mono()
+                self.answered_at = now
                 return response
-            left_s = max(0.0, give_up_at - self._env.mono())
-            await self._env.sleep(min(backoff_s * (0.5 + self._env.rng.random()), left_s))
+            await self._env.sleep(min(backoff_s * (0.5 + self._env.rng.random()), max(0.0, give_up_at - now)))
             backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+            now = self._env.mono()
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
     async def _attempt(self, attempt: Callable[[int], Awaitable[Any]], left_s: float) -> tuple[bool, Any]:

@@ -130,7 +130,7 @@ class ReplicaManager:
         nobody before it is durable, as log.flush.interval.messages promises.
         """
         log = h.log
-        if (h.holding or log.flush_due(wall_ms)) and self.flushes.begin(h):
+        if (h.holding or (log.flushes and log.flush_due(wall_ms))) and self.flushes.begin(h):
             return
         effects = h.state.appended(log.log_end_offset, now_ms)
         if h.followers:
@@ -154,7 +154,7 @@ class ReplicaManager:
         """Flush the logs to which nothing comes any more, and whose flush.ms is over."""
         wall_ms = self._env.wall_ms()
         for h in self.hosted():
-            if h.log.flush_due(wall_ms):
+            if h.log.flushes and h.log.flush_due(wall_ms):
                 self.flushes.begin(h)
 
     def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> Held | None:
@@ -164,7 +164,7 @@ class ReplicaManager:
         fetch, which acknowledges what was appended.
         """
         log, state = h.log, h.state
-        if log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
+        if log.flushes and log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
             end = log.log_end_offset
             return Held(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
         effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
@@ -354,8 +354,9 @@ class ReplicaManager:
         name = self.image.topics_by_id[topic_id].name
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
         # One that was loaded at the start knew nothing of its topic's settings yet.
-        log.configure(self.log_config(name))
-        settings = self._replication_settings(self.topic_config(name))
+        topic = self.topic_config(name)
+        log.configure(self._log_config(topic))
+        settings = self._replication_settings(topic)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
         h = Hosted(state, log)
@@ -397,9 +398,8 @@ class ReplicaManager:
         """A topic's settings in force: its own, else what was altered for this broker or for all, else the file's."""
         return topic_config(self._in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
-    def log_config(self, name: str) -> LogConfig:
-        """The part of a topic's settings that its logs need."""
-        return LogConfig.of(self.topic_config(name), producer_id_expiration_ms=self._config.producer_id_expiration_ms)
+    def _log_config(self, topic: TopicConfig) -> LogConfig:
+        return LogConfig.of(topic, producer_id_expiration_ms=self._config.producer_id_expiration_ms)
 
     def _replication_settings(self, topic: TopicConfig) -> ReplicationSettings:
         return ReplicationSettings(
@@ -415,8 +415,9 @@ class ReplicaManager:
         for h in self.hosted():
             if kind == TOPIC_RESOURCE and h.log.topic != name:
                 continue
-            h.log.configure(self.log_config(h.log.topic))
-            settings = self._replication_settings(self.topic_config(h.log.topic))
+            topic = self.topic_config(h.log.topic)
+            h.log.configure(self._log_config(topic))
+            settings = self._replication_settings(topic)
             self.apply_effects(h, h.state.settings_changed(settings, now_ms))
 
     # ------------------------------------------------------------------ periodic work
