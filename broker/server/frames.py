@@ -99,9 +99,10 @@ class Frames:
             if stop > end:
                 break
             frames.append(view[body:stop])
+            if stop == end:
+                self._start = self._end = 0
+                return frames
             at = stop
-        if at == end:
-            at = self._end = 0
         self._start = at
         return frames
 
