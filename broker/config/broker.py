@@ -260,8 +260,8 @@ class BrokerConfig:
             elif name not in NO_EFFECT:
                 near = nearest(name, [*BROKER_SETTINGS, *NO_EFFECT])
                 raise ConfigError(name, f"unknown setting {name}: did you mean {near}?")
-        for name, setting in BROKER_SETTINGS.items():
-            if setting.required and name not in properties:
+        for name in _REQUIRED:
+            if name not in properties:
                 raise ConfigError(name, f"{name} must be given")
         return cls(**known, given=MappingProxyType(dict(properties)))
 
@@ -354,3 +354,4 @@ class BrokerConfig:
 
 BROKER_SETTINGS = declared(fields(BrokerConfig))
 """Every setting of a node by its name."""
+_REQUIRED = tuple(name for name, setting in BROKER_SETTINGS.items() if setting.required)

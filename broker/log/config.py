@@ -31,7 +31,7 @@ class LogConfig:
     @classmethod
     def of(cls, source: object, **changes: Any) -> LogConfig:
         """From anything with attributes of these names (a topic's settings in force); `changes` go over them."""
-        values = {field.name: getattr(source, field.name) for field in fields(cls) if hasattr(source, field.name)}
+        values = {name: getattr(source, name) for name in _NAMES if hasattr(source, name)}
         values.update(changes)
         return cls(**values)
 
@@ -39,3 +39,6 @@ class LogConfig:
     def compacted(self) -> bool:
         """True where only the last value of each key need be kept: offsets have gaps and every record has a key."""
         return "compact" in self.cleanup_policy
+
+
+_NAMES = tuple(field.name for field in fields(LogConfig))

@@ -354,9 +354,8 @@ class ReplicaManager:
         name = self.image.topics_by_id[topic_id].name
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
         # One that was loaded at the start knew nothing of its topic's settings yet.
-        topic = self.topic_config(name)
-        log.configure(self._log_config(topic))
-        settings = self._replication_settings(topic)
+        log_config, settings = self._settings_of(name)
+        log.configure(log_config)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
         h = Hosted(state, log)
@@ -398,26 +397,29 @@ class ReplicaManager:
         """A topic's settings in force: its own, else what was altered for this broker or for all, else the file's."""
         return topic_config(self._in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
-    def _log_config(self, topic: TopicConfig) -> LogConfig:
-        return LogConfig.of(topic, producer_id_expiration_ms=self._config.producer_id_expiration_ms)
-
-    def _replication_settings(self, topic: TopicConfig) -> ReplicationSettings:
-        return ReplicationSettings(
-            replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
+    def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
+        """What of a topic's settings concerns its logs, and what the state machines."""
+        topic, config = self.topic_config(name), self._config
+        log_config = LogConfig.of(topic, producer_id_expiration_ms=config.producer_id_expiration_ms)
+        return log_config, ReplicationSettings(
+            replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             min_insync_replicas=topic.min_insync_replicas,
-            replica_lag_max_messages=self._config.replica_lag_max_messages,
-            truncation=TRUNCATION_RULES[self._config.squall_replication_truncation],
+            replica_lag_max_messages=config.replica_lag_max_messages,
+            truncation=TRUNCATION_RULES[config.squall_replication_truncation],
         )
 
     def _configs_changed(self, kind: int, name: str, now_ms: int) -> None:
         if kind == BROKER_RESOURCE:
             self._in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
+        of_topics: dict[str, tuple[LogConfig, ReplicationSettings]] = {}
         for h in self.hosted():
-            if kind == TOPIC_RESOURCE and h.log.topic != name:
+            topic = h.log.topic
+            if kind == TOPIC_RESOURCE and topic != name:
                 continue
-            topic = self.topic_config(h.log.topic)
-            h.log.configure(self._log_config(topic))
-            settings = self._replication_settings(topic)
+            if topic not in of_topics:
+                of_topics[topic] = self._settings_of(topic)
+            log_config, settings = of_topics[topic]
+            h.log.configure(log_config)
             self.apply_effects(h, h.state.settings_changed(settings, now_ms))
 
     # ------------------------------------------------------------------ periodic work
