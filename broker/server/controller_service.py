@@ -108,7 +108,7 @@ class ControllerService:
         self._epoch = epoch
         self._took_over.set()
         self._env.trace("controller_active", epoch=epoch, offset=self._feed.image.offset)
-        self._write(self._controller.bootstrap(now_ms))
+        self._write(self._controller.bootstrap(now_ms), now_ms)
 
     def _resign(self) -> None:
         if self._controller is not None:
@@ -122,7 +122,8 @@ class ControllerService:
             if self._controller is None:
                 await self._took_over.wait()
             await self._env.sleep(self._config.broker_session_timeout_ms / TICKS_PER_SESSION / 1000)
-            while self._controller is not None and self._write(self._controller.tick(self._now_ms())):
+            now_ms = self._now_ms()
+            while self._controller is not None and self._write(self._controller.tick(now_ms), now_ms):
                 pass
 
     def handle(self, api_key: int, request: Any) -> Any:
@@ -159,8 +160,9 @@ class ControllerService:
         if controller is None:
             raise NotController
         assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
-        decision = controller.decide(api_key, request, self._now_ms())
-        self._write(decision)
+        now_ms = self._now_ms()
+        decision = controller.decide(api_key, request, now_ms)
+        self._write(decision, now_ms)
         if self._controller is not controller:
             raise NotController
         # Also without records of its own: the decision may rest on records that are not committed yet.
@@ -174,8 +176,8 @@ class ControllerService:
             raise NotController from None
         return answer.reply
 
-    def _write(self, decision: Decision[Any]) -> bool:
-        """Append and apply a decision. False where it had no records or this node leads no longer."""
+    def _write(self, decision: Decision[Any], now_ms: int) -> bool:
+        """Append and apply a decision, made now. False where it had no records or this node leads no longer."""
         controller = self._controller
         assert controller is not None
         if decision.records:
@@ -186,7 +188,7 @@ class ControllerService:
                 return False
             # Broker epochs are offsets: the decision was made for this place in the log and no other.
             assert last_offset == controller.next_offset + len(decision.records) - 1
-        controller.apply(decision, self._epoch, self._now_ms())
+        controller.apply(decision, self._epoch, now_ms)
         return bool(decision.records)
 
     def _committed(self, delta: ImageDelta) -> None:

@@ -254,9 +254,10 @@ class FetchApi:
         left = fetch.max_bytes
         first = True
         outs: list[tuple[bytes, FetchPartOut]] = []
+        refused = fetch.refused
         told = fetch.session.told if fetch.session is not None and fetch.replica_id >= 0 else _NOTHING
         for number, want in enumerate(fetch.wants):
-            error = fetch.refused.get(number)
+            error = refused.get(number) if refused else None
             if told and not error and _stands_still(want, told.get((want.key, want.number))):
                 continue
             out = _failed(want.number, error, None) if error else self._read(fetch, want, left, first)

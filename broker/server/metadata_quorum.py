@@ -354,7 +354,7 @@ class MetadataQuorum:
         if self._raft.wants_sync and not self._syncing and self._storage.has_news:
             self._syncing = True
             self._nursery.start_soon(self._sync)
-        if self._raft.next_deadline_ms() < self._armed_ms:
+        if self._armed_ms and self._raft.next_deadline_ms() < self._armed_ms:
             self._rearm.set()
 
     def _next_round(self) -> bool:
