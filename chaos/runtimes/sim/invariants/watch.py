@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict
 from math import inf
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.runtimes.sim.invariants import seeing
@@ -35,14 +34,8 @@ LOOKS = 5
 MOST_IMAGES = 4096
 """Offsets for which an image is kept to compare others with."""
 
-# What tells that there is something new to see. Asked of every replica after every event: in one call each.
-_of_state = attrgetter(
-    "high_watermark", "log_end_offset", "partition_epoch", "maximal_isr", "isr", "is_leader"
-)  # fmt: skip
-_of_log = attrgetter("log_end_offset", "generation", "log_start_offset")
-
-Glance = tuple[tuple[Any, ...], int, int, list[tuple[Any, Any]]]
-"""A node's seat in the quorum, the offset of its image, how many topics it hosts, and each replica's state and log."""
+Glance = tuple[tuple[Any, ...], int, int, list[tuple[Any, ...]]]
+"""A node's seat in the quorum, its image's offset, how many topics it hosts, and its replicas."""
 NOTHING_SEEN: Glance = (), -1, -1, []
 
 
@@ -79,7 +72,7 @@ class _Replica:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
         self.known, self.copy = known, copy
         self.before: tuple[Any, ...] = ()
-        """Its state and log, at the last glance."""
+        """What the last glance saw of it."""
         self.view: View | None = None
 
 
@@ -95,14 +88,13 @@ class _Node:
         "image",
         "incarnation",
         "last",
-        "logs",
+        "looked_at",
         "places",
         "quorum",
         "quorum_log",
         "raft",
         "replicas",
         "sim",
-        "states",
     )
 
     def __init__(self, sim: seeing.SimNode) -> None:
@@ -122,7 +114,7 @@ class _Node:
     def host(self, replicas: Iterable[_Replica]) -> None:
         """These are its replicas now. What is looked at of them after every event is at hand."""
         self.replicas = list(replicas)
-        self.states, self.logs = [each.state for each in self.replicas], [each.log for each in self.replicas]
+        self.looked_at = [(each.state, each.log) for each in self.replicas]
 
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
@@ -132,12 +124,33 @@ class _Node:
 
     def glance(self) -> Glance:
         """What changes where anything changes that is to be looked at."""
-        raft, log = self.raft, self.quorum_log
+        raft, metadata = self.raft, self.quorum_log
         return (
-            (raft._state, raft.leadership, raft.high_watermark, log.log_end_offset, log.generation, self.quorum._round),
+            (
+                raft._state,
+                raft.leadership,
+                raft.high_watermark,
+                metadata.log_end_offset,
+                metadata.generation,
+                self.quorum._round,
+            ),
             self.image.offset,
             len(self.by_id),
-            [*zip(map(_of_state, self.states), map(_of_log, self.logs), strict=True)],
+            # Each by its name: `attrgetter` takes twice as long.
+            [
+                (
+                    state.high_watermark,
+                    state.log_end_offset,
+                    state.partition_epoch,
+                    state.maximal_isr,
+                    state.isr,
+                    state.is_leader,
+                    log.log_end_offset,
+                    log.generation,
+                    log.log_start_offset,
+                )
+                for state, log in self.looked_at
+            ],
         )
 
 
@@ -202,9 +215,9 @@ class Watch:
             *_, replicas = glance
         seen.before = glance
         if replicas != before[3]:
-            for replica, state_and_log in zip(seen.replicas, replicas, strict=True):
-                if state_and_log != replica.before:
-                    replica.before = state_and_log
+            for replica, now_seen in zip(seen.replicas, replicas, strict=True):
+                if now_seen != replica.before:
+                    replica.before = now_seen
                     changed.append((seen, replica))
 
     def _take_in(self, changed: list[tuple[_Node, _Replica]], images: list[_Node]) -> None:
