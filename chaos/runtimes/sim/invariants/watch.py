@@ -87,7 +87,6 @@ class _Node:
         "id",
         "image",
         "incarnation",
-        "last",
         "looked_at",
         "places",
         "quorum",
@@ -100,8 +99,6 @@ class _Node:
     def __init__(self, sim: seeing.SimNode) -> None:
         self.sim, self.id = sim, sim.id
         self.broker: Any = None
-        self.last: Any = None
-        """The one before, of a node that is down."""
         self.incarnation = -1
         self.image: Any = None
         self.host(())
@@ -320,25 +317,14 @@ class Watch:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 seeing.follow(replica.copy, replica.log, seen.sim.disk)
                 self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
-        seen.last, seen.places = seen.broker, {}
+        seen.places = {}
         seen.host(())
-        self._read_disk(seen, seen.broker)
-
-    def _read_disk(self, seen: _Node, broker: Any) -> None:
-        """What a dead node's disk has of the logs that its last incarnation had."""
         files = seen.sim.disk.files()
-        for log in broker.logs.logs.values():
+        for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
                 self._judge.died(known, seen.id, seeing.copy_on_disk(files, log.directory))
-        self.quorum.died(seen.id, broker, files)
-
-    def power_lost(self, node: int) -> None:
-        """A node that was seen dead has lost power since: its disk is read again. (Where it dies by that, `look` after
-        it is enough.)"""
-        seen = self._nodes[self._world.nodes[node].name]
-        if seen.sim.node is None and seen.broker is None and seen.last is not None:
-            self._read_disk(seen, seen.last)
+        self.quorum.died(seen.id, seen.broker, files)
 
     def _hosting_changed(self, seen: _Node) -> None:
         """Which replicas there are follows from the image."""
