@@ -150,12 +150,6 @@ def check_crc(view: memoryview, start: int, end: int) -> bool:
     return bool(_CRC.unpack_from(view, start + 17)[0] == crc32c(view[start + CRC_FROM : end]))
 
 
-def crc_is_right(header: BatchHeader, batch: memoryview) -> bool:
-    """True where the CRC-32C of a whole batch, which begins with `header`, is right."""
-    right: bool = header.crc == crc32c(batch[CRC_FROM:])
-    return right
-
-
 def encode_batch(
     records: Sequence[Record | tuple[Any, ...]],
     *,
@@ -263,10 +257,9 @@ def decode_records(
     for header, start, end in batches(view):
         if header.is_control and not with_control:
             continue
-        batch = view[start:end]
-        if check and not crc_is_right(header, batch):
+        if check and not check_crc(view, start, end):
             raise MalformedFrame(f"the batch at offset {header.base_offset} has a wrong CRC")
-        found += decode_batch(header, batch, max_bytes)
+        found += decode_batch(header, view[start:end], max_bytes)
     return found
 
 

@@ -7,7 +7,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import BatchHeader, Record, batches, crc_is_right, decode_batch
+from broker.protocol.records import BatchHeader, Record, batches, check_crc, decode_batch
 
 READ_COMMITTED = 1
 ABORT_MARKER = 0
@@ -53,7 +53,7 @@ def read_records(
                 continue
             next_position, last_epoch = behind, header.leader_epoch
             batch = view[start:end]
-            if not crc_is_right(header, batch):
+            if not check_crc(view, start, end):
                 damage.append(Damage(header.base_offset, "wrong batch CRC"))
             elif filtered is None or filtered.visible(header, batch):
                 found += _visible_records(header, batch, position, damage)

@@ -78,10 +78,9 @@ def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
     return b"\1" + tagged(0, b"".join(out))
 
 
-def bounded_count(view: memoryview, at: int, smallest: int) -> tuple[int, int]:
-    """The number of elements of a compact array that is not null, each of at least `smallest` bytes."""
-    n = view[at]
-    at += 1
+def bounded_count(view: memoryview, at: int, n: int, smallest: int) -> tuple[int, int]:
+    """The number of elements of a compact array that is not null, each of at least `smallest` bytes. `n`: its first
+    byte, which stands before `at`. MalformedFrame where there are more than the frame has room for."""
     if n > 127:
         n, at = more(view, at, n)
     if not 0 < n <= (len(view) - at) // smallest + 1:

@@ -70,12 +70,9 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
     else:
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _FETCH_12(view, at)
         at += 26
-    if count > 127:
-        count, at = more(view, at, count)
-    if not 0 < count <= (len(view) - at) // 3 + 1:
-        raise too_many(count - 1)
+    count, at = bounded_count(view, at, count, 3)
     topics: list[tuple[Topic, list[FetchPart]]] = []
-    for _ in range(count - 1):
+    for _ in range(count):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
             at += 16
@@ -179,14 +176,14 @@ def _asked_tags(view: memoryview, at: int, count: int) -> tuple[int, int]:
 
 def _forgotten_flexible(view: memoryview, at: int, version: int) -> tuple[list[tuple[Topic, list[int]]], int]:
     forgotten = []
-    count, at = bounded_count(view, at, 3)
+    count, at = bounded_count(view, at + 1, view[at], 3)
     for _ in range(count):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
             at += 16
         else:
             topic, at = read_compact_bytes(view, at)
-        n, at = bounded_count(view, at, 4)
+        n, at = bounded_count(view, at + 1, view[at], 4)
         forgotten.append((topic, int32s(view, at, n)))
         at = end_of_struct(view, at + 4 * n)
     return forgotten, at
@@ -270,23 +267,18 @@ def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
     """
     if version not in (17, 18):
         raise ValueError(f"Fetch requests are written in versions 17 and 18, not {version}")
-    (
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        cluster_id,
-        topics,
-        forgotten,
-        rack,
-    ) = request
-    head = _FETCH_REQUEST(max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch)
-    out = [head, UVARINT[len(topics) + 1]]
-    for topic, parts in topics:
+    out = [
+        _FETCH_REQUEST(
+            request.max_wait_ms,
+            request.min_bytes,
+            request.max_bytes,
+            request.isolation,
+            request.session_id,
+            request.session_epoch,
+        ),
+        UVARINT[len(request.topics) + 1],
+    ]
+    for topic, parts in request.topics:
         out += (topic, UVARINT[len(parts) + 1])
         for index, leader_epoch, offset, last_epoch, start_offset, most, high in parts:
             if high == NO_HIGH_WATERMARK or version < 18:
@@ -294,14 +286,14 @@ def encode_fetch_request(request: FetchIn, version: int = 18) -> bytes:
             else:
                 out.append(_ASKED_HW(index, leader_epoch, offset, last_epoch, start_offset, most, _ONLY_HW, high))
         out.append(b"\0")
-    out.append(UVARINT[len(forgotten) + 1])
-    for topic, indexes in forgotten:
+    out.append(UVARINT[len(request.forgotten) + 1])
+    for topic, indexes in request.forgotten:
         out += (topic, UVARINT[len(indexes) + 1], *map(_p_i, indexes), b"\0")
-    out.append(compact_string(rack))
+    out.append(compact_string(request.rack))
     tags = []
-    if cluster_id is not None:
-        tags.append(tagged(0, compact_string(cluster_id)))
-    if replica_id != -1 or replica_epoch != -1:
-        tags.append(b"\1\x0d" + _REPLICA_STATE.pack(replica_id, replica_epoch, 0))
+    if request.cluster_id is not None:
+        tags.append(tagged(0, compact_string(request.cluster_id)))
+    if request.replica_id != -1 or request.replica_epoch != -1:
+        tags.append(b"\1\x0d" + _REPLICA_STATE.pack(request.replica_id, request.replica_epoch, 0))
     out += (UVARINT[len(tags)], *tags)
     return b"".join(out)

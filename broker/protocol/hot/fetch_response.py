@@ -170,18 +170,15 @@ def decode_fetch_response(view: memoryview, at: int, version: int) -> FetchOut:
 def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[FetchOut, int]:
     throttle_ms, error, session_id, count = _READ_HEAD_12(view, at)
     at += 11
-    if count > 127:
-        count, at = more(view, at, count)
-    if not 0 < count <= (len(view) - at) // 3 + 1:
-        raise too_many(count - 1)
+    count, at = bounded_count(view, at, count, 3)
     topics = []
-    for _ in range(count - 1):
+    for _ in range(count):
         if version >= 13:
             topic = view[at : at + 16].tobytes()
             at += 16
         else:
             topic, at = read_compact_bytes(view, at)
-        inner, at = bounded_count(view, at, 37)
+        inner, at = bounded_count(view, at + 1, view[at], 37)
         parts = []
         for _ in range(inner):
             part, at = _fetched_flexible(view, at)
@@ -208,7 +205,7 @@ def _fetch_response_flexible(view: memoryview, at: int, version: int) -> tuple[F
 
 def _read_endpoints(view: memoryview, at: int) -> tuple[list[NodeEndpoint], int]:
     endpoints = []
-    count, at = bounded_count(view, at, 11)
+    count, at = bounded_count(view, at + 1, view[at], 11)
     for _ in range(count):
         (node_id,) = _u_i(view, at)
         host, at = read_compact_bytes(view, at + 4)

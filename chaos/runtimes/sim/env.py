@@ -38,7 +38,7 @@ FSYNC_MEAN_S = 0.0006
 class SimClock:
     """A node's own clock: an offset to true wall time, and a rate for everything."""
 
-    __slots__ = ("_anchor_node", "_anchor_true", "_never_bent", "_kernel", "_world", "offset_ms", "rate")
+    __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
 
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel
