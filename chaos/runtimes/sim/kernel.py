@@ -3,16 +3,13 @@
 trio asks its clock how long to sleep only when no task can run. That is the moment when the world has come to rest:
 whoever watches looks at it, and then the next event happens, or the next deadline is reached, and nothing was slept.
 
-Determinism: trio's scheduler shuffles each batch of tasks with a generator of its own; with
-`_ALLOW_DETERMINISTIC_SCHEDULING` (what trio's Hypothesis plugin sets) the batch is sorted by creation first, and the
-generator is seeded here. That is private to trio, which is why trio is pinned, and why a test holds it to this. Garbage
-is not collected while a simulation runs: a finaliser must not run at a moment that memory decides.
+Garbage is not collected while a simulation runs: a finaliser must not run at a moment that memory decides. What else is
+done for determinism is in `passes.py`.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
@@ -24,7 +21,7 @@ import trio._core._run as _trio_run
 from outcome import Value
 
 from chaos.garbage import collect_what_was_left, garbage_waits
-from chaos.runtimes.sim.passes import Schedule, lean_run
+from chaos.runtimes.sim.passes import lean_trio
 
 FINAL_EVENTS = 100_000
 """Events that may happen at one instant before this counts as a loop without an end."""
@@ -81,17 +78,9 @@ class Kernel(trio.abc.Clock):
 
     def simulate(self, seed: int, main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """What `main(*args)` returns, run under trio in virtual time. Raises what it raises, and Deadlock."""
-        assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
-        before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
-        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-        _trio_run._r = Schedule(repr((seed, "schedule")))
-        _trio_run.unrolled_run = lean_run
         collect_what_was_left()
-        try:
-            with garbage_waits():
-                result = trio.run(self._guarded, main, args, clock=self)
-        finally:
-            _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run = before  # type: ignore[misc]
+        with garbage_waits(), lean_trio(repr((seed, "schedule"))):
+            result = trio.run(self._guarded, main, args, clock=self)
         if self._trouble is not None:
             raise self._trouble
         if self._deadlocked:

@@ -2,16 +2,19 @@
 
 Nothing in a simulation waits for a file descriptor, nobody instruments it, most passes have one task, and the clock
 says itself when something is due. So a pass is spared the system call, six lookups in a `UserDict`, the shuffling of
-single tasks, the counting of checkpoints, and what serves a guest of another event loop. The order in which tasks run
-is the same as in trio's own.
+single tasks, the counting of checkpoints, and what serves a guest of another event loop; and each cancel scope two
+generators. The order in which tasks run is the same as in trio's own.
 
-Private to trio, as the scheduler's seed in `kernel.py` is: trio is pinned, and a test holds this to trio's own loop.
+Determinism: trio's scheduler shuffles each batch of tasks with a generator of its own; with
+`_ALLOW_DETERMINISTIC_SCHEDULING` (what trio's Hypothesis plugin sets) the batch is sorted by creation first, and the
+generator is seeded here. All this is private to trio, which is why trio is pinned, and why tests hold it to trio's own.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import cycle
 from math import inf
 from operator import attrgetter
@@ -31,6 +34,23 @@ NO_DEADLINE = (inf, 0, trio.CancelScope())
 _created = attrgetter("_counter")
 
 
+@contextmanager
+def lean_trio(seed: str) -> Iterator[None]:
+    """Inside, `trio.run` runs what is said above, its tasks in the order of `seed`."""
+    assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
+    before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
+    registering = trio.CancelScope._might_change_registered_deadline
+    _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    _trio_run._r = Schedule(seed)
+    _trio_run.unrolled_run = lean_run
+    trio.CancelScope._might_change_registered_deadline = registers  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run = before  # type: ignore[misc]
+        trio.CancelScope._might_change_registered_deadline = registering  # type: ignore[method-assign]
+
+
 class Schedule(random.Random):
     """trio's generator for the order of tasks. Draws as `random.Random` does, and nothing for one task alone."""
 
@@ -38,6 +58,35 @@ class Schedule(random.Random):
         """As `random.Random.shuffle`."""
         if len(x) > 1:
             super().shuffle(x)
+
+
+class _Registers:
+    """A cancel scope's deadline is put among trio's, or taken out, at the end of what may change it."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        scope = self._scope
+        old = scope._registered_deadline
+        new = inf if scope._cancel_status is None or scope._cancel_called else scope._deadline
+        if new != old:
+            scope._registered_deadline = new
+            deadlines = _trio_run.GLOBAL_RUN_CONTEXT.runner.deadlines
+            if old != inf:
+                deadlines.remove(old, scope)
+            if new != inf:
+                deadlines.add(new, scope)
+
+
+def registers(scope: trio.CancelScope) -> _Registers:
+    """As trio's `CancelScope._might_change_registered_deadline`."""
+    return _Registers(scope)
 
 
 @trio.lowlevel.enable_ki_protection

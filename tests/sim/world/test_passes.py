@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio._core._run as trio_run
 
-from chaos.runtimes.sim import kernel, passes
+from chaos.runtimes.sim import passes
 from chaos.runtimes.sim.kernel import Kernel
 
 
@@ -38,7 +38,7 @@ def order(seed: int) -> list[tuple[float, int]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lean = order(seed)
-    monkeypatch.setattr(kernel, "lean_run", trio_run.unrolled_run)
+    monkeypatch.setattr(passes, "lean_run", trio_run.unrolled_run)
     monkeypatch.setattr(passes.Schedule, "shuffle", passes.Schedule.__base__.shuffle)
     assert order(seed) == lean
 
@@ -107,7 +107,7 @@ def test_what_tasks_raise_and_who_else_is_cancelled_is_as_in_all_of_trio(monkeyp
 
     lean = told(3)
     assert lean[0] == "(ValueError(1),)" and sorted(lean[1:]) == ["0 cancelled", "2 cancelled"]
-    monkeypatch.setattr(kernel, "lean_run", trio_run.unrolled_run)
+    monkeypatch.setattr(passes, "lean_run", trio_run.unrolled_run)
     assert told(3) == lean
 
 
