@@ -413,7 +413,7 @@ class SimRuntime:
         kept: dict[str, bytes] = {}
         for node in self.world.nodes.values():
             lines = self.world.trace_text.get(node.name, [])
-            kept[f"nodes/{node.id}/trace.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+            kept[f"nodes/{node.id}/trace.jsonl"] = b"".join(line + b"\n" for line in lines)
             kept[f"nodes/{node.id}/broker.log"] = "".join(node.words).encode()
             for path, content in node.disk.files().items():
                 inside = "/" + path.lstrip("/")

@@ -31,6 +31,9 @@ def true_wall_ms(mono_s: float) -> float:
 
 
 _DELIVERY = Struct(">dII")
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+"""What is the same again after it was written as JSON and read: most lines of a trace have nothing else."""
+_encode_plain = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class World:
         self.violations: list[Violation] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._encode = json.JSONEncoder(check_circular=False, separators=(",", ":"), default=_jsonable).encode
-        self.trace_text: dict[str, list[str]] = {}
+        self.trace_text: dict[str, list[bytes]] = {}
         """Node name -> its lines of trace.jsonl."""
 
     def rng(self, *purpose: object) -> random.Random:
@@ -90,16 +93,20 @@ class World:
         return int(self.mono * 1e9)
 
     def traced(self, line: dict[str, Any]) -> None:
-        """A node traced something."""
-        text = self._encode(line)
-        self._hash.update(text.encode())
-        self.trace.append(msgspec.json.decode(text))
+        """A node traced something. The line is kept."""
+        if _PLAIN.issuperset(map(type, line.values())):
+            text = _encode_plain(line)
+        else:
+            text = self._encode(line).encode()
+            line = msgspec.json.decode(text)
+        self._hash.update(text)
+        self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
         """Something that no node traced stands in its trace as well. It is no part of what must be the same again."""
         self.trace.append(line)
-        self.trace_text.setdefault(line["n"], []).append(self._encode(line))
+        self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())
 
     def delivered(self, size: int, checksum: int) -> None:
         """Bytes arrived somewhere: part of what must be the same again."""
