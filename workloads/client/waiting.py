@@ -8,17 +8,20 @@ import trio
 class Bell:
     """Wakes all that wait now."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_rung",)
 
     def __init__(self) -> None:
-        self._event = trio.Event()
+        self._rung: trio.Event | None = None
+        """What is set by the next ring; None while nobody waits."""
 
     def ring(self) -> None:
         """Wake all that wait now."""
-        if self._event.statistics().tasks_waiting:
-            self._event.set()
-            self._event = trio.Event()
+        if self._rung is not None:
+            self._rung.set()
+            self._rung = None
 
     async def wait(self) -> None:
         """Until the next ring."""
-        await self._event.wait()
+        if self._rung is None:
+            self._rung = trio.Event()
+        await self._rung.wait()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -109,6 +109,7 @@ class SimEnv:
         self._gate = gate
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
+        self._naps: list[_Nap] = []
         self._scopes: dict[int, weakref.ref[trio.CancelScope]] = {}
         self._scope_serial = 0
         self._stopped_scopes: list[tuple[trio.CancelScope, float]] = []
@@ -171,19 +172,17 @@ class SimEnv:
         """True virtual seconds."""
         if not self.alive:
             raise NodeDead
-        task = current_task()
-        timer = self._kernel.at(seconds, self.wake, task)
+        nap = self._naps.pop() if self._naps else _Nap(self)
+        nap.task = task = current_task()
+        nap.timer = self._kernel.at(seconds, self.wake, task)
+        try:
+            await self.rest(nap.message)
+        finally:
+            self._naps.append(nap)
 
-        def abort(_: Any) -> trio.lowlevel.Abort:
-            timer.cancel()
-            self.unhold(task)
-            return ABORTED
-
-        await self.rest(WaitTaskRescheduled(abort))
-
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         """As `Env.sleep`."""
-        await self._wait_s(max(0.0, seconds) / self.clock.rate)
+        return self._wait_s(max(0.0, seconds) / self.clock.rate)
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         """As `Env.timeout`. Stands still while the node is paused."""
@@ -260,6 +259,23 @@ class SimEnv:
         self.paused = False
         self._held.clear()
         self._stopped_scopes.clear()
+
+
+class _Nap:
+    """A task's wait for a time. Used again for another one, once it is over."""
+
+    __slots__ = ("_env", "message", "task", "timer")
+
+    def __init__(self, env: SimEnv) -> None:
+        self._env = env
+        self.message = WaitTaskRescheduled(self._abort)
+        self.task: trio.lowlevel.Task
+        self.timer: Handle
+
+    def _abort(self, _: Any) -> trio.lowlevel.Abort:
+        self.timer.cancel()
+        self._env.unhold(self.task)
+        return ABORTED
 
 
 class SimSignal:

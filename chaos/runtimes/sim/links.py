@@ -41,7 +41,7 @@ class SimLink:
         self.out: Flow
         self.incoming: Flow
         self.closed = False
-        self._in = bytearray()
+        self._in = b""
         self._eof = self._reset = False
         self._reader: trio.lowlevel.Task | None = None
         self._parked: trio.lowlevel.Task | None = None
@@ -54,15 +54,15 @@ class SimLink:
         """As `Link.recv_into`."""
         if self.closed or self._reset or not self.env.alive:
             self._refuse()
-        data = self._in
+        data, incoming = self._in, self.incoming
         if not data:
             return 0 if self._eof else None
         count = min(len(view), len(data))
-        if count > 1 and self.incoming.rng.random() < SHORT_READ:
-            count = self.incoming.rng.randrange(1, count)
+        if count > 1 and incoming.rng.random() < SHORT_READ:
+            count = incoming.rng.randrange(1, count)
         view[:count] = data[:count]
-        del data[:count]
-        self.incoming.taken(count)
+        self._in = data[count:]
+        incoming.taken(count)
         return count
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
@@ -138,7 +138,7 @@ class SimLink:
         """A reset arrived: every later call fails."""
         if not self.closed:
             self._reset = True
-            self._in.clear()
+            self._in = b""
             self.incoming.clear()
             self.out.clear()
             self._wake()
@@ -148,7 +148,7 @@ class SimLink:
         if data is None:
             self._eof = True
         else:
-            self._in += data
+            self._in = self._in + data if self._in else data
         if self._reader is not None:
             task, self._reader = self._reader, None
             self.env.wake(task)
@@ -274,9 +274,9 @@ class Flow:
 
     def taken(self, count: int) -> None:
         """The sink read bytes."""
-        full = self.held >= WINDOW
-        self.held = max(0, self.held - count)
-        if full and self.held < WINDOW:
+        held = self.held
+        self.held = left = held - count if held > count else 0
+        if left < WINDOW <= held:
             self.source.room()
 
     def pump(self) -> None:
