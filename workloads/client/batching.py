@@ -172,6 +172,8 @@ class Accumulator:
         self._flushing = False
         self.buffered_bytes = 0
         """Of records handed over and not settled."""
+        self.rests_until_ms = 0
+        """Before this time nothing becomes sendable and nothing expires, whatever else happens: all there is lingers."""
         self.retired = ""
         """Why no new records are taken; empty while they are."""
 
@@ -195,6 +197,7 @@ class Accumulator:
             raise ProducerRetired(self.retired)
         if not self.takes(size):
             raise BufferFull(f"{self.buffered_bytes} bytes")
+        rested = not self._busy
         lane = self._lane(topic, index)
         look_at_ms = None
         batch = lane.waiting[-1] if lane.waiting else None
@@ -211,6 +214,8 @@ class Accumulator:
         if batch.size >= self._settings.batch_size:
             batch.sealed = True
             look_at_ms = now_ms
+        if look_at_ms is not None:
+            self.rests_until_ms = look_at_ms if rested else min(self.rests_until_ms, look_at_ms)
         return look_at_ms
 
     def sendable(self, now_ms: int) -> list[Lane]:
@@ -289,6 +294,7 @@ class Accumulator:
     def flush(self) -> None:
         """From now on nothing lingers (the producer is closing)."""
         self._flushing = True
+        self.rests_until_ms = 0
 
     def retire(self, why: str) -> None:
         """Take no new records; what is queued goes on."""

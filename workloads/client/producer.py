@@ -169,6 +169,8 @@ class Producer:
     def _look(self) -> int | None:
         """Give up what has waited too long and send what may be sent. Returns when to look again, by env.mono()."""
         now_ms = int(self._env.mono() * 1000)
+        if now_ms < self._accumulator.rests_until_ms:
+            return self._accumulator.rests_until_ms
         expired = self._accumulator.expire(now_ms)
         if expired:
             self._settle(expired)

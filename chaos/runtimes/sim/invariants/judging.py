@@ -32,6 +32,7 @@ class Judge:
         self._of_decision = entered(When.DECISION)
         self._of_batch = entered(When.BATCH)
         self._of_written = entered(When.WRITTEN)
+        self._of_ack = entered(When.ACK)
 
     def wrote(self, known: Known, view: View, batches: Iterable[Written]) -> None:
         """These batches have appeared in a log."""
@@ -162,7 +163,7 @@ class Judge:
 
     def acknowledged(self, known: Known, ack: Ack) -> None:
         """A client was told so."""
-        for each in entered(When.ACK):
+        for each in self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {"offset": ack.offset})

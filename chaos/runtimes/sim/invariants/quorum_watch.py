@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from chaos.runtimes.sim.invariants import seeing
@@ -78,11 +77,11 @@ class QuorumWatch:
                 break
             ledger.add(batch)
 
-    def died(self, node: int, broker: Any, files: Mapping[str, bytes]) -> None:
+    def died(self, node: int, broker: Any, disk: Any) -> None:
         """What a dead node's disk has of the metadata log."""
         log = broker.quorum._storage._log
         before = self.known.copies.get(node)
-        left = self.known.copies[node] = seeing.copy_on_disk(files, log.directory)
+        left = self.known.copies[node] = seeing.copy_on_disk(disk, log.directory)
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)

@@ -7,7 +7,6 @@ path (never through a handle: that would pass the incarnation's gate, and count 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.env import Buffer
@@ -30,11 +29,9 @@ class Disk(Protocol):
     """What is asked of a node's disk."""
 
     names: Any
-    """`find(path)` answers with something whose `content.cached` are the bytes, or with None; `durable_files()` are the
-    pairs of path and such a thing whose names are durable, `content.durable()` what of the bytes is."""
-
-    def files(self) -> Mapping[str, bytes]:
-        """Every file by path without a leading "/"."""
+    """`find(path)` answers with something whose `content.cached` are the bytes, or, of a directory, whose `entries` are
+    such things by name, or with None; `durable_files()` are the pairs of path and such a thing whose names are durable,
+    `content.durable()` what of the bytes is."""
 
 
 class SimNode(Protocol):
@@ -204,18 +201,18 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
     return found
 
 
-def copy_on_disk(files: Mapping[str, bytes], directory: str) -> Copy:
+def copy_on_disk(disk: Disk, directory: str) -> Copy:
     """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see."""
-    prefix = directory.strip("/") + "/"
-    names = sorted(path for path in files if path.startswith(prefix) and path.endswith(LOG))
-    bases = [int(path[len(prefix) : -len(LOG)]) for path in names if path[len(prefix) : -len(LOG)].isdigit()]
+    files = getattr(disk.names.find(directory), "entries", {})
+    names = [name.removesuffix(LOG) for name in sorted(files) if name.endswith(LOG)]
+    bases = [int(name) for name in names if name.isdigit()]
     if not bases:
         return Copy(0)
     copy = Copy(bases[0])
     for base in bases:
         if base != copy.end:
             break
-        data = files[f"{prefix}{file_name(base, LOG)}"]
+        data = files[file_name(base, LOG)].content.cached
         stop = 0
         for batch, stop in read(data, 0, len(data), checked=True):  # noqa: B007  stop: of the last one
             if batch.base != copy.end:
@@ -238,8 +235,8 @@ def record_at(log: Log, disk: Disk, offset: int) -> bytes | None:
     position = segment.stops[at] if at >= 0 else 0
     for batch, stop in read(buffer, position, min(segment.size, len(buffer)), checked=True):
         if batch.end > offset:
-            data = bytes(memoryview(buffer)[position:stop])
+            data = memoryview(buffer)[position:stop]
             header = BatchHeader._make(HEADER.unpack_from(data))
-            return next((r.value for r in decode_batch(header, memoryview(data)) if r.offset == offset), None)
+            return next((r.value for r in decode_batch(header, data) if r.offset == offset), None)
         position = stop
     return None

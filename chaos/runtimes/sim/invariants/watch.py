@@ -319,12 +319,12 @@ class Watch:
                 self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
         seen.places = {}
         seen.host(())
-        files = seen.sim.disk.files()
+        disk = seen.sim.disk
         for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
-                self._judge.died(known, seen.id, seeing.copy_on_disk(files, log.directory))
-        self.quorum.died(seen.id, seen.broker, files)
+                self._judge.died(known, seen.id, seeing.copy_on_disk(disk, log.directory))
+        self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: _Node) -> None:
         """Which replicas there are follows from the image."""
