@@ -90,12 +90,12 @@ def verify(payload: bytes | None, key: bytes | None, headers: Headers = ()) -> V
     echo = payload[MIN_SIZE:key_end]
     if (None if length == NO_KEY else echo) != key:
         return Verified(-1, f"key {key!r} instead of {echo!r}, value {value}")
-    digest = crc32c(payload[_LENGTH_FROM:key_end], crc32c(payload[_VALUE_FROM:_CRC_FROM]))
+    digest = crc32c(payload[_VALUE_FROM:_CRC_FROM] + payload[_LENGTH_FROM:key_end])
     if headers:
         digest = _digest_of_headers(headers, digest)
     if crc32c(payload[key_end:], digest) != crc:
         return Verified(-1, f"checksum, value {value}")
-    return Verified(value, "")
+    return tuple.__new__(Verified, (value, ""))
 
 
 def _padding(value: int, length: int) -> bytes:

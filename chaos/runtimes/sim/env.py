@@ -182,11 +182,11 @@ class SimEnv:
 
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         """As `Env.sleep`."""
-        return self._wait_s(max(0.0, seconds) / self.clock.rate)
+        return self._wait_s(seconds / self.clock.rate if seconds > 0.0 else 0.0)
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         """As `Env.timeout`. Stands still while the node is paused."""
-        scope = trio.CancelScope(deadline=self._kernel.now + max(0.0, seconds) / self.clock.rate)
+        scope = trio.CancelScope(deadline=self._kernel.now + (seconds / self.clock.rate if seconds > 0.0 else 0.0))
         self._scope_serial = serial = self._scope_serial + 1
         scopes = self._scopes
         scopes[serial] = weakref.ref(scope, lambda _: scopes.pop(serial, None))

@@ -57,7 +57,7 @@ class SimLink:
         data, incoming = self._in, self.incoming
         if not data:
             return 0 if self._eof else None
-        count = min(len(view), len(data))
+        count = len(data) if len(data) < len(view) else len(view)
         if count > 1 and incoming.rng.random() < SHORT_READ:
             count = incoming.rng.randrange(1, count)
         view[:count] = data[:count]

@@ -169,7 +169,7 @@ class Copy:
         """The last so many batches, each with the one before it."""
         batches = self.batches
         for at in range(len(batches) - count, len(batches)):
-            yield Written(batches[at], batches[at - 1] if at else None)
+            yield tuple.__new__(Written, (batches[at], batches[at - 1] if at else None))
 
     def add(self, batches: Sequence[Batch]) -> None:
         """More are in this log, behind the last."""
@@ -201,7 +201,7 @@ class Copy:
                 self.matched = min(max(self.start, ledger.start), max(ledger.end, self.start))
                 return self.matched
             shift = self._shift = self._align(ledger)
-        low = min(ledger.low, ledger.end)
+        low = ledger.low if ledger.low < ledger.end else ledger.end
         while True:
             while same < len(batches) and same + shift < len(committed) and batches[same] == committed[same + shift]:
                 same += 1

@@ -194,7 +194,8 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
         buffer = peek(disk, f"{log.directory}/{file_name(segment.base_offset, LOG)}")
         if buffer is None:
             break
-        for batch, stop in read(buffer, copy.position, min(segment.size, len(buffer)), checked=checked):
+        size = segment.size if segment.size < len(buffer) else len(buffer)
+        for batch, stop in read(buffer, copy.position, size, checked=checked):
             found.append(batch)
             copy.position = stop
     copy.add(found)

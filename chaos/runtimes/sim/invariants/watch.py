@@ -176,7 +176,11 @@ class Watch:
         have changed, where not any."""
         changed: list[tuple[_Node, _Replica]] = []
         images: list[_Node] = []
-        for seen in self._all_nodes() if stirred is None else map(self._nodes.__getitem__, sorted(stirred)):
+        if stirred is None:
+            nodes = self._all_nodes()
+        else:  # Most often there is one: to sort it costs as much as to glance at it.
+            nodes = map(self._nodes.__getitem__, sorted(stirred) if len(stirred) > 1 else stirred)
+        for seen in nodes:
             broker = seen.sim.node
             if broker is None or broker is not seen.broker:
                 self._life_changed(seen)
