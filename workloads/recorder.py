@@ -83,6 +83,8 @@ class Recorder:
         self._next_op = 0
         self._next_process = 0
         self._parts: dict[tuple[str, int], int] = {}
+        self.partitions: Mapping[tuple[str, int], int] = self._parts
+        """(topic, partition index) -> dense id, in order of declaration."""
         self._places: list[tuple[str, int]] = []
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
         self._put(header)
@@ -92,11 +94,6 @@ class Recorder:
     def operations(self) -> int:
         """Operations recorded so far."""
         return self._next_op
-
-    @property
-    def partitions(self) -> Mapping[tuple[str, int], int]:
-        """(topic, partition index) -> dense id, in order of declaration."""
-        return self._parts
 
     def place(self, part: int) -> tuple[str, int]:
         """(topic, partition index) of a dense id."""

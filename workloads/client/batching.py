@@ -173,7 +173,7 @@ class Accumulator:
         self.buffered_bytes = 0
         """Of records handed over and not settled."""
         self.rests_until_ms = 0
-        """Before this time nothing becomes sendable and nothing expires, whatever else happens: all there is lingers."""
+        """Before this time nothing becomes sendable and nothing expires, whatever else happens: all of it lingers."""
         self.retired = ""
         """Why no new records are taken; empty while they are."""
 

@@ -135,8 +135,8 @@ class Connection:
     def version(self, api_key: int, ours_max: int, ours_min: int = 0) -> int:
         """The highest version that both sides speak. Raises UnsupportedApi."""
         lowest, highest = self._versions.get(api_key, (0, -1))
-        version = min(ours_max, highest)
-        if version < max(lowest, ours_min):
+        version = ours_max if ours_max < highest else highest
+        if version < lowest or version < ours_min:
             ours, theirs = f"{ours_min} to {ours_max}", f"{lowest} to {highest}"
             raise UnsupportedApi(f"{ApiKey(api_key).name}: {self.peer} speaks {theirs}, this client {ours}")
         return version

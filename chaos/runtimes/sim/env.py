@@ -80,6 +80,14 @@ class Disk(Protocol):
         """Seconds that each call takes longer by a fault."""
 
 
+def _free(op: str, what: str) -> None:
+    """The gate of a client: none of its effects ends it."""
+
+
+def _gone(op: str, what: str) -> None:
+    raise NodeDead
+
+
 class SimEnv:
     """As `Env`. `host` is where it listens, `source` whose links it dials over (None: the client zone of the port)."""
 
@@ -106,7 +114,9 @@ class SimEnv:
         self.links: dict[int, SimLink] = {}
         self.listeners: list[SimListener] = []
         self._disk = disk
-        self._gate = gate
+        self.gate = gate or _free
+        """Asked before an effect: NodeDead where this incarnation is over, or ends right here."""
+        self._is_node = gate is not None
         self._cpu_rng = world.rng("cpu", name, incarnation)
         self._held: deque[trio.lowlevel.Task] = deque()
         self._naps: list[_Nap] = []
@@ -115,13 +125,6 @@ class SimEnv:
         self._stopped_scopes: list[tuple[trio.CancelScope, float]] = []
         self.wall_ms: Callable[[], int] = self.clock.wall_ms
         self.mono: Callable[[], float] = self.clock.mono
-
-    def gate(self, op: str, what: str) -> None:
-        """Before an effect: NodeDead where this incarnation is over, or ends right here."""
-        if not self.alive:
-            raise NodeDead
-        if self._gate is not None:
-            self._gate(op, what)
 
     # ------------------------------------------------------------------ waiting
 
@@ -159,7 +162,7 @@ class SimEnv:
             self._held.append(task)
             return
         kernel = self._kernel
-        if self._gate is not None:
+        if self._is_node:
             kernel.stirred.add(self.name)
         # As `trio.lowlevel.reschedule`, less what nobody here uses.
         assert task._next_send_fn is None, "a task is woken twice"
@@ -255,6 +258,7 @@ class SimEnv:
     def revoke(self) -> None:
         """End this incarnation: from here on nothing that its code does reaches the world."""
         self.alive = False
+        self.gate = _gone
         self._kernel.touched = True
         self.paused = False
         self._held.clear()
@@ -310,7 +314,7 @@ class SimSignal:
             if self._set:
                 self._wake()
             elif seconds < inf:
-                self._timer = env.world.kernel.at(seconds / env.clock.rate, self._wake)
+                self._timer = env._kernel.at(seconds / env.clock.rate, self._wake)
             try:
                 await env.rest(self._rest)
             finally:
