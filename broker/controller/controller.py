@@ -6,6 +6,7 @@ the decision here at the offset where they landed, and answers once they are com
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,13 @@ UNCLEAN_CHECK_MS = 1000
 """How often leaderless partitions are looked at again: their topics' settings may have changed."""
 
 
+_module = cache(import_module)
+
+
 def command_for(api_key: int) -> Callable[[Command, Any], Decision[Any]]:
     """The function that decides a request. KeyError for an API that is not the controller's."""
     module, name = COMMANDS[api_key]
-    found: Callable[[Command, Any], Decision[Any]] = getattr(import_module(f"broker.controller.{module}"), name)
+    found: Callable[[Command, Any], Decision[Any]] = getattr(_module(f"broker.controller.{module}"), name)
     return found
 
 
