@@ -182,13 +182,24 @@ class Wire:
         if data is None or not slicers:
             yield data, 0.0
             return
-        slicer = slicers[0].fault
-        assert isinstance(slicer, Slicer)
-        at = 0
-        while at < len(data):
-            size = max(1, slicer.average_bytes + self.rng.randint(-slicer.variation_bytes, slicer.variation_bytes))
-            yield data[at : at + size], (slicer.delay_us / 1e6 if at else 0.0)
-            at += size
+        found: Iterator[tuple[bytes, float]] = iter([(data, 0.0)])
+        for on in slicers:
+            assert isinstance(on.fault, Slicer)
+            found = self._sliced(on.fault, found)
+        yield from found
+
+    def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
+        """Pieces that are cut once more, as by toxics in a chain: each waits until those before it are passed on."""
+        delay_s = slicer.delay_us / 1e6
+        behind_s, first = 0.0, True
+        for data, gap_s in pieces:
+            at = 0
+            while at < len(data):
+                size = max(1, slicer.average_bytes + self.rng.randint(-slicer.variation_bytes, slicer.variation_bytes))
+                wait_s = delay_s if at else gap_s if first else max(gap_s - behind_s, delay_s)
+                behind_s += wait_s - (0.0 if at else gap_s)
+                yield data[at : at + size], wait_s
+                at, first = at + size, False
 
     def limit(self, stream: Stream) -> int | None:
         """Bytes that a connection carries before it ends."""
