@@ -21,40 +21,40 @@ from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.settings import ClientSettings
 
 ASK_MS = 5_000
+AGAIN_S = 0.5
+"""Between two requests, where the first one is refused."""
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 INSIDE = ClientSettings(
     client_id="squall-nemesis", request_timeout_ms=1000, connect_timeout_ms=1000, control_timeout_ms=1000
 )
+
+Ask = Callable[[Stage, Played, ClusterView], Awaitable[dict[Place, str]]]
 
 
 async def leadership(stage: Stage, p: Played) -> None:
     """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
     holds, or of some to it.
 
-    Evidence is Metadata before and after, and what the controller answered. A move is asked for, and followed by an
-    election of the new preferred leader; it goes on though the fault is over.
+    Evidence is Metadata before and after, and what the controller answered. What it refuses is asked for again while
+    the fault lasts: the one that is to lead may be down or behind. A move is asked for, and followed by an election of
+    the new preferred leader; it goes on though the fault is over.
     """
     how = str(p.fault.params["how"])
     if how == "resign":
         await _resign(stage, p)
         return
     stage.begun(p)
-    before = await stage.cluster.view()
-    try:
-        if how in ("drain", "fill"):
-            answers = await _rearrange(stage, p, before)
-        else:
-            answers = await (_move(stage, p, before) if how == "move" else _elect(stage, p, before, how == "unclean"))
-    except (RequestFailed, UnsupportedApi) as failure:
-        raise HarnessError(f"{how}: {failure}") from None
+    before, answers = await _accepted(stage, p, how)
     stage.check_landed(p, stage.now_ns())
     said = {_name(place): error for place, error in answers.items()}
     accepted = any(error in ("", NOT_NEEDED) for error in said.values())
     after, led = before, set[str]()
-    while stage.left_s(p) > 0:
-        await trio.sleep(min(POLL_S * 5, stage.left_s(p)))
+    while True:  # the first look is at once: soon another fault may ask for other leaders
         after = await stage.cluster.view()
         led |= {name for name in said if _is_led(how, name, before, after)}
+        if (left_s := stage.left_s(p)) <= 0:
+            break
+        await trio.sleep(min(POLL_S * 5, left_s))
     p.ended = stage.now_ns()
     p.evidence = {"answers": said, "before": _seen(before, list(said)), "after": _seen(after, list(said))}
     elects = how in ("preferred", "unclean")
@@ -64,8 +64,26 @@ async def leadership(stage: Stage, p: Played) -> None:
         p.error = f"the {what} are not those that were asked for" if accepted else "the controller refused"
 
 
-async def _elect(stage: Stage, p: Played, view: ClusterView, unclean: bool) -> dict[Place, str]:
+async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dict[Place, str]]:
+    """Ask until some of it is accepted, or until the fault is over: what was there before, and the last answers.
+    Unresolved or HarnessError where the last request could not be made at all.
+    """
+    ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
+    while True:
+        before = await stage.cluster.view()
+        try:
+            answers = await ask(stage, p, before)
+            if any(error in ("", NOT_NEEDED) for error in answers.values()) or stage.left_s(p) <= AGAIN_S:
+                return before, answers
+        except (RequestFailed, UnsupportedApi, Unresolved) as failure:
+            if stage.left_s(p) <= AGAIN_S:
+                raise failure if isinstance(failure, Unresolved) else HarnessError(f"{how}: {failure}") from None
+        await trio.sleep(AGAIN_S)
+
+
+async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dict[Place, str]:
     """Everything that the targets hold; unclean, what has no leader."""
+    unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if unclean:
         held = [name for name in held if view.leaders[name] < 0] or held
@@ -86,6 +104,8 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
     replicas = list(view.replicas[_name(place)])
     others = sorted(set(view.nodes) - set(replicas))
     wanted = replicas[1:] + [rng.choice(others) if others else replicas[0]]
+    if wanted == replicas:
+        raise Unresolved(f"{_name(place)} has its only replica on the only broker: it cannot be moved")
     answers = await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
     if not answers.get(place):
         await trio.sleep(max(0.0, stage.left_s(p) / 2))

@@ -10,9 +10,9 @@ import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
-from chaos.runtimes.contract import FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
+from chaos.runtimes.contract import Evidence, FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
 from chaos.shapes import asked_over, links_of, partition_cuts
-from chaos.stage import PROBE_TIMEOUT_S, Play, Played, Stage
+from chaos.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
 
@@ -93,12 +93,21 @@ async def reset(stage: Stage, p: Played) -> None:
     """Reset the targets' connections, at the beginning and every so often until the end.
 
     A connection of the nemesis's own stands open over each link at the beginning, and must be reset with the others.
+    Where none can be opened (the target is just starting, its links are slow), it is tried again, with more patience.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, stage.runtime.links())
-    async with _watched(stage, links) as (opened, ended):
-        stage.begun(p)
-        told = [await stage.runtime.reset_links(links)]
+    if not links:
+        raise Unresolved(f"{p.fault.target} has no such links")
+    until, patience_s, told = trio.current_time() + WHOLE_WITHIN_S, PROBE_TIMEOUT_S, list[Evidence]()
+    while not told:
+        async with _watched(stage, links, patience_s) as (opened, ended):
+            if opened or trio.current_time() >= until:
+                stage.begun(p)
+                told = [await stage.runtime.reset_links(links)]
+        if not told:
+            patience_s = min(2 * patience_s, WHOLE_WITHIN_S)
+            await trio.sleep(POLL_S)
     while every_s and stage.left_s(p) > every_s:
         await trio.sleep(every_s)
         told.append(await stage.runtime.reset_links(links))
@@ -115,14 +124,18 @@ async def reset(stage: Stage, p: Played) -> None:
 
 
 @asynccontextmanager
-async def _watched(stage: Stage, links: Sequence[Link]) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
-    """Inside, a connection stands open over each link that answers (the first set); at the end, how each ended."""
+async def _watched(
+    stage: Stage, links: Sequence[Link], patience_s: float
+) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
+    """Inside, a connection stands open over each link that answers in that time (the first set); at the end, how each
+    ended.
+    """
     opened: set[Link] = set()
     ended: dict[Link, Probe] = {}
     changed = trio.Event()
 
     async def watch(link: Link) -> None:
-        ended[link] = await stage.runtime.ending(link, timeout_s=2 * PROBE_TIMEOUT_S, opened=partial(note, link))
+        ended[link] = await stage.runtime.ending(link, timeout_s=2 * patience_s, opened=partial(note, link))
         look()
 
     def note(link: Link) -> None:
@@ -136,7 +149,7 @@ async def _watched(stage: Stage, links: Sequence[Link]) -> AsyncIterator[tuple[s
     async with trio.open_nursery() as nursery:
         for link in links:
             nursery.start_soon(watch, link)
-        with trio.move_on_after(PROBE_TIMEOUT_S):
+        with trio.move_on_after(patience_s):
             await changed.wait()
         yield opened, ended
 

@@ -36,10 +36,15 @@ async def pause(stage: Stage, p: Played) -> None:
     held: list[Any] = []
     resumed: list[Any] = []
     lost: list[str] = []
+
+    already = {node for node in p.resolved if stage.others(p, node, "pause")}
+
+    async def hold(node: int) -> Any:
+        return await (_held_already(stage, node) if node in already else runtime.pause(node))
+
     try:
-        for node in p.resolved:
-            is_held = bool(stage.others(p, node, "pause"))
-            held.append(await (_held_already(stage, node) if is_held else runtime.pause(node)))
+        # All at once: with one after the other the first would be held for longer by as long as each takes to show it.
+        held = await stage.together(hold, p.resolved)
         await stage.rest(p)
     finally:
         with trio.CancelScope(shield=True):

@@ -1,12 +1,13 @@
 """Faults of links that are whole and worse: late, narrow, sliced, short-lived, slow to end, and flapping.
 
 What a link does is measured over it, before and while the fault is on. Links that gave no answer before it began (their
-broker is down, another fault cuts them) prove nothing and are left out of the proof; one at least has to be left.
+broker is down, another fault cuts them) prove nothing and are left out of the proof; one at least has to be left. What
+another fault cuts short while it is on is measured again: it says neither that a link is worse nor that it is whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,15 +29,13 @@ from chaos.runtimes.contract import (
     SlowClose,
 )
 from chaos.shapes import links_of
-from chaos.stage import POLL_S, PROBE_TIMEOUT_S, Play, Played, Stage
+from chaos.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
 from chaos.targets import Unresolved
 
 ANSWER_BYTES = 2_000
 """More than an answer to a probe ever has: it goes through the same narrow link."""
 SURE = 0.8
 """Of what a fault should take, this part counts as proof: clocks and timers are not exact."""
-WHOLE_WITHIN_S = 3.0
-"""Links of a broker that just comes back are waited for so long."""
 _MEASURED_MS = 40.0
 
 Measure = Callable[[Link], Awaitable[Probe]]
@@ -49,6 +48,8 @@ class Proof:
     fault: LinkFault
     measure: Measure
     lands: Callable[[Probe], bool]
+    whole: Callable[[Probe], bool]
+    """Whether it shows that nothing is wrong with the link."""
     wrong: str
     """What is wrong where it did not land."""
     told: Mapping[str, Any]
@@ -89,6 +90,7 @@ def _slower(stage: Stage, fault: LinkFault, floor_ms: float, limit_s: float, pad
         fault,
         partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad_bytes),
         lambda probe: probe.ok and probe.round_trip_ms >= floor_ms,
+        lambda probe: probe.ok and probe.round_trip_ms < floor_ms,
         f"a round trip over a slow link took less than {floor_ms:.3g} ms, or had no answer",
         {"pad_bytes": pad_bytes, "floor_ms": round(floor_ms, 3)},
     )
@@ -102,6 +104,7 @@ async def limit_data(stage: Stage, p: Played) -> None:
         LimitData(limit),
         partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
         lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
+        lambda probe: probe.ok,
         f"more than {limit} bytes passed over a link, or no connection could be made",
         {"limit_bytes": limit},
     )
@@ -118,6 +121,7 @@ async def reset_peer(stage: Stage, p: Played) -> None:
         ResetPeer(after_ms),
         partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
         lambda probe: probe.ok,
+        lambda probe: probe.error == "still open",
         "a connection over a link was not reset",
         {"after_ms": after_ms},
     )
@@ -131,6 +135,7 @@ async def slow_close(stage: Stage, p: Played) -> None:
         SlowClose(delay_ms),
         partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 3 * delay_ms / 1000, spoil=True),
         lambda probe: probe.ok and probe.round_trip_ms >= SURE * delay_ms,
+        lambda probe: probe.error == "closed" and probe.round_trip_ms < SURE * delay_ms,
         f"a connection's end was heard within {SURE * delay_ms:g} ms, or not at all",
         {"delay_ms": delay_ms},
     )
@@ -147,7 +152,7 @@ async def _worse(stage: Stage, p: Played, proof: Proof, before: Measure | None =
     try:
         for link in links:
             await stage.runtime.fault_link(name, link, proof.fault)
-        during = await stage.each(links, proof.measure)
+        during = await stage.each(links, partial(_during, stage, p, proof, {links[at] for at in whole}))
         await stage.rest(p)
     finally:
         await _heal(stage, name, links)
@@ -161,6 +166,18 @@ async def _worse(stage: Stage, p: Played, proof: Proof, before: Measure | None =
     p.landed = bool(whole) and all(proof.lands(during[at]) for at in whole)
     if not p.landed:
         p.error = proof.wrong if whole else "no link answered before it began"
+
+
+async def _during(stage: Stage, p: Played, proof: Proof, whole: Container[Link], link: Link) -> Probe:
+    """What a link shows while the fault is on. Of one that was whole the first answer that says something, for as long
+    as the fault lasts.
+    """
+    probe = await proof.measure(link)
+    with trio.move_on_after(max(0.0, stage.left_s(p) - POLL_S)):
+        while link in whole and not (proof.lands(probe) or proof.whole(probe)):
+            await trio.sleep(POLL_S)
+            probe = await proof.measure(link)
+    return probe
 
 
 async def _before(stage: Stage, links: Sequence[Link], measure: Measure) -> list[Probe]:

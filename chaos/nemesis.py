@@ -27,7 +27,7 @@ from chaos import (
 from chaos.errors import HarnessError
 from chaos.faults import Fault, of_clients
 from chaos.runtimes.contract import Counting, Runtime
-from chaos.stage import HEALED_WITHIN_S, Cluster, Play, Played, Stage
+from chaos.stage import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S, Cluster, Play, Played, Stage
 from chaos.targets import Unresolved, resolve, zone_of
 from workloads.control import Controls
 
@@ -92,11 +92,7 @@ class Nemesis:
         try:
             if p.fault.when:
                 await self._until_true(p)
-            with trio.fail_after(HEALED_WITHIN_S):
-                p.view = await stage.cluster.view()
-            p.zone = zone_of(p.fault.target)
-            if not p.zone and not of_clients(p.fault.target):
-                p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+            await self._resolve(p)
             await ACTS[p.fault.action](stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
@@ -106,6 +102,23 @@ class Nemesis:
             stage.release(p)
             p.ended = p.ended or stage.now_ns()
             stage.note(p)
+
+    async def _resolve(self, p: Played) -> None:
+        """Who is hit: as soon as somebody answers to that name, if that is soon. Else Unresolved."""
+        stage, until = self._stage, trio.current_time() + WHOLE_WITHIN_S
+        p.zone = zone_of(p.fault.target)
+        while True:
+            with trio.fail_after(HEALED_WITHIN_S):
+                p.view = await stage.cluster.view()
+            if p.zone or of_clients(p.fault.target):
+                return
+            try:
+                p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
+                return
+            except Unresolved:
+                if trio.current_time() >= until:
+                    raise
+            await trio.sleep(POLL_S)
 
     async def _until_true(self, p: Played) -> None:
         """Wait for what the fault waits for. HarnessError where it does not come true in time."""
