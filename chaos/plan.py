@@ -19,7 +19,7 @@ from chaos.external_plan import check_external, drawn_kinds, for_others
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.link_actions import required_nodes
 from chaos.plan_settings import check_broker_settings, check_topic_settings
-from chaos.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, overtaken
+from chaos.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
 from chaos.targets import check_feasible
 
 SCHEMA = 1
@@ -322,6 +322,8 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
             faults = ()
     else:
         faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s)
+    if bare.cluster.nodes == 1:
+        faults = tuple(map(of_one_broker, faults))
     listed = [
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": params}
         for f in (in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)

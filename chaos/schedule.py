@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
-from chaos.link_actions import LINK_ACTIONS
+from chaos.link_actions import LINK_ACTIONS, required_nodes
 
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
 ENDING = ("kill", "stop", "crash_at", "power_loss")
@@ -83,6 +83,16 @@ def likely(params: Mapping[str, Any]) -> dict[str, Any]:
     if params.get("api") == "Metadata":
         return {**params, "api": "Fetch"}
     return {**params, "op": "write"} if params.get("op") == "fsync" else dict(params)
+
+
+def of_one_broker(fault: Fault) -> Fault:
+    """A drawn fault as it lands on an only broker: its links are its clients', and no other one takes a partition."""
+    params = dict(fault.params)
+    if params.get("side") == "peers" and required_nodes(fault.action, params) == 1:
+        params["side"] = "clients"
+    if params.get("how") == "move":
+        params["how"] = "preferred"
+    return replace(fault, params=params)
 
 
 def overtaken(seed: int, fault_id: int, params: Mapping[str, Any], in_flight: int) -> dict[str, Any]:

@@ -37,8 +37,8 @@ LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 SCENE_SHARE, RESIGN_SHARE = 0.08, 0.3
 CONTROLLERS = 3
 """As many as a cluster has of at least so many brokers; a smaller one has a single controller."""
-SMALL_BYTES = 4000
-"""A batch of one record of less fits into a segment of 4 KiB."""
+SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
+"""A batch of no more fits into a segment of so many bytes."""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None) -> Plan:
@@ -185,6 +185,7 @@ def _workload(seed: int, nodes: int, kinds: tuple[str, ...]) -> dict[str, Any]:
     min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
     acks = rng.choice((-1, -1, -1, -1, 1, 0))
     low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
+    settings = _topic_settings(seed, high, kinds)
     return {
         "topics": rng.choice((1, 1, 2)),
         "partitions": rng.choice((1, 2, 3, 4)),
@@ -203,7 +204,8 @@ def _workload(seed: int, nodes: int, kinds: tuple[str, ...]) -> dict[str, Any]:
         "poll_pause_ms": rng.choice((20, 100, 300)),
         "request_timeout_ms": rng.choice((1000, 3000)),
         "delivery_timeout_ms": rng.choice((5000, 20_000)),
-        "topic_settings": _topic_settings(seed, high, kinds),
+        "topic_settings": settings,
+        **({"batch_bytes": SMALL_BYTES} if settings.get("segment.bytes") == SMALL_SEGMENT else {}),
     }
 
 
@@ -226,8 +228,8 @@ def _topic_settings(seed: int, max_bytes: int, kinds: tuple[str, ...]) -> dict[s
     if set(kinds) & set(OF_FSYNCS) and rng_for(seed, "swarm", "fsyncs").random() < FLUSH_SHARE:
         found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
     if "retention.ms" in found:
-        # What is retired is whole segments; a record that is larger than one is refused.
-        found["segment.bytes"] = "4096" if max_bytes < SMALL_BYTES else "16384"
+        # What is retired is whole segments; a batch that is larger than one is refused.
+        found["segment.bytes"] = SMALL_SEGMENT if max_bytes < SMALL_BYTES else "16384"
     return found
 
 

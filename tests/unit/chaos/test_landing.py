@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import Fault
+from broker.protocol.records import HEADER_SIZE
+from chaos.faults import SIDES, Fault
 from chaos.landing import HOLDING, NEEDING, Ground, landing, overlap
 from chaos.swarm import swarm_plan
 
@@ -74,9 +75,52 @@ def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
 
 @pytest.mark.parametrize("how", ["move", "preferred", "unclean"])
 def test_what_is_moved_or_elected_is_so_where_somebody_has_it(how: str) -> None:
-    move, lossy = fault(0, 2, "leadership", how=how), fault(1, 9, "packet_loss", "follower", side="clients")
-    assert landing(7, (move, lossy), GROUND) == (move, lossy)
-    assert [each.target for each in landing(7, (move, lossy), replace(GROUND, nodes=5))] == ["leader", "leader"]
+    move = fault(0, 2, "leadership", how=how)
+    assert landing(7, (move,), GROUND) == (move,)
+    assert [each.target for each in landing(7, (move,), replace(GROUND, nodes=5))] == ["leader"]
+
+
+def lossy(target: str, side: str) -> Fault:
+    return fault(1, 9, "packet_loss", target, side=side, probability=0.05)
+
+
+def test_packets_of_clients_are_lost_where_clients_go() -> None:
+    drawn = (lossy("follower", "clients"), lossy("all", "clients"), lossy("follower", "peers"))
+    assert [landing(7, (each,), GROUND)[0].target for each in drawn] == ["leader", "all", "follower"]
+
+
+def test_of_few_packets_a_larger_share_is_lost() -> None:
+    def share(side: str, **other: Any) -> float:
+        return float(landing(7, (lossy("all", side),), replace(GROUND, **other))[0].params["probability"])
+
+    assert (share("peers"), share("clients"), share("both")) == (0.05, 0.05, 0.05)
+    assert {share(side, rate=5) for side in SIDES} == {0.3}
+    assert (share("peers", replicas=1), share("clients", replicas=1)) == (0.3, 0.05)
+
+
+@pytest.mark.parametrize("action", ["packet_loss", "reset"])
+def test_an_only_broker_has_the_links_of_its_clients_and_nowhere_to_move_a_partition(action: str) -> None:
+    alone = Ground(nodes=1, replicas=1, flushes=False)
+    links, move = fault(0, 2, action, side="peers", probability=0.3), fault(1, 9, "leadership", how="move")
+    assert [each.params for each in landing(7, (links, move), GROUND)] == [links.params, move.params]
+    found = landing(7, (links, move), alone)
+    assert found[0].params == {"side": "clients", "probability": 0.3}
+    assert found[1].params == {"how": "preferred"}
+
+
+def test_connections_over_links_that_are_measured_live_long_enough_for_an_answer() -> None:
+    storm, slow = fault(0, 2, "reset", every_ms=200, side="peers"), fault(1, 3, "latency", latency_ms=200)
+    assert landing(7, (storm, slow), GROUND)[0].params["every_ms"] == 1000
+    assert landing(7, (storm, replace(slow, at_s=9.0)), GROUND)[0] == storm
+    once = replace(storm, params={"every_ms": 0, "side": "peers"})
+    assert landing(7, (once, slow), GROUND)[0] == once
+
+
+def test_a_node_that_may_be_late_in_coming_back_is_not_hit_once_more_just_then() -> None:
+    killed, crashed = fault(0, 2, "kill", "node:3"), fault(1, 5.5, "crash_at", "node:3", op="write", nth=1)
+    first, second = landing(7, (killed, crashed), GROUND)
+    assert first.target != second.target
+    assert landing(7, (killed, replace(crashed, at_s=6.5)), GROUND)[1].target == "node:3"
 
 
 def test_one_clock_is_bent_by_one_fault_at_a_time() -> None:
@@ -88,6 +132,7 @@ def test_of_few_requests_of_producers_the_first_is_hit() -> None:
     third = fault(0, 2, "protocol", "leader", api="Produce", nth=3)
     assert landing(7, (third,), GROUND)[0] == third
     assert landing(7, (third,), replace(GROUND, rate=10))[0].params["nth"] == 1
+    assert landing(7, (third, fault(1, 3, "kill")), GROUND)[0].params["nth"] == 1, "producers wait for who is down"
     fifth = fault(0, 2, "crash_at", "leader", op="write", nth=5)
     assert landing(7, (fifth,), replace(GROUND, rate=3))[0].params == {"op": "write", "nth": 1}
 
@@ -114,3 +159,11 @@ def test_seeds_still_have_faults_that_overlap_those_of_nodes_included() -> None:
     named = [pair for pair in of_nodes if all(each.target.startswith("node:") for each in pair)]
     assert all(one.target != other.target for one, other in named)
     assert set(HOLDING) < set(NEEDING)
+
+
+def test_a_batch_of_a_swarm_fits_into_a_small_segment() -> None:
+    loads = [swarm_plan(seed).workload for seed in range(200)]
+    small = [load for load in loads if load.topic_settings.get("segment.bytes") == "4096" and load.acks != 0]
+    assert small
+    assert all(max(load.batch_bytes, load.max_bytes) + HEADER_SIZE < 4096 for load in small)
+    assert any(load.batch_bytes > 4096 for load in loads)

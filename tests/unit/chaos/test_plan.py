@@ -52,6 +52,18 @@ def test_a_drawn_reset_is_over_soon_enough_to_be_proven_while_it_lasts() -> None
     assert all(2 * fault.params["after_ms"] / 1000 <= fault.duration_s / 2 for fault in drawn)
 
 
+def test_what_is_drawn_for_an_only_broker_can_land_on_it() -> None:
+    kinds = ("packet_loss", "reset", "leadership")
+    for seed in range(20):
+        alone, three = (
+            with_schedule({"seed": seed, "runtime": "sim", "cluster": {"nodes": nodes}, "workload": load}, kinds)
+            for nodes in (1, 3)
+            for load in [{"replication_factor": 1, "min_isr": 1}]
+        )
+        assert all(f.params.get("side") != "peers" and f.params.get("how") != "move" for f in alone.timeline())
+        assert len(alone.timeline()) == len(three.timeline())
+
+
 def test_a_load_too_short_for_faults_is_refused() -> None:
     with pytest.raises(FaultError, match="leaves no room"):
         make_schedule(1, ("kill",), 3)
