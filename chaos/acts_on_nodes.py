@@ -38,13 +38,20 @@ async def pause(stage: Stage, p: Played) -> None:
     lost: list[str] = []
 
     already = {node for node in p.resolved if stage.others(p, node, "pause")}
+    troubles: list[HarnessError] = []
 
     async def hold(node: int) -> Any:
-        return await (_held_already(stage, node) if node in already else runtime.pause(node))
+        try:
+            return await (_held_already(stage, node) if node in already else runtime.pause(node))
+        except HarnessError as trouble:  # told when the others stand: nobody would let go one that only half does
+            troubles.append(trouble)
+            return None
 
     try:
         # All at once: with one after the other the first would be held for longer by as long as each takes to show it.
         held = await stage.together(hold, p.resolved)
+        for trouble in troubles:
+            raise trouble
         await stage.rest(p)
     finally:
         with trio.CancelScope(shield=True):

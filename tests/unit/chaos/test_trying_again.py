@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from chaos.errors import HarnessError
 from chaos.faults import Fault, make_fault
 from chaos.nemesis import Nemesis
 from chaos.papers import MemoryPapers
@@ -240,3 +241,20 @@ async def test_nodes_are_paused_at_once_however_many_they_are(autojump_clock: tr
     both = [make_fault(at, 0.1, length_s, "pause", "all", {}) for at, length_s in enumerate((1.1, 1.5))]
     assert [p.error for p in await _played(world, asked, *both)] == [None, None]
     assert set(world.states.values()) == {NodeState.RUNNING}
+
+
+async def test_nodes_that_are_being_paused_are_let_go_though_another_one_cannot_be(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Stubborn(Slow):
+        async def pause(self, node: int) -> dict[str, Any]:
+            if node == 3:
+                raise HarnessError("node 3 did not stop")
+            await trio.sleep(0.2)  # in which it stands still already, and its state is not known yet
+            return await super().pause(node)
+
+    world = Stubborn()
+    (p,) = await _played(world, Asked(), make_fault(0, 0.1, 1.0, "pause", "all", {}))
+    assert p.error == "HarnessError: node 3 did not stop"
+    assert not p.landed
+    assert world.done == ["resume 1", "resume 2"]
