@@ -5,6 +5,7 @@ resignation, asked for as another controller would.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -69,15 +70,22 @@ async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dic
     Unresolved or HarnessError where the last request could not be made at all.
     """
     ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
+    before: ClusterView | None = None
     while True:
-        before = await stage.cluster.view()
+        before = before or await stage.cluster.view()
         try:
             answers = await ask(stage, p, before)
             if any(error in ("", NOT_NEEDED) for error in answers.values()) or stage.left_s(p) <= AGAIN_S:
                 return before, answers
-        except (RequestFailed, UnsupportedApi, Unresolved) as failure:
+            before = None
+        except Unresolved:
             if stage.left_s(p) <= AGAIN_S:
-                raise failure if isinstance(failure, Unresolved) else HarnessError(f"{how}: {failure}") from None
+                raise
+            before = None
+        except (RequestFailed, UnsupportedApi) as failure:
+            if stage.left_s(p) <= AGAIN_S:
+                raise HarnessError(f"{how}: {failure}") from None
+            # It may have been done all the same: the very same is asked for again, and compared with what was before.
         await trio.sleep(AGAIN_S)
 
 
@@ -109,7 +117,8 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
     answers = await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
     if not answers.get(place):
         await trio.sleep(max(0.0, stage.left_s(p) / 2))
-        await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
+        with suppress(RequestFailed):  # the move was accepted: who leads afterwards is no part of its evidence
+            await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
     return answers
 
 

@@ -129,6 +129,7 @@ async def _one_by_one(
     for node in p.resolved:
         # One at a time is its own: what has another one down brings that up, whatever becomes of this.
         stage.release(p)
+        await _its_turn(stage, p, node)
         stage.claim(p, [node])
         step: dict[str, Any] = {"node": node, **await before(node)}
         with stage.taking_down(p, [node]):  # and up at once: who would have it down meanwhile has it afterwards
@@ -146,6 +147,14 @@ async def _one_by_one(
     p.landed = all(step["down"].get(proof) and step["up"].get("ready_ns") for step in steps)
     if not p.landed:
         p.error = f"no evidence that every node was {proof}"
+
+
+async def _its_turn(stage: Stage, p: Played, node: int) -> None:
+    """Until a node runs that another fault has down, or is just starting. HarnessError where the time is over first."""
+    while stage.is_turning(node) or stage.runtime.state(node) is not NodeState.RUNNING:
+        if stage.left_s(p) <= 0:
+            raise HarnessError(f"node {node} was {stage.runtime.state(node).value} when it was its turn")
+        await trio.sleep(POLL_S)
 
 
 async def slow(stage: Stage, p: Played) -> None:

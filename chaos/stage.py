@@ -144,6 +144,10 @@ class Stage:
         self.begun(p)
         return tuple(joined)
 
+    def is_turning(self, node: int) -> bool:
+        """Some fault is just starting it, or taking it down."""
+        return node in self._starting or node in self._leaving
+
     def holders(self, p: Played, node: int, state: NodeState) -> dict[int, str]:
         """Other faults that hold a node down, or paused, by id: their actions. A node whose disk fails, or that came to
         its crash point, ended by itself: nobody said so yet, but nobody else can have it down.
@@ -222,7 +226,8 @@ class Stage:
         try:
             return await self.runtime.start_node(node)
         finally:
-            del self._starting[node]
+            if self._starting.get(node) is over:
+                del self._starting[node]
             over.set()
 
     async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:

@@ -224,5 +224,26 @@ def test_a_rolling_restart_does_not_keep_down_what_another_fault_took_down() -> 
     assert len(hurt["started"]) == 1, "by the one that took it down, when that ends"
 
 
+def test_two_rolling_restarts_at_once_take_their_turns() -> None:
+    rolling = {"duration_s": 60, "action": "rolling", "target": "all", "params": {"how": "kill"}}
+    verdict, reasons, told = simulated({"at_s": 1, **rolling}, {"at_s": 1.2, **rolling}, time_s=60)
+    assert verdict == VALID, reasons
+    assert [len(each.evidence["steps"]) for each in told if each.evidence is not None] == [3, 3]
+
+
+async def test_a_rolling_restart_does_not_start_what_another_fault_has_down(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = SlowToStart()
+    kill, rolling = (
+        make_fault(0, 0.5, 30.0, "kill", "node:2", {}),
+        make_fault(1, 0.1, 9.0, "rolling", "all", {"how": "kill"}),
+    )
+    killed, rolled = await played(world, [kill, rolling])
+    assert killed["error"] is None
+    assert rolled["error"] == "HarnessError: node 2 was down when it was its turn"
+    assert world.done == ["kill 1", "kill 2", "start 1", "start 2"]
+
+
 def test_a_fault_is_a_plain_value() -> None:
     assert make_fault(0, 0, 1, "client", "producer", {}) == Fault(0, 0.0, 1.0, "client", "producer", {"how": "crash"})

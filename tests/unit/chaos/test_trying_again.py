@@ -148,12 +148,23 @@ class Answers:
         return dict.fromkeys(places, said)
 
 
+class Changing(Asked):
+    """A cluster that is another one from a certain time on."""
+
+    def __init__(self, before: ClusterView, at_s: float, after: ClusterView) -> None:
+        super().__init__()
+        self.before, self.at_s, self.after = before, at_s, after
+
+    async def view(self) -> ClusterView:
+        return self.before if trio.current_time() < self.at_s else self.after
+
+
 @pytest.mark.parametrize("refusal", ["PREFERRED_LEADER_NOT_AVAILABLE", RequestFailed("TIMED_OUT", sent=True)], ids=str)
 async def test_an_election_that_is_refused_is_asked_for_again(
     refusal: Any, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     answers = Answers(monkeypatch, refusal, refusal, "")
-    last = (await acted(Acting(), "leadership", asked=Asked(VIEW, VIEW, VIEW, VIEW, VIEW, ELECTED)))[-1]
+    last = (await acted(Acting(), "leadership", asked=Changing(VIEW, 1.3, ELECTED)))[-1]
     assert last["error"] is None
     assert last["evidence"]["answers"] == {"t-0": ""}
     assert answers.asked == 3
@@ -174,14 +185,32 @@ async def test_an_election_that_cannot_be_asked_for_has_not_landed(
 async def test_a_leader_that_was_there_when_none_had_to_be_elected_may_be_moved_afterwards(
     moved_s: float, lands: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    class Moving(Asked):
-        async def view(self) -> ClusterView:
-            elsewhere = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
-            return ELECTED if trio.current_time() < moved_s else elsewhere
-
     Answers(monkeypatch, "ELECTION_NOT_NEEDED", takes_s=0.2)
-    last = (await acted(Acting(), "leadership", asked=Moving()))[-1]
+    elsewhere = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (2,)}, {"t-0": (2,)})
+    last = (await acted(Acting(), "leadership", asked=Changing(ELECTED, moved_s, elsewhere)))[-1]
     assert last["error"] == (None if lands else "the leaders are not those that were asked for")
+
+
+async def test_a_move_whose_answer_was_lost_is_asked_for_once_more_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    wanted: list[Any] = []
+
+    async def move(client: Any, moves: Any, **_: Any) -> dict[Any, str]:
+        wanted.append(moves)
+        if len(wanted) == 1:
+            raise RequestFailed("CONNECTION_LOST", sent=True)
+        return dict.fromkeys(moves, "")
+
+    async def elect(client: Any, places: Any, **_: Any) -> dict[Any, str]:
+        raise RequestFailed("TIMED_OUT", sent=True)
+
+    monkeypatch.setattr(admin, "alter_partition_reassignments", move)
+    monkeypatch.setattr(admin, "elect_leaders", elect)
+    last = (await acted(Acting(), "leadership", {"how": "move"}, asked=Asked(VIEW, VIEW, MOVED)))[-1]
+    assert last["error"] is None
+    assert last["evidence"]["before"]["t-0"]["replicas"] == [1, 2, 3]
+    assert wanted == [{("t", 0): [2, 3, 1]}] * 2
 
 
 async def test_a_partition_of_an_only_broker_cannot_be_moved(
