@@ -8,7 +8,8 @@ making a decision and appending its records nothing else runs, so decisions are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -60,14 +61,6 @@ class Quorum(Protocol):
 
     async def describe_quorum(self, request: Any) -> Any:
         """The answer to DescribeQuorum."""
-
-
-class _Uncertain(NamedTuple):
-    """A reply that may leave once `offset`, written in `epoch` or before, is committed."""
-
-    reply: Any
-    offset: int
-    epoch: int
 
 
 class ControllerService:
@@ -133,32 +126,34 @@ class ControllerService:
         leaves open whether the request was carried out: its records may yet be committed.
         """
         try:
-            answer = self._begin(api_key, request)
+            answer = self.begin(api_key, request)
         except NotController:
             return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
-        if not isinstance(answer, _Uncertain):
+        if not isinstance(answer, Later):
             return answer
 
         async def finish() -> Any:
             try:
-                return await self._certain(answer)
+                return await answer.wait()
             except NotController:
                 return refusal(api_key, request, ErrorCode.NOT_CONTROLLER)
 
         return Later(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `handle`, waited for; raises NotController, and AssertionError for an API that the controller has not."""
-        if self._controller is not None and api_key == ApiKey.DESCRIBE_QUORUM:
-            return await self._quorum.describe_quorum(request)
-        answer = self._begin(api_key, request)
-        return await self._certain(answer) if isinstance(answer, _Uncertain) else answer
+        """As `begin`, waited for."""
+        answer = self.begin(api_key, request)
+        return await answer.wait() if isinstance(answer, Later) else answer
 
-    def _begin(self, api_key: int, request: Any) -> Any:
-        """Decide: the reply, as an `_Uncertain` where something has to be committed first."""
+    def begin(self, api_key: int, request: Any) -> Any:
+        """As `handle`, but raises NotController, now or when it is waited for, and AssertionError for an API that the
+        controller has not.
+        """
         controller = self._controller
         if controller is None:
             raise NotController
+        if api_key == ApiKey.DESCRIBE_QUORUM:
+            return Later(partial(self._quorum.describe_quorum, request))
         assert api_key in COMMANDS, f"API {api_key} is not decided by the controller"
         now_ms = self._now_ms()
         decision = controller.decide(api_key, request, now_ms)
@@ -167,14 +162,17 @@ class ControllerService:
             raise NotController
         # Also without records of its own: the decision may rest on records that are not committed yet.
         offset = controller.image.offset
-        return _Uncertain(decision.reply, offset, self._epoch) if offset > self._feed.image.offset else decision.reply
+        if offset > self._feed.image.offset:
+            return Later(partial(self._certain, decision.reply, offset, self._epoch))
+        return decision.reply
 
-    async def _certain(self, answer: _Uncertain) -> Any:
+    async def _certain(self, reply: Any, offset: int, epoch: int) -> Any:
+        """A reply that may leave once `offset`, written in `epoch` or before, is committed."""
         try:
-            await self._quorum.wait_committed(answer.offset, answer.epoch)
+            await self._quorum.wait_committed(offset, epoch)
         except self._lost:
             raise NotController from None
-        return answer.reply
+        return reply
 
     def _write(self, decision: Decision[Any], now_ms: int) -> bool:
         """Append and apply a decision, made now. False where it had no records or this node leads no longer."""

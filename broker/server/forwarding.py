@@ -6,6 +6,7 @@ may therefore reach it twice: what a first attempt did is seen by the second (TO
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -20,6 +21,7 @@ from broker.protocol.header import (
 )
 from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.server.controller_service import NotController
+from broker.server.later import Later
 from broker.server.refusals import refusal
 from broker.server.served import FORWARDED
 
@@ -72,15 +74,13 @@ class Forwarder:
         Raises NoController when `timeout_ms` have passed; every other error is in the response.
         """
 
-        async def attempt(target: int) -> Any:
-            if target == self._config.node_id and self._service is not None:
-                return await self._service.decide(api_key, request)
+        async def send(target: int) -> Any:
             response = await self._peers.request(target, api_key, version, request, timeout_ms, lane=CONTROL_LANE)
             if response.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
             return response
 
-        return await self._persist(attempt, timeout_ms)
+        return await self._persist(api_key, request, send, timeout_ms)
 
     async def forward(
         self,
@@ -103,9 +103,7 @@ class Forwarder:
             client_host_address=client_host,
         )
 
-        async def attempt(target: int) -> Any:
-            if target == self._config.node_id and self._service is not None:
-                return await self._service.decide(api_key, request)
+        async def send(target: int) -> Any:
             wrapped = await self._peers.request(
                 target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given, lane=CLIENT_LANE
             )
@@ -114,16 +112,17 @@ class Forwarder:
             return _opened(api_key, version, request, wrapped)
 
         try:
-            return await self._persist(attempt, given)
+            return await self._persist(api_key, request, send, given)
         except NoController:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
-    async def _persist(self, attempt: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
+    async def _persist(self, api_key: int, request: Any, send: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
+        """`send` asks another node; this one is asked directly."""
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
         give_up_at = now + timeout_ms / 1000 + LAST_WORD_S
         while (left_s := give_up_at - now) > 0:
-            found, response = await self._attempt(attempt, left_s)
+            found, response = await self._attempt(api_key, request, send, left_s)
             now = self._env.mono()
             if found:
                 self.answered_at = now
@@ -133,19 +132,28 @@ class Forwarder:
             now = self._env.mono()
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
-    async def _attempt(self, attempt: Callable[[int], Awaitable[Any]], left_s: float) -> tuple[bool, Any]:
+    async def _attempt(
+        self, api_key: int, request: Any, send: Callable[[int], Awaitable[Any]], left_s: float
+    ) -> tuple[bool, Any]:
         """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
         target = self.controller()
         if target == NOBODY:
             return False, None
-        with self._env.timeout(left_s) as scope:
-            self._under_way[scope] = target
-            try:
-                return True, await attempt(target)
-            except (OSError, NotController):
-                return False, None
-            finally:
-                del self._under_way[scope]
+        wait: Callable[[], Awaitable[Any]] = partial(send, target)
+        try:
+            if target == self._config.node_id and self._service is not None:
+                answer = self._service.begin(api_key, request)
+                if not isinstance(answer, Later):
+                    return True, answer
+                wait = answer.wait
+            with self._env.timeout(left_s) as scope:
+                self._under_way[scope] = target
+                try:
+                    return True, await wait()
+                finally:
+                    del self._under_way[scope]
+        except (OSError, NotController):
+            pass
         return False, None
 
     def controller_moved(self) -> None:
