@@ -6,10 +6,7 @@ may therefore reach it twice: what a first attempt did is seen by the second (TO
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import trio
 
 from broker.protocol.apis import APIS, ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode, MalformedFrame
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.server.controller_service import ControllerService
     from broker.server.peers import PeerClient
+
+    Send = Callable[[int, float], Awaitable[Any]]
 
 NOBODY = -1
 FIRST_BACKOFF_S = 0.02
@@ -64,7 +63,6 @@ class Forwarder:
         """`controller` tells the quorum's leader as this node knows it, -1 where it knows none."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
-        self._under_way: dict[trio.CancelScope, int] = {}
         self.answered_at = env.mono()
         """When a controller last answered, by `env.mono()`."""
 
@@ -74,8 +72,10 @@ class Forwarder:
         Raises NoController when `timeout_ms` have passed; every other error is in the response.
         """
 
-        async def send(target: int) -> Any:
-            response = await self._peers.request(target, api_key, version, request, timeout_ms, lane=CONTROL_LANE)
+        async def send(target: int, left_s: float) -> Any:
+            response = await self._peers.request(
+                target, api_key, version, request, timeout_ms, lane=CONTROL_LANE, left_s=left_s
+            )
             if response.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
             return response
@@ -103,9 +103,9 @@ class Forwarder:
             client_host_address=client_host,
         )
 
-        async def send(target: int) -> Any:
+        async def send(target: int, left_s: float) -> Any:
             wrapped = await self._peers.request(
-                target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given, lane=CLIENT_LANE
+                target, ApiKey.ENVELOPE, ENVELOPE_VERSION, envelope, given, lane=CLIENT_LANE, left_s=left_s
             )
             if wrapped.error_code == ErrorCode.NOT_CONTROLLER:
                 raise NotController
@@ -116,8 +116,8 @@ class Forwarder:
         except NoController:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
-    async def _persist(self, api_key: int, request: Any, send: Callable[[int], Awaitable[Any]], timeout_ms: int) -> Any:
-        """`send` asks another node; this one is asked directly."""
+    async def _persist(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
+        """`send` asks another node, for so many seconds at most; this one is asked directly."""
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
         give_up_at = now + timeout_ms / 1000 + LAST_WORD_S
@@ -132,36 +132,28 @@ class Forwarder:
             now = self._env.mono()
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
-    async def _attempt(
-        self, api_key: int, request: Any, send: Callable[[int], Awaitable[Any]], left_s: float
-    ) -> tuple[bool, Any]:
+    async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
         """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
         target = self.controller()
         if target == NOBODY:
             return False, None
-        wait: Callable[[], Awaitable[Any]] = partial(send, target)
         try:
-            if target == self._config.node_id and self._service is not None:
-                answer = self._service.begin(api_key, request)
-                if not isinstance(answer, Later):
-                    return True, answer
-                wait = answer.wait
-            with self._env.timeout(left_s) as scope:
-                self._under_way[scope] = target
-                try:
-                    return True, await wait()
-                finally:
-                    del self._under_way[scope]
+            if target != self._config.node_id or self._service is None:
+                return True, await send(target, left_s)
+            answer = self._service.begin(api_key, request)
+            if not isinstance(answer, Later):
+                return True, answer
+            with self._env.timeout(left_s):
+                return True, await answer.wait()
         except (OSError, NotController):
             pass
         return False, None
 
     def controller_moved(self) -> None:
-        """`controller` may tell another node than before: whoever waits for the old one is to ask the new one."""
-        now = self.controller()
-        for scope, target in list(self._under_way.items()):
-            if target != now:
-                scope.cancel()
+        """`controller` may tell another node than before: whoever waits for the old one is to ask the new one. (Of this
+        node's own controller they hear by themselves that it is none any more.)
+        """
+        self._peers.wait_only_for(self.controller(), (CONTROL_LANE, CLIENT_LANE))
 
 
 def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse) -> Any:

@@ -7,7 +7,8 @@ has a lane of its own and holds up nobody's heartbeat.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -126,6 +127,13 @@ class _Channel:
         self._waiting.popleft()
         waiting.done.set()
 
+    def desert(self) -> None:
+        """Everything outstanding fails; the link goes on, and what comes for it is passed over."""
+        for waiting in self._waiting:
+            if waiting.answer is None and waiting.failure is None:
+                waiting.failure = LinkClosed("the answer is not wanted any more")
+                waiting.done.set()
+
     def close(self, why: str) -> None:
         """End the link; everything outstanding fails."""
         self.broken = True
@@ -144,6 +152,8 @@ class PeerClient:
         self._env, self._resolve, self._client_id = env, resolve, client_id
         self._channels: dict[tuple[int, str], _Channel] = {}
         self._opening: dict[tuple[int, str], _Turn] = {}
+        self._dialling: dict[trio.CancelScope, tuple[int, str]] = {}
+        """Whoever waits for a link."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -154,12 +164,20 @@ class PeerClient:
             await trio.sleep_forever()
 
     async def request(
-        self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int, *, lane: str = ""
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        message: Any,
+        timeout_ms: int,
+        *,
+        lane: str = "",
+        left_s: float = inf,
     ) -> Any:
         """The response message to `message`.
 
-        OSError where the node cannot be reached or the link ends first, PeerTimeout after `timeout_ms`: then whether
-        the request was carried out is not known.
+        OSError where the node cannot be reached or the link ends first, PeerTimeout after `timeout_ms`, and its link is
+        given up then, or after `left_s`: whether the request was carried out is not known.
         """
         response = response_class(api_key)
 
@@ -167,7 +185,9 @@ class PeerClient:
             _, at = decode_response_header(view, api_key, version)
             return response.decode(view, at, version)[0]
 
-        return await self.exchange(node_id, api_key, version, message.encode(version), decode, timeout_ms, lane=lane)
+        return await self.exchange(
+            node_id, api_key, version, message.encode(version), decode, timeout_ms, lane=lane, left_s=left_s
+        )
 
     async def exchange(
         self,
@@ -179,24 +199,31 @@ class PeerClient:
         timeout_ms: int,
         *,
         lane: str = "",
+        left_s: float = inf,
     ) -> Any:
         """As `request`, for a request body as bytes; `decode` gets the whole response frame, header included, and must
         not keep the view.
         """
-        give_up_at = self._env.mono() + timeout_ms / 1000
+        patience_s = min(timeout_ms / 1000, left_s)
+        give_up_at = self._env.mono() + patience_s
         channel = self._channels.get((node_id, lane))
         if channel is None or channel.broken:
             channel = None
-            with self._env.timeout(timeout_ms / 1000):
-                channel = await self._channel(node_id, lane)
+            with self._env.timeout(patience_s) as scope:
+                self._dialling[scope] = node_id, lane
+                try:
+                    channel = await self._channel(node_id, lane)
+                finally:
+                    del self._dialling[scope]
         if channel is not None:
             waiting = channel.send(api_key, version, self._client_id, body, decode)
             if await waiting.done.wait(max(0.0, give_up_at - self._env.mono())):
                 if waiting.failure is not None:
                     raise waiting.failure
                 return waiting.answer
-            # Whatever came later would stand before the answers of requests made from now on.
-            channel.close("an answer was overdue")
+            if patience_s < left_s:
+                # Whatever came later would stand before the answers of requests made from now on.
+                channel.close("an answer was overdue")
         raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {timeout_ms} ms")
 
     async def _channel(self, node_id: int, lane: str) -> _Channel:
@@ -214,6 +241,15 @@ class PeerClient:
             channel = self._channels[place] = _Channel(self._env, link, self._nursery.start_soon)
             self._nursery.start_soon(channel.read)
             return channel
+
+    def wait_only_for(self, node_id: int, lanes: Container[str]) -> None:
+        """Requests to any other node on these lanes fail now: their answers are not wanted any more."""
+        for (node, lane), channel in self._channels.items():
+            if node != node_id and lane in lanes:
+                channel.desert()
+        for scope, (node, lane) in self._dialling.items():
+            if node != node_id and lane in lanes:
+                scope.cancel()
 
     def forget(self, node_id: int) -> None:
         """Close the links to a node: the next request dials anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import trio
@@ -101,8 +102,21 @@ class PlayedPeers:
         self.world, self.node_id = world, node_id
 
     async def request(
-        self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int, *, lane: str = ""
+        self,
+        node_id: int,
+        api_key: int,
+        version: int,
+        message: Any,
+        timeout_ms: int,
+        *,
+        lane: str = "",
+        left_s: float = inf,
     ) -> Any:
+        with trio.move_on_after(left_s):
+            return await self._answer(node_id, api_key, version, message, timeout_ms)
+        raise OSError("no answer in the time that was left")
+
+    async def _answer(self, node_id: int, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
         self.world.requests.append((self.node_id, node_id, ApiKey(api_key)))
         if node_id in self.world.cut_off or self.node_id in self.world.cut_off:
             await trio.sleep(timeout_ms / 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from broker.env import LinkClosed
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -129,6 +131,88 @@ async def test_heartbeat_that_gets_no_answer_gives_its_link_up(autojump_clock: A
         with pytest.raises(NoController):
             await forwarder.ask(ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 300)
         assert len(peer.links) == tried
+
+
+async def test_a_request_with_less_time_than_its_time_out_leaves_the_link_to_others(peer: Peer, desk: Desk) -> None:
+    with pytest.raises(PeerTimeout):
+        await desk.client.request(2, ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 300, left_s=0.1)
+    desk.ask()
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(peer.links) == 1
+    first, second = peer.requests(0)
+    peer.answer(0, first, 1)
+    peer.answer(0, second)
+    await trio.testing.wait_all_tasks_blocked()
+    assert desk.outcomes == [0]
+
+
+async def test_who_waits_for_a_controller_that_is_none_any_more_asks_the_next_one_on_the_link_that_is_there(
+    autojump_clock: Any, peer: Peer, desk: Desk
+) -> None:
+    config: Any = SimpleNamespace(node_id=1)
+    controllers = [2]
+    forwarder = Forwarder(FakeEnv(peer), config, desk.client, None, lambda: controllers[0])
+    answers: list[int] = []
+
+    async def ask() -> None:
+        answers.append((await forwarder.ask(ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 5000)).error_code)
+
+    desk.nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    controllers[0] = 3
+    forwarder.controller_moved()
+    controllers[0] = 2
+    await trio.sleep(0.1)
+    first, second = peer.requests(0)
+    peer.answer(0, first, 1)
+    peer.answer(0, second)
+    await trio.testing.wait_all_tasks_blocked()
+    assert answers == [0]
+    assert len(peer.links) == 1
+
+
+async def test_who_has_its_answer_keeps_it_when_others_are_waited_for_no_longer(peer: Peer, desk: Desk) -> None:
+    given_up: list[bool] = []
+
+    def decode(_: memoryview) -> int:
+        desk.client.wait_only_for(3, ("",))  # the first has its answer by now, and has not looked at it yet
+        return 0
+
+    async def ask() -> None:
+        with pytest.raises(LinkClosed):
+            await desk.client.exchange(2, ApiKey.BROKER_HEARTBEAT, VERSION, ASK.encode(VERSION), decode, 1000)
+        given_up.append(True)
+
+    desk.ask()
+    await trio.testing.wait_all_tasks_blocked()
+    desk.nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    for correlation_id in peer.requests(0):
+        peer.answer(0, correlation_id)
+    await trio.testing.wait_all_tasks_blocked()
+    assert desk.outcomes == [0]
+    assert given_up == [True]
+
+
+async def test_nobody_dials_on_for_a_node_that_is_not_asked_any_more(
+    autojump_clock: Any, peer: Peer, nursery: trio.Nursery
+) -> None:
+    class Unanswered(FakeEnv):
+        async def connect(self, host: str, port: int) -> Any:
+            await trio.sleep_forever()
+
+    client = PeerClient(Unanswered(peer), {2: ("node-2", 9092)}.get, "node-1")
+    await nursery.start(client.run)
+    began = trio.current_time()
+    nursery.start_soon(_later, 0.1, client.wait_only_for, 3, ("",))
+    with pytest.raises(PeerTimeout):
+        await client.request(2, ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 60_000)
+    assert trio.current_time() - began < 1
+
+
+async def _later(seconds: float, act: Callable[..., object], *args: object) -> None:
+    await trio.sleep(seconds)
+    act(*args)
 
 
 async def test_refused_connection_fails_at_once_and_is_tried_again(peer: Peer, desk: Desk) -> None:
