@@ -15,6 +15,7 @@ import trio
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.quorum.effects import InstallSnapshot
 from broker.quorum.messages import (
+    NOBODY,
     BeginEpochReply,
     EndEpoch,
     EndEpochReply,
@@ -122,6 +123,10 @@ class MetadataQuorum:
         self._rearm = env.signal()
         self._moved = trio.Event()
         self._farewells = 0
+        self._talking_to = NOBODY
+        """Whose answer is being worked on."""
+        self._next: Message | None = None
+        """What comes of it for the same node."""
         self._nursery: trio.Nursery | None = None
 
     # ------------------------------------------------------------------------------------------------- what is known
@@ -394,7 +399,10 @@ class MetadataQuorum:
         for message in ready.messages:
             if not isinstance(message.body, REPLIES):
                 self._farewells += isinstance(message.body, EndEpoch)
-                self._nursery.start_soon(self._send, message.receiver, message.ticket, message.body)
+                if message.receiver == self._talking_to and self._next is None:
+                    self._next = message
+                else:
+                    self._nursery.start_soon(self._talk, message)
             elif (replied := self._asked.pop(message.ticket, None)) is not None:  # Else whoever asked was cancelled.
                 replied(message.body)
 
@@ -418,9 +426,22 @@ class MetadataQuorum:
                 return replace(reply, error=ErrorCode.CORRUPT_MESSAGE)
         return reply
 
-    async def _send(self, receiver: int, ticket: int, request: Request) -> None:
+    async def _talk(self, message: Message) -> None:
+        """Send a request. Where its outcome has the core ask the same node again, as each answered fetch does, that is
+        sent from here, too: it takes no other task.
+        """
+        asked: Message | None = message
+        while asked is not None:
+            await self._send(asked)
+            self._talking_to = asked.receiver
+            self._work()
+            self._talking_to = NOBODY
+            asked, self._next = self._next, None
+
+    async def _send(self, message: Message) -> None:
         """A request to another node, and its reply or failure into the core."""
-        own_id = self._settings.node_id
+        request: Any
+        own_id, receiver, ticket, request = message
         api_key, version, body = wire.encode_request(request, own_id, receiver, self._cluster_id)
         patience_ms, lane = self._request_timeout_ms, LANE
         if isinstance(request, Fetch):
@@ -438,7 +459,6 @@ class MetadataQuorum:
         if isinstance(request, EndEpoch):
             self._farewells -= 1
             self._wake()
-        self._work()
 
     # --------------------------------------------------------------------------------------------------------- telling
 
