@@ -31,6 +31,27 @@ async def test_fresh_cluster_elects_and_what_is_committed_reaches_everybody(tmp_
         nursery.cancel_scope.cancel()
 
 
+async def test_fetches_that_follow_each_other_take_one_task(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = Ensemble(tmp_path, nursery, observers=1, settings=HASTE)
+        await cluster.start()
+        await cluster.commit("one")
+        await cluster.all_know("one")
+        observer = cluster.nodes[4].quorum
+
+        def fetching() -> list[trio.lowlevel.Task]:
+            assert observer._nursery is not None
+            return [task for task in observer._nursery.child_tasks if task.name.endswith("._talk")]
+
+        before = fetching()
+        assert len(before) == 1
+        await cluster.commit("two")
+        await cluster.commit("three")
+        await cluster.all_know("one", "two", "three")
+        assert fetching() == before
+        nursery.cancel_scope.cancel()
+
+
 async def test_next_leader_has_what_was_committed_and_the_old_one_catches_up(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         cluster = Ensemble(tmp_path, nursery, settings=HASTE)
