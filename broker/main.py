@@ -7,7 +7,6 @@ the other way: leaderships move away, everything is flushed, and the marker of a
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import trio
@@ -37,6 +36,8 @@ from broker.server.server import Server
 from broker.server.snapshotter import Snapshotter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from broker.config import BrokerConfig
     from broker.env import Env
 
@@ -266,17 +267,18 @@ class Node:
         nursery.start_soon(server.sweep_idle)
         nursery.start_soon(self.proposals.run)
         nursery.start_soon(self._expire, server)
-        nursery.start_soon(self._every, config.replica_lag_time_max_ms / 2000, self.replicas.check_isr)
         checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
         nursery.start_soon(self._checkpoint_high_watermarks, checkpoint_s)
-        flush_s = config.log_flush_offset_checkpoint_interval_ms / 1000 or math.inf
-        nursery.start_soon(self._every, flush_s, self.logs.checkpoint_recovery_points)
-        by_time_s = min(1.0, config.log_flush_scheduler_interval_ms / 1000)
-        nursery.start_soon(self._every, by_time_s, self.replicas.flush_by_time)
-        starts_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000 or math.inf
-        nursery.start_soon(self._every, starts_s, self.logs.checkpoint_log_starts)
-        nursery.start_soon(self._every, config.log_retention_check_interval_ms / 1000, self._retention)
-        nursery.start_soon(self._every, 1.0, lambda: self.fetchers.watch(int(self.env.mono() * 1000)))
+        periodic = by_period(
+            (config.replica_lag_time_max_ms / 2000, self.replicas.check_isr),
+            (config.log_flush_offset_checkpoint_interval_ms / 1000, self.logs.checkpoint_recovery_points),
+            (min(1.0, config.log_flush_scheduler_interval_ms / 1000), self.replicas.flush_by_time),
+            (config.log_flush_start_offset_checkpoint_interval_ms / 1000, self.logs.checkpoint_log_starts),
+            (config.log_retention_check_interval_ms / 1000, self._retention),
+            (1.0, self._watch_fetchers),
+        )
+        for seconds, acts in periodic.items():
+            nursery.start_soon(self._every, seconds, acts)
 
     async def _checkpoint_high_watermarks(self, seconds: float) -> None:
         """Now and then, off the event loop: an fsync on a disk that is being written to can take long."""
@@ -285,10 +287,14 @@ class Node:
             async with self._checkpointing:
                 await self.env.cpu(self.logs.write_high_watermarks, self.replicas.high_watermarks())
 
-    async def _every(self, seconds: float, act: object) -> None:
+    async def _every(self, seconds: float, acts: Sequence[Callable[[], object]]) -> None:
         while True:
             await self.env.sleep(seconds)
-            act()  # type: ignore[operator]
+            for act in acts:
+                act()
+
+    def _watch_fetchers(self) -> None:
+        self.fetchers.watch(int(self.env.mono() * 1000))
 
     async def _expire(self, server: Server) -> None:
         while True:
@@ -298,3 +304,12 @@ class Node:
 
     def _retention(self) -> None:
         self.replicas.retain(self.env.wall_ms())
+
+
+def by_period(*works: tuple[float, Callable[[], object]]) -> dict[float, list[Callable[[], object]]]:
+    """What is to be done every so many seconds: equally often, in one wake-up. What has no period is never done."""
+    found: dict[float, list[Callable[[], object]]] = {}
+    for seconds, act in works:
+        if seconds:
+            found.setdefault(seconds, []).append(act)
+    return found

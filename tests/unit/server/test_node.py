@@ -7,7 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.main import Node
+from broker.main import Node, by_period
 
 
 class Lifecycle:
@@ -46,3 +46,17 @@ async def test_a_node_that_finds_no_controller_can_be_stopped(autojump_clock: An
 
 async def test_a_node_that_registers_joins(autojump_clock: Any) -> None:
     assert await joined(Lifecycle(registers=True), trio.Event()) is True
+
+
+def test_what_is_done_equally_often_is_done_in_one_wake_up_and_what_has_no_period_never() -> None:
+    done: list[str] = []
+    found = by_period(
+        (1.0, lambda: done.append("first")),
+        (0.0, lambda: done.append("never")),
+        (2.5, lambda: done.append("seldom")),
+        (1.0, lambda: done.append("second")),
+    )
+    assert list(found) == [1.0, 2.5]
+    for act in found[1.0]:
+        act()
+    assert done == ["first", "second"]
