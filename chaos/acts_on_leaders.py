@@ -82,7 +82,9 @@ async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dic
             if stage.left_s(p) <= AGAIN_S:
                 raise
             before = None
-        except (RequestFailed, UnsupportedApi) as failure:
+        except UnsupportedApi as failure:  # nor will it be later
+            raise HarnessError(f"{how}: {failure}") from None
+        except RequestFailed as failure:
             if stage.left_s(p) <= AGAIN_S:
                 raise HarnessError(f"{how}: {failure}") from None
             # It may have been done all the same: the very same is asked for again, and compared with what was before.

@@ -224,7 +224,7 @@ class PeerClient:
             if patience_s < left_s:
                 # Whatever came later would stand before the answers of requests made from now on.
                 channel.close("an answer was overdue")
-        raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {timeout_ms} ms")
+        raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {1000 * patience_s:.0f} ms")
 
     async def _channel(self, node_id: int, lane: str) -> _Channel:
         place = (node_id, lane)

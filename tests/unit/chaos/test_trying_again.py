@@ -20,7 +20,7 @@ from tests.unit.chaos.test_acts import World as Acting
 from tests.unit.chaos.test_acts import played as acted
 from tests.unit.chaos.test_nemesis import World, played
 from workloads.client import admin
-from workloads.client.connection import RequestFailed
+from workloads.client.connection import RequestFailed, UnsupportedApi
 
 SLOW, FAST = Probe(True, 200.0), Probe(True, 0.5)
 REFUSED, SILENT = Probe(False, 0.5, "refused"), Probe(False, 700.0, "timed out")
@@ -179,6 +179,16 @@ async def test_an_election_that_cannot_be_asked_for_has_not_landed(
     assert "preferred: TIMED_OUT" in last["error"]
     assert answers.asked > 1
     assert last["ended"] - last["began"] < 2e9
+
+
+async def test_what_no_controller_understands_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    answers = Answers(monkeypatch, UnsupportedApi("ELECT_LEADERS: not served"))
+    last = (await acted(Acting(), "leadership"))[-1]
+    assert last["evidence"] is None
+    assert "preferred: ELECT_LEADERS: not served" in last["error"]
+    assert answers.asked == 1
 
 
 @pytest.mark.parametrize(("moved_s", "lands"), [(0.4, True), (0.2, False)])

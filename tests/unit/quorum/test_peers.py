@@ -134,7 +134,7 @@ async def test_heartbeat_that_gets_no_answer_gives_its_link_up(autojump_clock: A
 
 
 async def test_a_request_with_less_time_than_its_time_out_leaves_the_link_to_others(peer: Peer, desk: Desk) -> None:
-    with pytest.raises(PeerTimeout):
+    with pytest.raises(PeerTimeout, match="within 100 ms"):
         await desk.client.request(2, ApiKey.BROKER_HEARTBEAT, VERSION, ASK, 300, left_s=0.1)
     desk.ask()
     await trio.testing.wait_all_tasks_blocked()
