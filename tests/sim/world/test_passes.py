@@ -35,12 +35,50 @@ def order(seed: int) -> list[tuple[float, int]]:
     return seen
 
 
+def all_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nothing of trio's is replaced in a simulation, but its clock and its generator."""
+    monkeypatch.setattr(passes, "lean_run", trio_run.unrolled_run)
+    monkeypatch.setattr(passes, "registers", trio.CancelScope._might_change_registered_deadline)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_tasks_run_in_the_same_order_as_in_all_of_trio(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lean = order(seed)
-    monkeypatch.setattr(passes, "lean_run", trio_run.unrolled_run)
+    all_of_trio(monkeypatch)
     monkeypatch.setattr(passes.Schedule, "shuffle", passes.Schedule.__base__.shuffle)
     assert order(seed) == lean
+
+
+def deadlines() -> list[tuple[float, object]]:
+    """When scopes strike whose deadlines are put off, brought forward, taken away and given back; what trio counts."""
+    clock = Kernel()
+    seen: list[tuple[float, object]] = []
+
+    async def main() -> None:
+        runner = trio_run.GLOBAL_RUN_CONTEXT.runner
+        for changes in ((), (9.0,), (0.5,), (float("inf"), 2.0), (9.0, 9.0, 0.25)):
+            began = clock.now
+            with trio.CancelScope(deadline=began + 1) as scope:
+                for change in changes:
+                    scope.deadline = began + change
+                seen.append((scope._registered_deadline - began, runner.deadlines._active))
+                await trio.sleep(5)
+            seen.append((clock.now - began, scope.cancelled_caught))
+            seen.append((scope._registered_deadline, runner.deadlines._active))
+        with trio.CancelScope(deadline=clock.now + 1) as scope:
+            scope.cancel()
+            seen.append((scope._registered_deadline, runner.deadlines._active))
+            await trio.sleep_forever()
+
+    clock.simulate(1, main)
+    return seen
+
+
+def test_cancel_scopes_strike_when_they_do_in_all_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    lean = deadlines()
+    assert [when for when, caught in lean if caught is True] == [1.0, 0.5, 2.0, 0.25]
+    all_of_trio(monkeypatch)
+    assert deadlines() == lean
 
 
 def test_seeds_differ() -> None:
@@ -107,7 +145,7 @@ def test_what_tasks_raise_and_who_else_is_cancelled_is_as_in_all_of_trio(monkeyp
 
     lean = told(3)
     assert lean[0] == "(ValueError(1),)" and sorted(lean[1:]) == ["0 cancelled", "2 cancelled"]
-    monkeypatch.setattr(passes, "lean_run", trio_run.unrolled_run)
+    all_of_trio(monkeypatch)
     assert told(3) == lean
 
 
