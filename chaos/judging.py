@@ -7,7 +7,6 @@ compared, where the brokers' data is there -> the verdict (`checkers.verdict`). 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -76,13 +75,10 @@ def analyse(directory: RunDirectory, say: Console) -> str | None:
     except HarnessError as missing:
         return str(missing)
     log = directory.path / SPARK_LOG
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(directory.path)]
-    environment = {**os.environ, "JAVA_HOME": str(home)}
+    command = [sys.executable, "-P", "-m", "spark_analysis", str(directory.path), "--java-home", str(home)]
     with log.open("wb") as out:
         try:
-            done = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=SPARK_LIMIT_S
-            )
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=SPARK_LIMIT_S)
         except subprocess.TimeoutExpired:
             return f"Spark did not finish within {SPARK_LIMIT_S} s"
     if done.returncode:

@@ -7,6 +7,7 @@ written; what they mean is `checkers.verdict`'s to say. Anything else: nothing i
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -20,10 +21,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="where to write (default: RUN_DIR)")
     parser.add_argument("--master", default="local[*]", help="Spark's, e.g. spark://HOST:7077 (default: %(default)s)")
     parser.add_argument("--class-archive", metavar="FILE", help="AppCDS file that halves the start; made if missing")
+    parser.add_argument(
+        "--java-home",
+        type=Path,
+        default=os.environ.get("JAVA_HOME"),
+        metavar="DIR",
+        help="a Java (default: $JAVA_HOME)",
+    )
     given = parser.parse_args(arguments)
     if not given.run_dir.is_dir():
         parser.error(f"{given.run_dir}: there is no such run directory")
-    analyse(given.run_dir, out=given.out, master=given.master, class_archive=given.class_archive)
+    if given.java_home is None:
+        parser.error("no Java is named: set JAVA_HOME, or call `./squall verify`, which finds one or fetches it")
+    analyse(given.run_dir, given.java_home, out=given.out, master=given.master, class_archive=given.class_archive)
     return 0
 
 

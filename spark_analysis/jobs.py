@@ -55,28 +55,26 @@ class Analysis:
 
 def analyse(
     run_dir: Path,
+    java_home: Path,
     *,
     out: Path | None = None,
     master: str = "local[*]",
     class_archive: str | None = None,
     limits: Limits | None = None,
-    spark: SparkSession | None = None,
 ) -> Analysis:
     """Analyse a run and write what was found into `out` (`run_dir` where None).
 
-    Converts the history first, while the JVM starts. `limits`: the plan's where None, if there is a plan. A given
-    `spark` is used and left running.
-    Raises what the converter raises on files that are not there, and what Spark raises; findings.json is removed
-    first, so one that exists is whole and belongs to this history.
+    Converts the history first, while the JVM of `java_home` starts. `limits`: the plan's where None, if there is a
+    plan. Raises what the converter raises on files that are not there, and what `session.start` and Spark raise;
+    findings.json is removed first, so one that exists is whole and belongs to this history.
     """
     out = out or run_dir
     for name in (FINDINGS, METRICS, SERIES):
         (out / name).unlink(missing_ok=True)
-    own = spark is None
     file = run_dir / FILE
     rows = file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
     with ThreadPoolExecutor(1) as threads:
-        starting = threads.submit(lambda: spark or session.start(rows, master, class_archive))
+        starting = threads.submit(session.start, rows, java_home, master, class_archive)
         try:
             conversion = history.convert(run_dir)
         finally:
@@ -84,8 +82,7 @@ def analyse(
     try:
         return _analyse(running, run_dir, out, conversion, limits or limits_of(run_dir))
     finally:
-        if own:
-            running.stop()
+        running.stop()
 
 
 def run_queries(

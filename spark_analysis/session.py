@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,11 +51,19 @@ def settings(rows: int, master: str, class_archive: str | None = None) -> dict[s
     return chosen
 
 
-def start(rows: int, master: str = "local[*]", class_archive: str | None = None) -> SparkSession:
-    """A session for a history of `rows` records. JAVA_HOME, or `java` on PATH, must be one that Spark runs on.
+class NoJava(Exception):
+    """The Java that Spark was to run on is not there."""
 
-    Raises what pyspark raises where there is no such Java.
+
+def start(rows: int, java_home: Path, master: str = "local[*]", class_archive: str | None = None) -> SparkSession:
+    """A session for a history of `rows` records, on the Java in the folder `java_home`.
+
+    Whoever starts Spark says on which Java, and has it from `chaos.toolchain.java`, which finds one or fetches it:
+    PySpark would look on PATH, and fail on a machine that has none. Raises NoJava where there is none in that folder.
     """
+    if not os.access(java_home / "bin/java", os.X_OK):
+        raise NoJava(f"there is no Java at {java_home}: no program bin/java is in it")
+    os.environ["JAVA_HOME"] = str(java_home)
     # The default is the `python3` on PATH, which is not this interpreter; and the host's name may not resolve.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos.toolchain.java import java
 from spark_analysis import session
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session.start(rows=1000, master="local[2]")
+    # Found or fetched, as for `squall run`: a new machine has none.
+    running = session.start(1000, java(print).home, "local[2]")
     yield running
     running.stop()
