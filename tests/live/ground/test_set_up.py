@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTING_UP, INSTALLING = "setting up .venv", "installing"
+INTERPRETER = "chaos/toolchain/interpreter.py"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,9 @@ def ready(template: Path) -> Path:
 
 def checkout(folder: Path) -> Path:
     """What of the repository the script needs, with a program that tells its arguments and its path."""
-    (folder / "chaos").mkdir(parents=True)
+    (folder / "chaos/toolchain").mkdir(parents=True)
     shutil.copy(ROOT / "squall", folder / "squall")
+    shutil.copy(ROOT / INTERPRETER, folder / INTERPRETER)
     (folder / "chaos/__init__.py").touch()
     (folder / "chaos/__main__.py").write_text("import chaos, sys; print(chaos.__file__, *sys.argv[1:])")
     for name in ("requirements.txt", "requirements-dev.txt"):
@@ -113,6 +115,80 @@ def test_no_python_is_a_usage_error_that_names_what_to_install(ready: Path, tmp_
     done = subprocess.run([folder / "squall"], env=environment, capture_output=True, text=True)
     assert done.returncode == 3
     assert "apt-get install python3" in done.stderr
+
+
+def pretended(path: Path, says: str) -> Path:
+    """A program that says this of itself as an interpreter, makes environments like ours, and tells of it."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f"""#!/bin/sh
+case "$*" in
+    *interpreter.py) {says} ;;
+    *) echo "used $0" >&2; exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    path.chmod(0o755)
+    return path
+
+
+def saying(rank: int, version: str) -> str:
+    return f"echo {rank} {version} $0"
+
+
+def chosen(folder: Path, programs: Path, **environment: str) -> str:
+    """What ./squall says while it sets up with these programs before others on PATH."""
+    path = f"{programs}:{programs / 'other'}:/usr/bin:/bin"
+    kept = {name: value for name, value in os.environ.items() if name != "SQUALL_PYTHON"}
+    done = subprocess.run(
+        [folder / "squall"],
+        env={**kept, "PATH": path, "PIP_NO_INDEX": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_of_several_pythons_one_built_with_optimisation_is_taken_first(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    pretended(programs / "python3", saying(2, "3.13"))
+    best = pretended(programs / "python3.12", saying(1, "3.12"))
+    pretended(programs / "python3.14", saying(1, "3.14"))
+    said = chosen(checkout(tmp_path / "a"), programs)
+    assert f"used {best}\n" in said
+    assert said.count(f"used {programs}/python3\n") == 0
+
+
+def test_python3_is_taken_where_no_other_is_better(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    first = pretended(programs / "python3", saying(1, "3.13"))
+    pretended(programs / "python3.12", saying(1, "3.12"))
+    assert f"used {first}\n" in chosen(checkout(tmp_path / "a"), programs)
+
+
+def test_a_newer_python_is_tried_with_a_warning(tmp_path: Path) -> None:
+    newest = pretended(tmp_path / "bin/python3.15", saying(3, "3.15"))
+    said = chosen(checkout(tmp_path / "a"), tmp_path / "bin", SQUALL_PYTHON=str(newest))
+    assert "Python 3.15 is newer than those that Squall was tried with, 3.11 to 3.14" in said
+    assert f"used {newest}\n" in said
+
+
+def test_a_python_that_was_tried_goes_before_a_newer_one(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    pretended(programs / "python3", saying(3, "3.15"))
+    tried = pretended(programs / "python3.11", saying(1, "3.11"))
+    said = chosen(checkout(tmp_path / "a"), programs)
+    assert f"used {tried}\n" in said
+    assert "newer" not in said
+
+
+def test_a_python_that_is_too_old_or_does_not_run_is_passed_over(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    pretended(programs / "python3", "exit 1")
+    pretended(programs / "python3.12", "echo not known here >&2; exit 127")
+    good = pretended(programs / "python3.13", saying(1, "3.13"))
+    assert f"used {good}\n" in chosen(checkout(tmp_path / "a"), programs)
 
 
 def test_the_script_itself_costs_next_to_nothing(ready: Path) -> None:
