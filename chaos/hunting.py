@@ -21,7 +21,7 @@ from chaos.plan import Plan, write_plan
 
 
 class Failed(Protocol):
-    """In what way a plan fails (`chaos.simulating.Failure`). Equal ones are the same."""
+    """In what way a plan fails (`chaos.runs.simulation.Failure`). Equal ones are the same."""
 
     @property
     def kind(self) -> str:

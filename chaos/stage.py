@@ -74,7 +74,7 @@ class Played:
 
 
 class Cluster(Protocol):
-    """What the cluster says of itself (`chaos.observer.Observer`)."""
+    """What the cluster says of itself (`chaos.runs.observer.Observer`)."""
 
     client: Client
 

@@ -131,7 +131,7 @@ def carry_out(order: Order) -> Hunted:
 def simulated() -> Run:
     """Plans are run by the simulator."""
     from chaos.errors import HarnessError
-    from chaos.simulating import simulate
+    from chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
         result = simulate(plan, mutant=mutant)

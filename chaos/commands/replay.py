@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from chaos.plan import Plan
-    from chaos.recorded import Recorded
-    from chaos.sim_result import SimResult
+    from chaos.runs.recorded import Recorded
+    from chaos.runs.result import SimResult
 
 ATTEMPTS = "replays.json"
 FOUND = "sim"
@@ -50,7 +50,7 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     """
     from rich.console import Console
 
-    from chaos.recorded import recorded
+    from chaos.runs.recorded import recorded
 
     say = Console(stderr=True, highlight=False)
     what = recorded(run)
@@ -62,10 +62,10 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
 
 
 def _live(what: Recorded, root: Path, world: str) -> int:
-    from chaos.commands.concluding import conclude
+    from chaos.commands.conclusion import conclude
     from chaos.errors import Refused
     from chaos.plan import PlanError, make_plan
-    from chaos.running import run_and_judge
+    from chaos.runs.real import run_and_judge
 
     try:
         plan = make_plan({**what.plan.model_dump(mode="json"), "runtime": world})
@@ -80,7 +80,7 @@ def _live(what: Recorded, root: Path, world: str) -> int:
 
 def same_again(what: Recorded, say: Console) -> int:
     """Simulate the very same run, and compare. Whether the first broken invariant ended it is not recorded: both."""
-    from chaos.simulating import simulate
+    from chaos.runs.simulation import simulate
 
     results = []
     for stop_at_first in (True, False):
@@ -131,8 +131,8 @@ def _traced(text: str) -> list[str]:
 def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
     from chaos.errors import Refused
-    from chaos.recorded import save_at, shown
-    from chaos.simulating import simulate
+    from chaos.runs.recorded import save_at, shown
+    from chaos.runs.simulation import simulate
 
     path = what.directory.path
     if not what.anomalies:

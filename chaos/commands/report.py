@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from chaos.directory import LATEST, RUNS, RunDirectory
+from chaos.runs.directory import LATEST, RUNS, RunDirectory
 
 
 @click.command()

@@ -144,8 +144,8 @@ def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: 
         plan = plan_of(plan_file, flags, runtime)
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
-    from chaos.commands.concluding import conclude
-    from chaos.running import run_and_judge
+    from chaos.commands.conclusion import conclude
+    from chaos.runs.real import run_and_judge
 
     directory = run_and_judge(plan, root)
     return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data)

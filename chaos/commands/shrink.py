@@ -13,9 +13,9 @@ from chaos.garbage import garbage_waits
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.directory import RunDirectory
     from chaos.plan import Plan
-    from chaos.recorded import Recorded
+    from chaos.runs.directory import RunDirectory
+    from chaos.runs.recorded import Recorded
     from chaos.shrinking.shrinker import Shrunk
 
 SHRUNK = "shrunk"
@@ -46,7 +46,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
     """
     from rich.console import Console
 
-    from chaos.recorded import recorded
+    from chaos.runs.recorded import recorded
 
     what = recorded(run)
     return shrink_run(what, mutant or what.mutant, wanted, budget_s, Console(stderr=True, highlight=False))
@@ -57,7 +57,7 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused
     from chaos.operations import concrete
-    from chaos.recorded import shown, simulate_once, simulate_whole, tried
+    from chaos.runs.recorded import shown, simulate_once, simulate_whole, tried
     from chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
@@ -86,8 +86,8 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
     """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
-    from chaos.recorded import save_at, shown
-    from chaos.simulating import simulate
+    from chaos.runs.recorded import save_at, shown
+    from chaos.runs.simulation import simulate
 
     result = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
     if not whole:

@@ -21,8 +21,8 @@ from chaos.swarm import swarm_plan
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.batch import Order, Seeded
-    from chaos.sim_result import SimResult
+    from chaos.runs.batch import Order, Seeded
+    from chaos.runs.result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
 LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
@@ -93,7 +93,7 @@ def command(
     looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 7 records
     a second unless --rate says otherwise; a batch is a swarm.
     """
-    from chaos.batch import Order
+    from chaos.runs.batch import Order
 
     _check(plan_file, seeds, swarm, mutant, flags)
     if seeds is not None:
@@ -142,8 +142,8 @@ def _command(plan: Plan, plan_file: Path | None, swarm: bool, mutant: str | None
 def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
     from rich.console import Console
 
-    from chaos.saving import save
-    from chaos.simulating import simulate
+    from chaos.runs.saved import save
+    from chaos.runs.simulation import simulate
 
     say = Console(stderr=True, highlight=False)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {len(plan.faults)} faults, {plan.time_s:g} s of load")
@@ -171,8 +171,8 @@ def _say_result(say: Console, result: SimResult, took_s: float) -> None:
 
 def _conclude(path: Path, say: Console, spark: bool) -> int:
     """The page and the table, and Spark's word where it is asked for."""
-    from chaos.commands.concluding import conclude
-    from chaos.directory import RunDirectory
+    from chaos.commands.conclusion import conclude
+    from chaos.runs.directory import RunDirectory
 
     if spark:
         _spark(path, say)
@@ -181,8 +181,8 @@ def _conclude(path: Path, say: Console, spark: bool) -> int:
 
 def _spark(path: Path, say: Console) -> None:
     """Spark's verdict of a saved run, which replaces the one in its directory; what simulation found stays found."""
-    from chaos.directory import RunDirectory
-    from chaos.judging import judge
+    from chaos.runs.directory import RunDirectory
+    from chaos.runs.judgement import judge
 
     found = json.loads((path / "verdict.json").read_text())
     spark = judge(RunDirectory(path), say)
@@ -234,7 +234,7 @@ class _Tally:
 def _batch(order: Order, seeds: range, jobs: int, spark: bool) -> int:
     from rich.console import Console
 
-    from chaos.batch import run_batch
+    from chaos.runs.batch import run_batch
 
     say = Console(stderr=True, highlight=False)
     tally = _Tally(len(seeds))

@@ -24,9 +24,9 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 def command(run: Path, expect: str | None) -> int:
     """Judge a recorded run again: also one whose harness was killed in the middle."""
-    from chaos.commands.concluding import conclude
-    from chaos.directory import RunDirectory
-    from chaos.judging import judge
+    from chaos.commands.conclusion import conclude
+    from chaos.runs.directory import RunDirectory
+    from chaos.runs.judgement import judge
 
     directory = RunDirectory.open(run)
     judge(directory, Console(stderr=True, highlight=False), expect=expect)

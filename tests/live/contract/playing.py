@@ -7,7 +7,7 @@ from typing import Any
 
 from chaos.faults import Fault
 from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
+from chaos.runs.papers import MemoryPapers
 from chaos.targets import ClusterView
 from checkers.fault_classes import not_landed
 from checkers.nemesis_log import parse_faults

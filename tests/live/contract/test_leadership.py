@@ -14,8 +14,8 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses
-from chaos.observer import Observer
 from chaos.plan import FAST_FAILOVER
+from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from chaos.asking import visible_brokers
 from chaos.commands.clean import command as clean
-from chaos.directory import RunDirectory
 from chaos.errors import Refused
 from chaos.plan import FAST_FAILOVER, Plan, make_plan, write_plan
-from chaos.running import run_and_judge, runtime_maker
+from chaos.runs.directory import RunDirectory
+from chaos.runs.real import run_and_judge, runtime_maker
 from chaos.runtimes.process.external import discover
 from chaos.runtimes.process.ports import LOOPBACK, free_ports
 from chaos.toolchain.compose_file import FILES, NODE, brokers_of
@@ -182,7 +182,7 @@ import sys, time
 from pathlib import Path
 import trio
 from chaos.plan import read_plan
-from chaos.running import runtime_maker
+from chaos.runs.real import runtime_maker
 
 async def main():
     runtime = runtime_maker(read_plan(Path(sys.argv[1])), print)[0](Path(sys.argv[2]))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.commands.run import plan_of
-from chaos.running import run_and_judge
+from chaos.runs.real import run_and_judge
 from chaos.runtimes.docker import labels
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.about_target import about
 from chaos.faults import make_fault
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
-from chaos.observer import Observer
 from chaos.plan import FAST_FAILOVER
+from chaos.runs.observer import Observer
+from chaos.runs.target_facts import about
 from chaos.runtimes.process.kafka_runtime import KafkaRuntime
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from workloads.client.admin import NewTopic

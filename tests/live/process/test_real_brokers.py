@@ -19,8 +19,8 @@ from chaos.errors import Refused
 from chaos.faults import make_fault
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
-from chaos.observer import Observer
 from chaos.plan import FAST_FAILOVER
+from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.process.ports import is_free
 from chaos.runtimes.process.runtime import ProcessRuntime

@@ -13,7 +13,7 @@ import sys
 from typing import Any, NamedTuple
 
 from chaos.plan import FAST_FAILOVER, Plan, make_plan
-from chaos.simulating import simulate
+from chaos.runs.simulation import simulate
 
 BY_MESSAGES = {"replica.lag.max.messages": "4"}
 FIRST_AT_S, EVERY_S, BURST_S, BURSTS, PER_S = 0.5, 3.0, 1.5, 4, 100

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from chaos.plan import FAST_FAILOVER, Plan, make_plan
-from chaos.saving import save
-from chaos.simulating import simulate
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
 
 Values = dict[str, Any]
 ELIGIBLE = {"squall.bootstrap.features": "eligible.leader.replicas.version=1"}

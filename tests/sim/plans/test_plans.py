@@ -19,8 +19,8 @@ import pytest
 
 from chaos.mutants import find
 from chaos.plan import Plan, make_plan, read_plan
+from chaos.runs.simulation import SimResult, simulate
 from chaos.shrinking.search import steps_of
-from chaos.simulating import SimResult, simulate
 
 PLANS = Path(__file__).parent
 NAMES = sorted(path.stem for path in PLANS.glob("*.toml"))

@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 AUDITED = """
 import sys
-import chaos.simulating, chaos.mutants
+import chaos.runs.simulation, chaos.mutants
 from chaos.plan import with_schedule
 from chaos.runtimes.sim.loading import load_what_comes_late
-from chaos.simulating import simulate
+from chaos.runs.simulation import simulate
 
 def plan(seed):
     return with_schedule({"seed": seed, "runtime": "sim", "time_s": 6, "workload": {"rate": 20}}, None)

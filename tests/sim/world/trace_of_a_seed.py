@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from chaos.simulating import simulate
+from chaos.runs.simulation import simulate
 from chaos.swarm import swarm_plan
 
 

@@ -12,7 +12,7 @@ import trio.testing
 from broker.real_env import RealEnv
 from chaos.faults import ACTIONS, make_fault
 from chaos.nemesis import ACTS, Nemesis
-from chaos.papers import MemoryPapers
+from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import (
     ClockWord,
     FailWrites,

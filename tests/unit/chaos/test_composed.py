@@ -11,9 +11,9 @@ import trio.testing
 from chaos.errors import HarnessError
 from chaos.faults import Fault, FaultError, make_fault
 from chaos.plan import make_plan
+from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.runtimes.sim.wires import Wire
-from chaos.simulating import simulate
 from checkers.nemesis_log import parse_faults
 from checkers.tables import Fault as ToldFault
 from checkers.verdict import UNKNOWN, VALID

@@ -13,7 +13,7 @@ from broker.real_env import RealEnv
 from chaos.errors import HarnessError
 from chaos.faults import Fault, make_fault
 from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
+from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.targets import ClusterView
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chaos.directory import RunDirectory
-from chaos.papers import DirectoryPapers, MemoryPapers, Papers, export
+from chaos.runs.directory import RunDirectory
+from chaos.runs.papers import DirectoryPapers, MemoryPapers, Papers, export
 from tests.support.memory_fs import MemoryFs
 
 INFO = {"schema": 1, "run": "r"}

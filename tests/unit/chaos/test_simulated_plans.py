@@ -12,10 +12,10 @@ from chaos import swarm
 from chaos.faults import ACTIONS, SHAPES, SIDES
 from chaos.operations import concrete, drawn
 from chaos.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan
-from chaos.rare_paths import PATHS, count
-from chaos.runs import appends_settings
+from chaos.runs.rare_paths import PATHS, count
+from chaos.runs.run import appends_settings
+from chaos.runs.simulation import simulate
 from chaos.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
-from chaos.simulating import simulate
 from chaos.swarm import KINDS, NEWER, swarm_plan
 
 SIM = {"runtime": "sim"}

@@ -12,18 +12,18 @@ import trio
 from broker.log.log import Log
 from broker.log.results import AppendResult
 from broker.server.server import Server
-from chaos import batch, simulating
-from chaos.batch import Order, limited, run_batch
 from chaos.errors import HarnessError, Refused
 from chaos.nemesis import Nemesis
-from chaos.observer import Observer
 from chaos.plan import Plan, make_plan
+from chaos.runs import batch, simulation
+from chaos.runs.batch import Order, limited, run_batch
+from chaos.runs.observer import Observer
+from chaos.runs.result import Failure, SimResult
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.runtime import SimRuntime
-from chaos.saving import save
-from chaos.sim_result import Failure, SimResult
-from chaos.simulating import simulate
 from checkers.parser import parse
 from checkers.tables import OK, SEND
 
@@ -163,7 +163,7 @@ def test_a_checker_that_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> Non
     def judge_bytes(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("in a checker")
 
-    monkeypatch.setattr(simulating, "judge_bytes", judge_bytes)
+    monkeypatch.setattr(simulation, "judge_bytes", judge_bytes)
     result = simulate(small())
     assert (result.verdict, result.failure) == ("unknown", None)
     assert "in a checker" in str(result.trouble)

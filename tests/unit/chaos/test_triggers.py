@@ -9,7 +9,7 @@ import pytest
 
 from chaos.faults import FaultError
 from chaos.plan import Plan, PlanError, make_plan, read_plan, write_plan
-from chaos.simulating import simulate
+from chaos.runs.simulation import simulate
 from chaos.targets import ClusterView
 from chaos.triggers import After, Compared, kept, parse, seen_of
 from checkers.nemesis_log import parse_faults

@@ -11,7 +11,7 @@ import trio.testing
 from chaos.errors import HarnessError
 from chaos.faults import Fault, make_fault
 from chaos.nemesis import Nemesis
-from chaos.papers import MemoryPapers
+from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.stage import Played
 from chaos.targets import ClusterView

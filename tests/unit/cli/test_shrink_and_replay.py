@@ -14,9 +14,9 @@ import pytest
 
 from chaos import cli
 from chaos.plan import Plan, make_plan, read_plan, write_plan
-from chaos.recorded import recorded
-from chaos.saving import save
-from chaos.sim_result import Failure, SimResult
+from chaos.runs.recorded import recorded
+from chaos.runs.result import Failure, SimResult
+from chaos.runs.saved import save
 
 LOST = Failure("anomaly", "lost-write")
 FAULTS = [
@@ -32,7 +32,7 @@ def a_plan(**more: Any) -> Plan:
 
 
 class Simulator:
-    """In the place of `chaos.simulating`. A plan fails where `fails` says so; its digest is that of its faults."""
+    """In the place of `chaos.runs.simulation`. A plan fails where `fails` says so; its digest is that of its faults."""
 
     def __init__(self, fails: Callable[[Plan], Failure | None]) -> None:
         self.fails = fails
@@ -41,7 +41,7 @@ class Simulator:
         self.noise = ""
 
     def simulate(self, plan: Plan, *, mutant: str | None = None, **how: Any) -> SimResult:
-        """As `chaos.simulating.simulate`."""
+        """As `chaos.runs.simulation.simulate`."""
         self.ran.append((plan, mutant))
         failure = self.fails(plan)
         actions = "".join(fault.action for fault in plan.faults)
@@ -78,10 +78,10 @@ class Simulator:
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
     """Fails where a broker is killed."""
     made = Simulator(lambda plan: LOST if any(f.action == "kill" for f in plan.faults) else None)
-    module = ModuleType("chaos.simulating")
+    module = ModuleType("chaos.runs.simulation")
     module.simulate = made.simulate  # type: ignore[attr-defined]
     module.TimeLimit = KeyboardInterrupt  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "chaos.simulating", module)
+    monkeypatch.setitem(sys.modules, "chaos.runs.simulation", module)
     return made
 
 

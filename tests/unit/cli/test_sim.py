@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos import batch, cli
-from chaos.batch import Order, Seeded
-from chaos.sim_result import Failure
+from chaos import cli
+from chaos.runs import batch
+from chaos.runs.batch import Order, Seeded
+from chaos.runs.result import Failure
 
 
 @pytest.mark.parametrize(

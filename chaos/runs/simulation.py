@@ -15,14 +15,15 @@ from typing import Any
 
 import trio
 
-from chaos import rare_paths
 from chaos.errors import HarnessError, trouble_of
 from chaos.layout import zone_names
 from chaos.operations import concrete
-from chaos.papers import MemoryPapers
 from chaos.plan import Plan, write_plan
-from chaos.progress import Nobody
-from chaos.runs import Run
+from chaos.runs import rare_paths
+from chaos.runs.papers import MemoryPapers
+from chaos.runs.progress import Nobody
+from chaos.runs.result import Failure, SimResult
+from chaos.runs.run import Run
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
 from chaos.runtimes.sim.loading import load_what_comes_late
@@ -30,7 +31,6 @@ from chaos.runtimes.sim.offsets import Offsets
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.uncounted import counted
 from chaos.runtimes.sim.world import World
-from chaos.sim_result import Failure, SimResult
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import INVALID, UNKNOWN
 from workloads import payload
@@ -69,7 +69,7 @@ class _Sim:
         """What the world did not do as it was told: the broker's fault, most often, and none of the harness's code."""
         self.trouble: str | None = None
 
-    # What the run tells, as `chaos.runs.Eyes`.
+    # What the run tells, as `chaos.runs.run.Eyes`.
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """As `Eyes.acknowledged`."""

@@ -11,17 +11,17 @@ from pathlib import Path
 import trio
 from rich.console import Console
 
-from chaos.about_target import Stranger
-from chaos.directory import RunDirectory
 from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
 from chaos.framed_links import framed_links
-from chaos.judging import judge
 from chaos.layout import ZONE, links, zone_names
-from chaos.papers import DirectoryPapers
 from chaos.plan import Plan, topic_names, write_plan
-from chaos.progress import Progress
-from chaos.runs import MakeDriver, Run
+from chaos.runs.directory import RunDirectory
+from chaos.runs.judgement import judge
+from chaos.runs.papers import DirectoryPapers
+from chaos.runs.progress import Progress
+from chaos.runs.run import MakeDriver, Run
+from chaos.runs.target_facts import Stranger
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.external import ExternalRuntime

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker.env import Fs
-from chaos.directory import RunDirectory
+from chaos.runs.directory import RunDirectory
 
 PLAN, INFO, HISTORY, NEMESIS = "plan.toml", "run.json", "history.jsonl", "nemesis.jsonl"
 

@@ -18,14 +18,14 @@ import trio
 
 from broker.env import Env, Fs
 from chaos import __version__
-from chaos.about_target import Stranger, about, in_vain
 from chaos.errors import HarnessError, trouble_of
 from chaos.layout import ZONE, addresses, zone_names
 from chaos.nemesis import Nemesis
-from chaos.observer import Observer
-from chaos.papers import Papers
 from chaos.plan import TOPIC_PREFIX, Plan
-from chaos.progress import Watching
+from chaos.runs.observer import Observer
+from chaos.runs.papers import Papers
+from chaos.runs.progress import Watching
+from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.stage import Played, now_ns
 from workloads.agenda import Handover

@@ -14,8 +14,8 @@ from typing import Any
 
 from rich.console import Console
 
-from chaos.directory import RunDirectory
 from chaos.errors import HarnessError
+from chaos.runs.directory import RunDirectory
 from chaos.toolchain.java import java
 from checkers.history import load
 from checkers.replica_logs import compare_run

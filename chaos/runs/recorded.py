@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.batch import Order, limited
-from chaos.directory import RunDirectory
 from chaos.errors import Refused
 from chaos.plan import Plan, PlanError, read_plan
-from chaos.saving import save
-from chaos.sim_result import Failure, SimResult
+from chaos.runs.batch import Order, limited
+from chaos.runs.directory import RunDirectory
+from chaos.runs.result import Failure, SimResult
+from chaos.runs.saved import save
 
 MESSAGES = "messages.jsonl"
 TRY_CPU_S = 60

@@ -6,8 +6,8 @@ import json
 
 from rich.console import Console
 
-from chaos.directory import RunDirectory
-from chaos.judging import prune_data
+from chaos.runs.directory import RunDirectory
+from chaos.runs.judgement import prune_data
 from reports.junit import write_junit
 from reports.page import render
 from reports.terminal import summary

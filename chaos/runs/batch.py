@@ -16,7 +16,7 @@ from types import FrameType
 
 from chaos.garbage import garbage_waits
 from chaos.plan import Plan, read_plan
-from chaos.sim_result import Failure, SimResult
+from chaos.runs.result import Failure, SimResult
 from chaos.swarm import swarm_plan
 
 CPU_LIMIT_S = 240
@@ -111,7 +111,7 @@ def _one(task: tuple[Order, int]) -> Seeded:
 
 def limited(plan: Plan, order: Order) -> SimResult:
     """A simulation that ends, if need be by force. RuntimeError where it took too long."""
-    from chaos.simulating import TimeLimit, simulate
+    from chaos.runs.simulation import TimeLimit, simulate
 
     strikes: list[int] = []
 
@@ -136,7 +136,7 @@ def limited(plan: Plan, order: Order) -> SimResult:
 
 
 def _saved(order: Order, seed: int, result: SimResult) -> Path:
-    from chaos.saving import save
+    from chaos.runs.saved import save
 
     directory = save(result, order.root, order.command(seed), latest=False)
     return directory.path

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from chaos.directory import RunDirectory
-from chaos.papers import INFO, export
-from chaos.sim_result import SimResult
+from chaos.runs.directory import RunDirectory
+from chaos.runs.papers import INFO, export
+from chaos.runs.result import SimResult
 from checkers.convergence import NAME as NOT_CONVERGED
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
