@@ -17,7 +17,7 @@ from typing import Protocol
 
 from chaos.errors import HarnessError
 from chaos.mutants import Mutant, find
-from chaos.plan import Plan, write_plan
+from chaos.plans.plan import Plan, write_plan
 
 
 class Failed(Protocol):

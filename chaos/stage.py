@@ -14,8 +14,8 @@ import trio
 from broker.env import Env
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults import Fault
+from chaos.plans.schedule import rng_for
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
-from chaos.schedule import rng_for
 from chaos.targets import ClusterView, Unresolved
 from workloads.client.client import Client
 from workloads.control import Controls

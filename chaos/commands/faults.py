@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from chaos import needs
+from chaos.plans import support
 
 
 @click.command()
-@click.option("--runtime", type=click.Choice(needs.RUNTIMES), help="Only of this runtime.")
+@click.option("--runtime", type=click.Choice(support.RUNTIMES), help="Only of this runtime.")
 @click.option("--markdown", is_flag=True, help="The table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
     """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it.
@@ -19,26 +19,26 @@ def command(runtime: str | None, markdown: bool) -> int:
       squall faults --runtime docker
     """
     if markdown:
-        click.echo(needs.table(), nl=False)
+        click.echo(support.table(), nl=False)
         return 0
-    for name in (runtime,) if runtime else needs.RUNTIMES:
+    for name in (runtime,) if runtime else support.RUNTIMES:
         _tell(name)
     click.echo("Parameters, targets and when a fault begins: docs/faults.md")
     return 0
 
 
 def _tell(runtime: str) -> None:
-    actions = needs.everything().values()
-    can = {action.name: action for action in actions if needs.possible(action, runtime)}
-    wanted = {need.name: need for action in can.values() for need in needs.needs(action, runtime)}
-    lacking = {name: told[0] for name, need in wanted.items() if (told := needs.missing([need]))}
+    actions = support.everything().values()
+    can = {action.name: action for action in actions if support.possible(action, runtime)}
+    wanted = {need.name: need for action in can.values() for need in support.needs(action, runtime)}
+    lacking = {name: told[0] for name, need in wanted.items() if (told := support.missing([need]))}
     click.echo(f"{runtime}  needs {', '.join(wanted) or 'nothing'}")
     for what, why in lacking.items():
         click.echo(f"  missing: {what}: {why}")
-    width = max(len(name) for name in needs.everything())
+    width = max(len(name) for name in support.everything())
     for name, action in can.items():
-        of = [need.name for need in needs.needs(action, runtime) if need.name in lacking]
-        how = needs.possible(action, runtime)
+        of = [need.name for need in support.needs(action, runtime) if need.name in lacking]
+        how = support.possible(action, runtime)
         notes = [*([how] if how != "yes" else []), *([f"needs {', '.join(of)}"] if of else [])]
         click.echo(f"  {name:<{width}}  {action.title}" + (f"  ({'; '.join(notes)})" if notes else ""))
     cannot = [action.name for action in actions if action.name not in can]

@@ -16,7 +16,7 @@ from chaos.garbage import garbage_waits
 from chaos.hunting import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants import find, select
 from chaos.mutants.table import write_docs
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from chaos.garbage import garbage_waits
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.plan import Plan
+    from chaos.plans.plan import Plan
     from chaos.runs.recorded import Recorded
     from chaos.runs.result import SimResult
 
@@ -64,7 +64,7 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
 def _live(what: Recorded, root: Path, world: str) -> int:
     from chaos.commands.conclusion import conclude
     from chaos.errors import Refused
-    from chaos.plan import PlanError, make_plan
+    from chaos.plans.plan import PlanError, make_plan
     from chaos.runs.real import run_and_judge
 
     try:

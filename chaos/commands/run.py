@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from chaos.faults import ACTIONS, FaultError
-from chaos.plan import LimitsPlan, Plan, PlanError, WorkloadPlan, make_plan, read_plan, with_schedule
-from chaos.schedule import DEFAULT_KINDS, parse_kinds
+from chaos.plans.plan import LimitsPlan, Plan, PlanError, WorkloadPlan, make_plan, read_plan, with_schedule
+from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 
 _HELP = {
     "topics": "Topics of the workload.",

@@ -13,7 +13,7 @@ from chaos.garbage import garbage_waits
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from chaos.plan import Plan
+    from chaos.plans.plan import Plan
     from chaos.runs.directory import RunDirectory
     from chaos.runs.recorded import Recorded
     from chaos.shrinking.shrinker import Shrunk
@@ -56,7 +56,7 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
 def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s: float, say: Console) -> int:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused
-    from chaos.operations import concrete
+    from chaos.plans.operations import concrete
     from chaos.runs.recorded import shown, simulate_once, simulate_whole, tried
     from chaos.shrinking.shrinker import describe, shrink
 

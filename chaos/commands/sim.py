@@ -15,8 +15,8 @@ import click
 from chaos.commands.run import plan_flags, plan_of, workload_flags
 from chaos.faults import FaultError
 from chaos.garbage import garbage_waits
-from chaos.plan import Plan, PlanError, read_plan
-from chaos.swarm import swarm_plan
+from chaos.plans.plan import Plan, PlanError, read_plan
+from chaos.plans.swarm import swarm_plan
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from chaos.plan import Plan, make_plan
+from chaos.plans.plan import Plan, make_plan
 
 Values = dict[str, Any]
 

@@ -6,7 +6,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def first_truncation(self: Partition, latest_epoch: int | None) -> int | None:

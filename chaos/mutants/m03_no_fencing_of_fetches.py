@@ -13,7 +13,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import REBALANCING, draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def check_leader_epoch(self: Partition, request_epoch: int) -> ErrorCode:

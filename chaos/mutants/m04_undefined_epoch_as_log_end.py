@@ -8,7 +8,7 @@ from operator import itemgetter
 from broker.log.epochs import UNDEFINED, EpochCache
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def end_offset_for(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from broker.log import recovery
 from broker.protocol.records import BatchHeader
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def has_epoch(header: BatchHeader) -> bool:

@@ -6,7 +6,7 @@ from broker.log.epochs import EpochCache
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.mutants.unsynced import replace_unsynced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def flush(self: EpochCache) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.replication import Effects, EpochCachePort, Partition, RestartAt
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def diverged(self: Partition, epochs: EpochCachePort, epoch: int, end_offset: int) -> Effects:

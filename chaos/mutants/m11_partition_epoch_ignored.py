@@ -6,7 +6,7 @@ from broker.controller import isr
 from broker.controller.image import PartitionImage
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def check_partition_epoch(partition: PartitionImage, partition_epoch: int) -> None:

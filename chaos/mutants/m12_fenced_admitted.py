@@ -8,7 +8,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def is_available(image: ClusterImage, broker_id: int) -> bool:

@@ -10,7 +10,7 @@ from broker.replication.replica import Replica
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def controller_is_same_incarnation(image: ClusterImage, member: BrokerState) -> bool:

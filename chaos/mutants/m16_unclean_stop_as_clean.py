@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.log.manager import LogManager
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def _ended_cleanly(self: LogManager, marker_epoch: int | None) -> bool:

@@ -6,7 +6,7 @@ from broker.controller import brokers
 from broker.controller.image import Broker
 from chaos.mutants.hunting_plans import ELIGIBLE, draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def stopped_cleanly(existing: Broker, previous_broker_epoch: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def plan(seed: int) -> Plan:

@@ -8,7 +8,7 @@ from broker.controller.elections import Election
 from chaos.mutants.hunting_plans import hunting_plan
 from chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def election_for(command: Command, topic: str) -> Election:

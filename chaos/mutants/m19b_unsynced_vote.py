@@ -7,7 +7,7 @@ from broker.server.quorum_storage import QuorumStorage
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.mutants.unsynced import replace_unsynced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def persist(self: QuorumStorage, state: QuorumState) -> None:

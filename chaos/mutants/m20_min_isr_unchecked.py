@@ -6,7 +6,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.m15_commits_below_min_isr import plan as last_one_standing
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def never(self: Partition) -> bool:

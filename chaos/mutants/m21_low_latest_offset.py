@@ -6,7 +6,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def latest_offset_available(self: Partition) -> bool:

@@ -6,7 +6,7 @@ from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.quorum.raft import Raft
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 
 def _check_quorum(self: Raft, now_ms: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 REPLICATION = "replication"
 """The mutants that need neither groups nor transactions."""

@@ -15,7 +15,7 @@ from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
 from chaos.framed_links import framed_links
 from chaos.layout import ZONE, links, zone_names
-from chaos.plan import Plan, topic_names, write_plan
+from chaos.plans.plan import Plan, topic_names, write_plan
 from chaos.runs.directory import RunDirectory
 from chaos.runs.judgement import judge
 from chaos.runs.papers import DirectoryPapers

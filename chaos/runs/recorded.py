@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import Refused
-from chaos.plan import Plan, PlanError, read_plan
+from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.runs.batch import Order, limited
 from chaos.runs.directory import RunDirectory
 from chaos.runs.result import Failure, SimResult

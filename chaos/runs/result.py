@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from chaos.plan import Plan
+from chaos.plans.plan import Plan
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.violation import Violation

@@ -21,7 +21,7 @@ from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
 from chaos.layout import ZONE, addresses, zone_names
 from chaos.nemesis import Nemesis
-from chaos.plan import TOPIC_PREFIX, Plan
+from chaos.plans.plan import TOPIC_PREFIX, Plan
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching

@@ -17,8 +17,8 @@ import trio
 
 from chaos.errors import HarnessError, trouble_of
 from chaos.layout import zone_names
-from chaos.operations import concrete
-from chaos.plan import Plan, write_plan
+from chaos.plans.operations import concrete
+from chaos.plans.plan import Plan, write_plan
 from chaos.runs import rare_paths
 from chaos.runs.papers import MemoryPapers
 from chaos.runs.progress import Nobody

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from chaos.plan import Plan, PlanError, make_plan
+from chaos.plans.plan import Plan, PlanError, make_plan
 
 Values = dict[str, Any]
 """A plan as JSON values, which is what passes change."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from chaos.operations import concrete
-from chaos.plan import Plan
+from chaos.plans.operations import concrete
+from chaos.plans.plan import Plan
 from chaos.shrinking.plain_numbers import less_idle_time, plain_operations, plain_seed, plain_targets, round_numbers
 from chaos.shrinking.search import OutOfBudget, Search, steps_of
 from chaos.shrinking.structure import (

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from chaos.plan import make_plan
+from chaos.plans.plan import make_plan
 from chaos.shrinking.ddmin import ddmin
 from chaos.shrinking.search import Search, Values
 from chaos.triggers import kept

@@ -27,9 +27,9 @@ PURE = (
     "broker/quorum/",
     "broker/controller/",
     "checkers/",
-    "chaos/faults.py",
-    "chaos/schedule.py",
-    "chaos/targets.py",
+    "chaos/faults/vocabulary.py",
+    "chaos/plans/schedule.py",
+    "chaos/faults/targets.py",
 )
 """Rooms that decide and touch nothing."""
 

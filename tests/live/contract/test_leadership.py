@@ -14,7 +14,7 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses
-from chaos.plan import FAST_FAILOVER
+from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime

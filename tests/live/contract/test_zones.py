@@ -12,7 +12,7 @@ import trio
 
 from chaos.faults import make_fault
 from chaos.layout import addresses, zone_names
-from chaos.plan import FAST_FAILOVER
+from chaos.plans.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Link, Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from chaos.asking import visible_brokers
 from chaos.commands.clean import command as clean
 from chaos.errors import Refused
-from chaos.plan import FAST_FAILOVER, Plan, make_plan, write_plan
+from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan, write_plan
 from chaos.runs.directory import RunDirectory
 from chaos.runs.real import run_and_judge, runtime_maker
 from chaos.runtimes.process.external import discover
@@ -181,7 +181,7 @@ HURTS = """
 import sys, time
 from pathlib import Path
 import trio
-from chaos.plan import read_plan
+from chaos.plans.plan import read_plan
 from chaos.runs.real import runtime_maker
 
 async def main():

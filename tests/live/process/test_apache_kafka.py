@@ -11,7 +11,7 @@ import trio
 from chaos.faults import make_fault
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
-from chaos.plan import FAST_FAILOVER
+from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runs.target_facts import about
 from chaos.runtimes.process.kafka_runtime import KafkaRuntime

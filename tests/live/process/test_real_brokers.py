@@ -19,7 +19,7 @@ from chaos.errors import Refused
 from chaos.faults import make_fault
 from chaos.layout import addresses
 from chaos.nemesis import Nemesis
-from chaos.plan import FAST_FAILOVER
+from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.process.ports import is_free

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from chaos.mutants import find
-from chaos.plan import Plan, make_plan, read_plan
+from chaos.plans.plan import Plan, make_plan, read_plan
 from chaos.runs.simulation import SimResult, simulate
 from chaos.shrinking.search import steps_of
 

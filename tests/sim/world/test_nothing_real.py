@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 AUDITED = """
 import sys
 import chaos.runs.simulation, chaos.mutants
-from chaos.plan import with_schedule
+from chaos.plans.plan import with_schedule
 from chaos.runtimes.sim.loading import load_what_comes_late
 from chaos.runs.simulation import simulate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from chaos.plans.swarm import swarm_plan
 from chaos.runs.simulation import simulate
-from chaos.swarm import swarm_plan
 
 
 def main() -> None:

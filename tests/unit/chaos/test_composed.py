@@ -10,7 +10,7 @@ import trio.testing
 
 from chaos.errors import HarnessError
 from chaos.faults import Fault, FaultError, make_fault
-from chaos.plan import make_plan
+from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.runtimes.sim.wires import Wire

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import Refused
-from chaos.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
+from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.toolchain.compose_file import FILES, FOLDER, NODE, ONE_OFF, SERVICE, brokers_of
 
 THERE: dict[str, Any] = {

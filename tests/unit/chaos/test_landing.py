@@ -9,8 +9,8 @@ import pytest
 
 from broker.protocol.records import HEADER_SIZE
 from chaos.faults import SIDES, Fault
-from chaos.landing import HOLDING, NEEDING, Ground, landing, overlap
-from chaos.swarm import swarm_plan
+from chaos.plans.landing import HOLDING, NEEDING, Ground, landing, overlap
+from chaos.plans.swarm import swarm_plan
 
 GROUND = Ground(nodes=3, replicas=3, flushes=False)
 

@@ -7,26 +7,26 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos import needs
 from chaos.commands.faults import command
 from chaos.faults import ACTIONS
+from chaos.plans import support
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 
 
 def test_the_page_is_made_from_the_registry() -> None:
     page = PAGE.read_text()
-    assert needs.put_into(page) == page, "put what `./squall faults --markdown` prints between the markers"
+    assert support.put_into(page) == page, "put what `./squall faults --markdown` prints between the markers"
 
 
 def test_the_page_has_a_word_for_every_parameter() -> None:
-    page = PAGE.read_text().partition(needs.END)[2]
+    page = PAGE.read_text().partition(support.END)[2]
     for action in ACTIONS.values():
         for name in action.params:
             assert f"`{name}`" in page, (action.name, name)
 
 
-@pytest.mark.parametrize("runtime", needs.RUNTIMES)
+@pytest.mark.parametrize("runtime", support.RUNTIMES)
 def test_every_action_is_named_for_every_runtime(runtime: str) -> None:
     said = CliRunner().invoke(command, ["--runtime", runtime])
     assert said.exit_code == 0
@@ -34,8 +34,8 @@ def test_every_action_is_named_for_every_runtime(runtime: str) -> None:
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = needs.Need("a Docker engine", lambda: "no Docker engine: start one")
-    monkeypatch.setattr(needs, "ENGINE", lacking)
+    lacking = support.Need("a Docker engine", lambda: "no Docker engine: start one")
+    monkeypatch.setattr(support, "ENGINE", lacking)
     said = CliRunner().invoke(command, ["--runtime", "docker"])
     assert "missing: a Docker engine: no Docker engine: start one" in said.output
     assert "(needs a Docker engine)" in said.output

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.faults import FaultError, make_fault
 from chaos.layout import links
-from chaos.plan import PlanError, make_plan
+from chaos.plans.plan import PlanError, make_plan
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 from chaos.shapes import links_of, partition_cuts
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.plan import Plan, make_plan
+from chaos.plans.plan import Plan, make_plan
 from chaos.shrinking.plain_numbers import plainer, plainness
 from chaos.shrinking.search import OutOfBudget, Search
 from chaos.shrinking.shrinker import shrink

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from chaos import swarm
 from chaos.faults import ACTIONS, SHAPES, SIDES
-from chaos.operations import concrete, drawn
-from chaos.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan
+from chaos.plans import swarm
+from chaos.plans.operations import concrete, drawn
+from chaos.plans.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan
+from chaos.plans.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
+from chaos.plans.swarm import KINDS, NEWER, swarm_plan
 from chaos.runs.rare_paths import PATHS, count
 from chaos.runs.run import appends_settings
 from chaos.runs.simulation import simulate
-from chaos.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
-from chaos.swarm import KINDS, NEWER, swarm_plan
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]

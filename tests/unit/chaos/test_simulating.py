@@ -14,7 +14,7 @@ from broker.log.results import AppendResult
 from broker.server.server import Server
 from chaos.errors import HarnessError, Refused
 from chaos.nemesis import Nemesis
-from chaos.plan import Plan, make_plan
+from chaos.plans.plan import Plan, make_plan
 from chaos.runs import batch, simulation
 from chaos.runs.batch import Order, limited, run_batch
 from chaos.runs.observer import Observer

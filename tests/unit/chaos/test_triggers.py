@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.faults import FaultError
-from chaos.plan import Plan, PlanError, make_plan, read_plan, write_plan
+from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, write_plan
 from chaos.runs.simulation import simulate
 from chaos.targets import ClusterView
 from chaos.triggers import After, Compared, kept, parse, seen_of

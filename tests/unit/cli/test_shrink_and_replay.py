@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chaos import cli
-from chaos.plan import Plan, make_plan, read_plan, write_plan
+from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
 from chaos.runs.recorded import recorded
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.saved import save

@@ -20,7 +20,7 @@ from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, heard
 from chaos.drivers.library import Order
 from chaos.errors import HarnessError, Refused
-from chaos.plan import PlanError, make_plan
+from chaos.plans.plan import PlanError, make_plan
 from workloads.appends import AppendsSettings
 from workloads.client.outcomes import Outcome, Status
 from workloads.counters import Counters

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.errors import Refused
 from chaos.mutants import MUTANTS, Mutant, find, select
-from chaos.plan import write_plan
+from chaos.plans.plan import write_plan
 
 EACH = pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.id}-{m.name}")
 

@@ -11,9 +11,9 @@ from broker.faulted.files import FaultedFs
 from chaos.errors import HarnessError
 from chaos.faults import make_fault
 from chaos.node_faults import NodeFaults
+from chaos.plans.schedule import likely
 from chaos.rotting import rot
 from chaos.runtimes.contract import FailWrites, Quota, SlowDisk
-from chaos.schedule import likely
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.faults import Fault
-from chaos.schedule import of_one_broker, rng_for
+from chaos.plans.schedule import of_one_broker, rng_for
 
 HOLDING = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")
 """Actions that hold nodes down, or may. A rolling restart is not among them: it goes around what others hold."""

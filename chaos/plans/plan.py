@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chaos import triggers
-from chaos.external_plan import check_external, drawn_kinds, for_others
 from chaos.faults import ACTIONS, Fault, FaultError, make_fault
 from chaos.link_actions import required_nodes
-from chaos.plan_settings import check_broker_settings, check_topic_settings
-from chaos.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
+from chaos.plans.external import check_external, drawn_kinds, for_others
+from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
+from chaos.plans.settings import check_broker_settings, check_topic_settings
 from chaos.targets import check_feasible
 
 SCHEMA = 1

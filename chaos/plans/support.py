@@ -13,9 +13,9 @@ from functools import cache
 
 from chaos.action import Action
 from chaos.errors import HarnessError
-from chaos.external_plan import ASKED, ON_CONTAINERS, ON_LINKS
 from chaos.faults import ACTIONS
 from chaos.link_actions import LINK_ACTIONS
+from chaos.plans.external import ASKED, ON_CONTAINERS, ON_LINKS
 
 RUNTIMES = ("process", "docker", "sim", "external")
 BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
