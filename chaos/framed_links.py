@@ -13,10 +13,10 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults import Fault, check_target
+from chaos.faults.shapes import asked_over
+from chaos.faults.targets import zone_of
+from chaos.faults.vocabulary import Fault, check_target
 from chaos.runtimes.contract import Frames, Link
-from chaos.shapes import asked_over
-from chaos.targets import zone_of
 
 ANSWER_S = 5.0
 

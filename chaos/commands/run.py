@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
-from chaos.faults import ACTIONS, FaultError
+from chaos.faults.vocabulary import ACTIONS, FaultError
 from chaos.plans.plan import LimitsPlan, Plan, PlanError, WorkloadPlan, make_plan, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.faults import Fault, FaultError
-from chaos.link_actions import LINK_ACTIONS
+from chaos.faults.link_actions import LINK_ACTIONS
+from chaos.faults.vocabulary import Fault, FaultError
 
 ON_LINKS = frozenset(action.name for action in LINK_ACTIONS) | {"reset"}
 ASKED = frozenset({"leadership", "client"})

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chaos.faults import Fault
+from chaos.faults.vocabulary import Fault
 from chaos.plans.schedule import of_one_broker, rng_for
 
 HOLDING = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")

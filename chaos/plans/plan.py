@@ -14,13 +14,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from chaos import triggers
-from chaos.faults import ACTIONS, Fault, FaultError, make_fault
-from chaos.link_actions import required_nodes
+from chaos.faults import triggers
+from chaos.faults.link_actions import required_nodes
+from chaos.faults.targets import check_feasible
+from chaos.faults.vocabulary import ACTIONS, Fault, FaultError, make_fault
 from chaos.plans.external import check_external, drawn_kinds, for_others
 from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
 from chaos.plans.settings import check_broker_settings, check_topic_settings
-from chaos.targets import check_feasible
 
 SCHEMA = 1
 TOPIC_PREFIX = "appends"
@@ -141,7 +141,7 @@ class FaultPlan(_Part):
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
     when: str | None = None
-    """What it waits for, from `at_s` on (`chaos.triggers`)."""
+    """What it waits for, from `at_s` on (`chaos.faults.triggers`)."""
     within_s: float | None = Field(None, gt=0)
     """How long it waits for that; no longer than there is load."""
 

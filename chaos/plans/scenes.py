@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from chaos.faults import Fault, make_fault
+from chaos.faults.vocabulary import Fault, make_fault
 
 NODES = 3
 SESSIONS_S = 150.0

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from chaos.faults import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
-from chaos.link_actions import LINK_ACTIONS, required_nodes
+from chaos.faults.link_actions import LINK_ACTIONS, required_nodes
+from chaos.faults.vocabulary import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
 
 DEFAULT_KINDS = ("kill", "pause", "partition", "latency")
 ENDING = ("kill", "stop", "crash_at", "power_loss")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from chaos.action import Action
 from chaos.errors import HarnessError
-from chaos.faults import ACTIONS
-from chaos.link_actions import LINK_ACTIONS
+from chaos.faults.action import Action
+from chaos.faults.link_actions import LINK_ACTIONS
+from chaos.faults.vocabulary import ACTIONS
 from chaos.plans.external import ASKED, ON_CONTAINERS, ON_LINKS
 
 RUNTIMES = ("process", "docker", "sim", "external")

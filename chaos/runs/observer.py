@@ -10,7 +10,7 @@ import trio
 
 from broker.env import Env
 from chaos.errors import HarnessError
-from chaos.targets import ClusterView
+from chaos.faults.targets import ClusterView
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
+from chaos.faults.triggers import counts_calls
 from chaos.framed_links import framed_links
 from chaos.layout import ZONE, links, zone_names
 from chaos.plans.plan import Plan, topic_names, write_plan
@@ -35,7 +36,6 @@ from chaos.toolchain.engine import find_engine
 from chaos.toolchain.images import ensure_images, second_image
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka, second_kafka
-from chaos.triggers import counts_calls
 
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")

@@ -19,15 +19,15 @@ import trio
 from broker.env import Env, Fs
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.stage import Played, now_ns
 from chaos.layout import ZONE, addresses, zone_names
-from chaos.nemesis import Nemesis
 from chaos.plans.plan import TOPIC_PREFIX, Plan
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
-from chaos.stage import Played, now_ns
 from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic

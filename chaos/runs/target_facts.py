@@ -19,7 +19,7 @@ from broker.protocol.schema.describe_configs import DescribeConfigsRequest, Desc
 from broker.protocol.schema.metadata import MetadataRequest
 from chaos.asking import METADATA_VERSION, ask
 from chaos.errors import HarnessError
-from chaos.faults import Fault
+from chaos.faults.vocabulary import Fault
 from chaos.layout import Address
 
 ASK_S = 5.0

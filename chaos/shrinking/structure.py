@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from chaos.faults.triggers import kept
 from chaos.plans.plan import make_plan
 from chaos.shrinking.ddmin import ddmin
 from chaos.shrinking.search import Search, Values
-from chaos.triggers import kept
 
 Operation = list[Any]
 """[at_s, producer, topic, partition, bytes]"""

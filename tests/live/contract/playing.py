@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from chaos.faults import Fault
-from chaos.nemesis import Nemesis
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import Fault
 from chaos.runs.papers import MemoryPapers
-from chaos.targets import ClusterView
 from checkers.fault_classes import not_landed
 from checkers.nemesis_log import parse_faults
 from workloads.control import Controls

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from chaos.faults import make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.layout import addresses
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient

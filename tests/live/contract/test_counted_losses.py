@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults import make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster, our_contained_broker, our_simulated_broker

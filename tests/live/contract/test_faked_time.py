@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.acts_on_nodes import clock_evidence
 from chaos.errors import Refused
+from chaos.faults.acts.nodes import clock_evidence
 from chaos.runtimes.contract import Evidence
 from chaos.runtimes.docker.faking import check_image
 from chaos.runtimes.docker.runtime import DockerRuntime

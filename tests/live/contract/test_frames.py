@@ -17,13 +17,13 @@ from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
 from chaos import asking
 from chaos.errors import HarnessError
-from chaos.faults import make_fault
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import make_fault
 from chaos.layout import addresses
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process import registry
 from chaos.runtimes.process.runtime import ProcessRuntime
-from chaos.targets import ClusterView
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB

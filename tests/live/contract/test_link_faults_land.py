@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
-from chaos.faults import make_fault
-from chaos.link_actions import LINK_ACTIONS
+from chaos.faults.link_actions import LINK_ACTIONS
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, Probe, Runtime
-from chaos.targets import ClusterView
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.playing import Seen, play, unproven
 from tests.support.pretending import Pretending

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults import make_fault
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.vocabulary import make_fault
 from chaos.layout import addresses
-from chaos.nemesis import Nemesis
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runs.target_facts import about

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.errors import Refused
-from chaos.faults import make_fault
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.vocabulary import make_fault
 from chaos.layout import addresses
-from chaos.nemesis import Nemesis
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.schema.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from chaos.faults import make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.target_facts import compare, in_vain, understood
 

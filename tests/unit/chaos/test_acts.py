@@ -10,8 +10,9 @@ import trio
 import trio.testing
 
 from broker.real_env import RealEnv
-from chaos.faults import ACTIONS, make_fault
-from chaos.nemesis import ACTS, Nemesis
+from chaos.faults.nemesis import ACTS, Nemesis
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import ACTIONS, make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import (
     ClockWord,
@@ -25,7 +26,6 @@ from chaos.runtimes.contract import (
     SlowDisk,
     Stream,
 )
-from chaos.targets import ClusterView
 from workloads.client import admin
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
-from chaos.faults import Fault, FaultError, make_fault
+from chaos.faults.vocabulary import Fault, FaultError, make_fault
 from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.protocol.records import HEADER_SIZE
-from chaos.faults import SIDES, Fault
+from chaos.faults.vocabulary import SIDES, Fault
 from chaos.plans.landing import HOLDING, NEEDING, Ground, landing, overlap
 from chaos.plans.swarm import swarm_plan
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaos.commands.faults import command
-from chaos.faults import ACTIONS
+from chaos.faults.vocabulary import ACTIONS
 from chaos.plans import support
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"

@@ -11,11 +11,11 @@ import trio.testing
 
 from broker.real_env import RealEnv
 from chaos.errors import HarnessError
-from chaos.faults import Fault, make_fault
-from chaos.nemesis import Nemesis
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import Fault, make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
-from chaos.targets import ClusterView
 
 VIEW = ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)})
 

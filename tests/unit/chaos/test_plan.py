@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from chaos.faults import ACTIONS, FaultError, make_fault
+from chaos.faults.targets import ClusterView, Unresolved, resolve
+from chaos.faults.vocabulary import ACTIONS, FaultError, make_fault
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.schedule import make_schedule, parse_kinds
-from chaos.targets import ClusterView, Unresolved, resolve
 
 VIEW = ClusterView(
     nodes=(1, 2, 3),

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chaos.faults import FaultError, make_fault
+from chaos.faults.shapes import links_of, partition_cuts
+from chaos.faults.vocabulary import FaultError, make_fault
 from chaos.layout import links
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
-from chaos.shapes import links_of, partition_cuts
 
 
 def cuts_of(shape: str, targets: list[int], nodes: int, manner: str = "refuse", side: str = "peers") -> dict[Link, Cut]:

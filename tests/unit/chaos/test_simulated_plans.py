@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from chaos.faults import ACTIONS, SHAPES, SIDES
+from chaos.faults.vocabulary import ACTIONS, SHAPES, SIDES
 from chaos.plans import swarm
 from chaos.plans.operations import concrete, drawn
 from chaos.plans.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan

@@ -13,7 +13,7 @@ from broker.log.log import Log
 from broker.log.results import AppendResult
 from broker.server.server import Server
 from chaos.errors import HarnessError, Refused
-from chaos.nemesis import Nemesis
+from chaos.faults.nemesis import Nemesis
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs import batch, simulation
 from chaos.runs.batch import Order, limited, run_batch

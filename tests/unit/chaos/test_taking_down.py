@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
-from chaos.faults import Fault, make_fault
+from chaos.faults.vocabulary import Fault, make_fault
 from chaos.runtimes.contract import Link, NodeState, Probe
 from checkers.verdict import VALID
 from tests.unit.chaos.test_acts import World as FailingWorld

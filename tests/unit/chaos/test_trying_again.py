@@ -9,12 +9,12 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
-from chaos.faults import Fault, make_fault
-from chaos.nemesis import Nemesis
+from chaos.faults.nemesis import Nemesis
+from chaos.faults.stage import Played
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import Fault, make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
-from chaos.stage import Played
-from chaos.targets import ClusterView
 from tests.unit.chaos.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv
 from tests.unit.chaos.test_acts import World as Acting
 from tests.unit.chaos.test_acts import played as acted

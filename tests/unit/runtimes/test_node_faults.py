@@ -9,7 +9,7 @@ import pytest
 
 from broker.faulted.files import FaultedFs
 from chaos.errors import HarnessError
-from chaos.faults import make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.node_faults import NodeFaults
 from chaos.plans.schedule import likely
 from chaos.rotting import rot

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from chaos.faults import ZONE_TARGET, FaultError, check_target
+from chaos.faults.vocabulary import ZONE_TARGET, FaultError, check_target
 from chaos.layout import zone_name
 
 

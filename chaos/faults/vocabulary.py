@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.action import MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
-from chaos.link_actions import LINK_ACTIONS
-from chaos.link_actions import check_relations as check_link_relations
+from chaos.faults.action import MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
+from chaos.faults.link_actions import LINK_ACTIONS
+from chaos.faults.link_actions import check_relations as check_link_relations
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
@@ -225,7 +225,7 @@ class Fault:
     target: str
     params: Mapping[str, Any] = field(default_factory=dict)
     when: str = ""
-    """What it waits for, from `at_s` on (`chaos.triggers`); empty: nothing."""
+    """What it waits for, from `at_s` on (`chaos.faults.triggers`); empty: nothing."""
     within_s: float = 0.0
     """How long it waits for that."""
 

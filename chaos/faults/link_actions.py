@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.action import MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
+from chaos.faults.action import MANNERS, SHAPES, SIDES, Action, Choice, FaultError, Number
 
 MEASURED_BYTES = 30_000
 """A probe's largest request: what a link does to bytes is measured with as many. A client id holds 32,767."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.action import FaultError
+from chaos.faults.action import FaultError
 from chaos.runtimes.contract import CrashOp
 
 POLL_S = 0.05
@@ -122,7 +122,7 @@ def check(here: str, when: str, itself: int, world: World) -> None:
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """The number that is compared: from a `chaos.targets.ClusterView`, or of calls."""
+    """The number that is compared: from a `chaos.faults.targets.ClusterView`, or of calls."""
     match condition.subject:
         case "isr":
             return len(view.isr.get(condition.of, ()))

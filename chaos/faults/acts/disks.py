@@ -9,10 +9,10 @@ import trio
 
 from chaos.damaging import How
 from chaos.errors import HarnessError
+from chaos.faults.claims import came_back, up_after_trouble
+from chaos.faults.stage import Play, Played, Stage
+from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
-from chaos.stage import Play, Played, Stage
-from chaos.taking_down import came_back, up_after_trouble
-from chaos.targets import Unresolved
 
 
 async def disk(stage: Stage, p: Played) -> None:

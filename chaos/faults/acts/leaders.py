@@ -11,9 +11,9 @@ from functools import partial
 import trio
 
 from chaos.errors import HarnessError
+from chaos.faults.stage import POLL_S, Play, Played, Stage
+from chaos.faults.targets import ClusterView, Unresolved
 from chaos.layout import INTERNAL, addresses
-from chaos.stage import POLL_S, Play, Played, Stage
-from chaos.targets import ClusterView, Unresolved
 from workloads.client import admin
 from workloads.client.admin import QuorumView
 from workloads.client.client import Client

@@ -14,8 +14,8 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
+from chaos.faults.stage import POLL_S, Played, Stage
 from chaos.runtimes.contract import Evidence, NodeState
-from chaos.stage import POLL_S, Played, Stage
 
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]

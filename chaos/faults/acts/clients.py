@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import trio
 
-from chaos.faults import check_target
-from chaos.stage import POLL_S, Play, Played, Stage
-from chaos.targets import Unresolved
+from chaos.faults.stage import POLL_S, Play, Played, Stage
+from chaos.faults.targets import Unresolved
+from chaos.faults.vocabulary import check_target
 from workloads.control import Handle
 
 FOLLOWED_WITHIN_S = 10.0

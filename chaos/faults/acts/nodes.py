@@ -8,10 +8,10 @@ from typing import Any, cast
 import trio
 
 from chaos.errors import HarnessError
+from chaos.faults.claims import came_back, down_and_up, up_after_trouble
+from chaos.faults.stage import POLL_S, Play, Played, Stage
+from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import ClockWord, CrashOp, Evidence, FakingTime, NodeState
-from chaos.stage import POLL_S, Play, Played, Stage
-from chaos.taking_down import came_back, down_and_up, up_after_trouble
-from chaos.targets import Unresolved
 
 CAUGHT_UP_WITHIN_S = 60.0
 SHARE_TOLERANCE = 0.2

@@ -15,31 +15,24 @@ from typing import Any
 import trio
 
 from broker.env import Env
-from chaos import (
-    acts_on_clients,
-    acts_on_disks,
-    acts_on_leaders,
-    acts_on_links,
-    acts_on_nodes,
-    acts_on_worse_links,
-    triggers,
-)
 from chaos.errors import HarnessError
-from chaos.faults import Fault, of_clients
+from chaos.faults import triggers
+from chaos.faults.acts import clients, disks, leaders, links, nodes, slow_links
+from chaos.faults.stage import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S, Cluster, Play, Played, Stage
+from chaos.faults.targets import Unresolved, resolve, zone_of
+from chaos.faults.vocabulary import Fault, of_clients
 from chaos.runtimes.contract import Counting, Runtime
-from chaos.stage import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S, Cluster, Play, Played, Stage
-from chaos.targets import Unresolved, resolve, zone_of
 from workloads.control import Controls
 
 ACTS: Mapping[str, Play] = {
-    **acts_on_clients.ACTS,
-    **acts_on_nodes.ACTS,
-    **acts_on_links.ACTS,
-    **acts_on_worse_links.ACTS,
-    **acts_on_disks.ACTS,
-    **acts_on_leaders.ACTS,
+    **clients.ACTS,
+    **nodes.ACTS,
+    **links.ACTS,
+    **slow_links.ACTS,
+    **disks.ACTS,
+    **leaders.ACTS,
 }
-"""How each of `chaos.faults.ACTIONS` is done."""
+"""How each of `chaos.faults.vocabulary.ACTIONS` is done."""
 
 
 def in_short(words: str) -> str:

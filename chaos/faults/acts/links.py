@@ -10,10 +10,10 @@ import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from chaos.faults.shapes import asked_over, links_of, partition_cuts
+from chaos.faults.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
+from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Evidence, FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
-from chaos.shapes import asked_over, links_of, partition_cuts
-from chaos.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
-from chaos.targets import Unresolved
 
 
 async def partition(stage: Stage, p: Played) -> None:

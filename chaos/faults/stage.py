@@ -13,10 +13,10 @@ import trio
 
 from broker.env import Env
 from chaos.errors import HarnessError, trouble_of
-from chaos.faults import Fault
+from chaos.faults.targets import ClusterView, Unresolved
+from chaos.faults.vocabulary import Fault
 from chaos.plans.schedule import rng_for
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
-from chaos.targets import ClusterView, Unresolved
 from workloads.client.client import Client
 from workloads.control import Controls
 

@@ -14,7 +14,10 @@ from typing import Any
 
 import trio
 
-from chaos.link_actions import MEASURED_BYTES
+from chaos.faults.link_actions import MEASURED_BYTES
+from chaos.faults.shapes import links_of
+from chaos.faults.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
+from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import (
     Bandwidth,
     Cut,
@@ -28,9 +31,6 @@ from chaos.runtimes.contract import (
     Slicer,
     SlowClose,
 )
-from chaos.shapes import links_of
-from chaos.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
-from chaos.targets import Unresolved
 
 ANSWER_BYTES = 2_000
 """More than an answer to a probe ever has: it goes through the same narrow link."""

@@ -1,0 +1,1 @@
+"""How each action is played: one coroutine an action."""
