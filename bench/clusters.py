@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.runtimes.process.ports import free_ports
-from chaos.runtimes.process.registry import claimed_ports
+from chaos.runtimes.real.processes.ports import free_ports
+from chaos.runtimes.real.processes.registry import claimed_ports
 from chaos.toolchain.kafka import apache_kafka
 
 NODES = (1, 2, 3)

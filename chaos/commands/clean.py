@@ -61,7 +61,7 @@ class Tidied:
 
 def _theirs(tidied: Tidied) -> None:
     """Containers of clusters that somebody else runs. Before the runs are forgotten that know of them."""
-    from chaos.runtimes.process import registry
+    from chaos.runtimes.real.processes import registry
     from chaos.toolchain.engine import reach_engine
 
     hurt = [(run.run, container) for run in registry.runs() if not run.harness_alive for container in run.hurt]
@@ -79,7 +79,7 @@ def _theirs(tidied: Tidied) -> None:
 
 
 def _processes(tidied: Tidied) -> None:
-    from chaos.runtimes.process import registry
+    from chaos.runtimes.real.processes import registry
 
     for run in registry.runs():
         if run.harness_alive:

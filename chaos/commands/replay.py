@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos.garbage import garbage_waits
+from chaos.runtimes.sim.garbage import garbage_waits
 
 if TYPE_CHECKING:
     from rich.console import Console

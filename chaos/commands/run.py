@@ -200,7 +200,7 @@ def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:
     """Of an external cluster the plan says what it is: its brokers, and that its settings are its own."""
     import trio
 
-    from chaos.runtimes.process.external import discover
+    from chaos.runtimes.external.runtime import discover
 
     values["bootstrap"] = given.get("bootstrap") or values.get("bootstrap", "")
     values["compose"] = given.get("compose") or values.get("compose", "")

@@ -14,9 +14,9 @@ import click
 
 from chaos.commands.run import plan_flags, plan_of, workload_flags
 from chaos.faults.vocabulary import FaultError
-from chaos.garbage import garbage_waits
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
+from chaos.runtimes.sim.garbage import garbage_waits
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,7 +19,7 @@ import trio
 from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.process.child import TETHER, tail
+from chaos.runtimes.real.processes.child import TETHER, tail
 from workloads.appends import AppendsSettings
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status

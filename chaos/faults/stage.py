@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import trio
 
 from broker.env import Env
+from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.faults.vocabulary import Fault
-from chaos.plans.schedule import rng_for
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
 from workloads.client.client import Client
 from workloads.control import Controls

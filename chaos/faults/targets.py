@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from chaos.faults.vocabulary import ZONE_TARGET, FaultError, check_target
-from chaos.layout import zone_name
+from chaos.runtimes.layout import zone_name
 
 
 @dataclass(frozen=True, slots=True)

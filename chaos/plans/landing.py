@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chaos.draws import rng_for
 from chaos.faults.vocabulary import Fault
-from chaos.plans.schedule import of_one_broker, rng_for
+from chaos.plans.schedule import of_one_broker
 
 HOLDING = ("kill", "stop", "pause", "crash_at", "power_loss", "disk")
 """Actions that hold nodes down, or may. A rolling restart is not among them: it goes around what others hold."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from chaos.draws import rng_for
 from chaos.plans.plan import Operation, Plan, topic_names
-from chaos.plans.schedule import rng_for
 
 
 def concrete(plan: Plan) -> Plan:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from chaos.draws import rng_for
 from chaos.faults.link_actions import LINK_ACTIONS, required_nodes
 from chaos.faults.vocabulary import ACTIONS, ERRORS, MANNERS, SHAPES, SIDES, Fault, FaultError, make_fault
 
@@ -23,11 +24,6 @@ ZONE_SHARE = 1 / 3
 """Of drawn faults of links, where the workload has several client zones: so many are one zone's."""
 QUIET_END_S = 3.0
 """No fault lasts into the last seconds of the load: what recovery looks like belongs into the history."""
-
-
-def rng_for(seed: int, *purpose: object) -> Random:
-    """One random stream for each purpose, so that removing one fault does not reshuffle the others."""
-    return Random(repr((seed, *purpose)))
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from chaos.draws import rng_for
 from chaos.faults.targets import minority_size
 from chaos.faults.vocabulary import Fault, FaultError
 from chaos.plans.landing import Ground, landing
 from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
-from chaos.plans.schedule import make_schedule, rng_for
+from chaos.plans.schedule import make_schedule
 
 KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition", "latency", "packet_loss", "reset",
          "protocol", "disk", "leadership")  # fmt: skip

@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from chaos.garbage import garbage_waits
 from chaos.plans.plan import Plan, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import Failure, SimResult
+from chaos.runtimes.sim.garbage import garbage_waits
 
 CPU_LIMIT_S = 240
 """Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError
+from chaos.faults.framed import framed_links
 from chaos.faults.triggers import counts_calls
-from chaos.framed_links import framed_links
-from chaos.layout import ZONE, links, zone_names
 from chaos.plans.plan import Plan, topic_names, write_plan
 from chaos.runs.directory import RunDirectory
 from chaos.runs.judgement import judge
@@ -25,10 +24,11 @@ from chaos.runs.run import MakeDriver, Run
 from chaos.runs.target_facts import Stranger
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.process.external import ExternalRuntime
-from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings
-from chaos.runtimes.process.node import PACKAGES
+from chaos.runtimes.external.runtime import ExternalRuntime
+from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
+from chaos.runtimes.layout import ZONE, links, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real.processes.child import PACKAGES
 from chaos.sources import second_version
 from chaos.toolchain.cache import Say
 from chaos.toolchain.compose_file import FILES, brokers_of

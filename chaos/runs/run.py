@@ -21,13 +21,13 @@ from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
-from chaos.layout import ZONE, addresses, zone_names
 from chaos.plans.plan import TOPIC_PREFIX, Plan
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
+from chaos.runtimes.layout import ZONE, addresses, zone_names
 from workloads.agenda import Handover
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic

@@ -16,7 +16,6 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError, trouble_of
-from chaos.layout import zone_names
 from chaos.plans.operations import concrete
 from chaos.plans.plan import Plan, write_plan
 from chaos.runs import rare_paths
@@ -24,10 +23,11 @@ from chaos.runs.papers import MemoryPapers
 from chaos.runs.progress import Nobody
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.run import Run
+from chaos.runtimes.layout import zone_names
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.kernel import Deadlock
-from chaos.runtimes.sim.loading import load_what_comes_late
 from chaos.runtimes.sim.offsets import Offsets
+from chaos.runtimes.sim.preload import load_what_comes_late
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.uncounted import counted
 from chaos.runtimes.sim.world import World

@@ -17,10 +17,10 @@ from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.protocol.schema.metadata import MetadataRequest
-from chaos.asking import METADATA_VERSION, ask
 from chaos.errors import HarnessError
 from chaos.faults.vocabulary import Fault
-from chaos.layout import Address
+from chaos.runtimes.layout import Address
+from chaos.runtimes.real.inquiry import METADATA_VERSION, ask
 
 ASK_S = 5.0
 CONFIG_RESOURCE_BROKER = 4

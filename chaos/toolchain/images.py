@@ -31,8 +31,9 @@ COMPOSE = ROOT / "compose"
 LABEL = "squall.image"
 """On every image of ours; its value says which."""
 RELAY = (
-    *("__init__.py", "conversation.py", "frame_relay.py", "frames.py"),
-    *("runtimes/__init__.py", "runtimes/contract.py"),
+    *("__init__.py", "runtimes/__init__.py", "runtimes/contract.py"),
+    *("runtimes/wire/__init__.py", "runtimes/wire/conversation.py", "runtimes/wire/frames.py"),
+    *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py"),
 )
 """The relay's modules of the harness."""
 KEPT_S = 24 * 3600

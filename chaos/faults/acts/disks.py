@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import trio
 
-from chaos.damaging import How
 from chaos.errors import HarnessError
 from chaos.faults.claims import came_back, up_after_trouble
 from chaos.faults.stage import Play, Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
+from chaos.runtimes.damage import How
 
 
 async def disk(stage: Stage, p: Played) -> None:

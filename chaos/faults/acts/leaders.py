@@ -13,7 +13,7 @@ import trio
 from chaos.errors import HarnessError
 from chaos.faults.stage import POLL_S, Play, Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved
-from chaos.layout import INTERNAL, addresses
+from chaos.runtimes.layout import INTERNAL, addresses
 from workloads.client import admin
 from workloads.client.admin import QuorumView
 from workloads.client.client import Client

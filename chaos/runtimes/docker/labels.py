@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from chaos.proc import ProcessId, identify, is_alive
+from chaos.runtimes.real.proc import ProcessId, identify, is_alive
 from chaos.toolchain.engine import Engine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"

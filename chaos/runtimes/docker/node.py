@@ -7,17 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chaos.asking import probe
 from chaos.errors import HarnessError, Refused
-from chaos.layout import Address, properties_text
-from chaos.node_faults import NodeFaults
-from chaos.node_folder import NodeFolder
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
 from chaos.runtimes.docker.container import Container, ended_badly, last_words, told, until
-from chaos.runtimes.docker.faking import FILE, before_program
-from chaos.runtimes.docker.slowing import Quota
+from chaos.runtimes.docker.cpu_quota import Quota
+from chaos.runtimes.docker.faketime import FILE, before_program
 from chaos.runtimes.docker.watch import Watch
-from chaos.trace_tail import TraceTail
+from chaos.runtimes.layout import Address, properties_text
+from chaos.runtimes.real.inquiry import probe
+from chaos.runtimes.real.node_folder import NodeFolder
+from chaos.runtimes.real.orders import NodeFaults
+from chaos.runtimes.real.trace_tail import TraceTail
 
 BROKER = ("python", "-P", "-m", "broker")
 INSIDE = "/node"

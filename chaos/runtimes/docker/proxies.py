@@ -7,15 +7,15 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError
-from chaos.framed_links import Routes
-from chaos.layout import proxy_name, shown
-from chaos.proxied_links import ProxiedLinks
 from chaos.runtimes.contract import Frames, Link, LinkFault, Loss
 from chaos.runtimes.docker.addresses import API_PORT
 from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
 from chaos.runtimes.docker.losses import Losses
 from chaos.runtimes.docker.relay import Relay
-from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+from chaos.runtimes.layout import proxy_name, shown
+from chaos.runtimes.real.framed_links import Routes
+from chaos.runtimes.real.proxied_links import ProxiedLinks
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 20.0
 LOG_INSIDE = "/toxiproxy.log"

@@ -13,24 +13,24 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError, Refused
-from chaos.framed_links import Routes
-from chaos.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
-from chaos.of_brokers import READY_S, OfBrokers
-from chaos.reaching import until_all_see_all
 from chaos.runtimes.contract import Act, ClockWord, Evidence, Link, LinkFault, Loss, NodeState
 from chaos.runtimes.docker import labels, relay
 from chaos.runtimes.docker import node as broker
 from chaos.runtimes.docker import proxies as toxiproxy
 from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, relay_host, routed
 from chaos.runtimes.docker.container import Container, in_thread
-from chaos.runtimes.docker.faking import TELLING_MS, FakeTime, check_image
+from chaos.runtimes.docker.cpu_quota import Slowing
+from chaos.runtimes.docker.faketime import TELLING_MS, FakeTime, check_image
 from chaos.runtimes.docker.losses import CAPABILITY
 from chaos.runtimes.docker.node import BROKER, INSIDE, Node
 from chaos.runtimes.docker.proxies import Proxies
 from chaos.runtimes.docker.relay import Relay
-from chaos.runtimes.docker.slowing import Slowing
 from chaos.runtimes.docker.volumes import Volumes
 from chaos.runtimes.docker.watch import Watch
+from chaos.runtimes.layout import INTERNAL, Layout, check_settings, check_zones, choose_controllers
+from chaos.runtimes.real.brokers import READY_S, OfBrokers
+from chaos.runtimes.real.framed_links import Routes
+from chaos.runtimes.real.readiness import until_all_see_all
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from chaos.toolchain.images import Images

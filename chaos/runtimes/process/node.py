@@ -11,22 +11,21 @@ from typing import Protocol
 
 import trio
 
-from chaos.asking import probe
 from chaos.errors import HarnessError, Refused
-from chaos.layout import properties_text
-from chaos.node_faults import NodeFaults
-from chaos.node_folder import NodeFolder
-from chaos.proc import environment
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
-from chaos.runtimes.process.child import Child, start, until
-from chaos.runtimes.process.ports import LOOPBACK
-from chaos.runtimes.process.registry import Registration
-from chaos.runtimes.process.throttle import Measured, Throttle
+from chaos.runtimes.layout import properties_text
+from chaos.runtimes.real.inquiry import probe
+from chaos.runtimes.real.node_folder import NodeFolder
+from chaos.runtimes.real.orders import NodeFaults
+from chaos.runtimes.real.proc import environment
+from chaos.runtimes.real.processes.child import PACKAGES, Child, start, until
+from chaos.runtimes.real.processes.ports import LOOPBACK
+from chaos.runtimes.real.processes.registry import Registration
+from chaos.runtimes.real.processes.throttle import Measured, Throttle
+from chaos.runtimes.real.trace_tail import TraceTail
 from chaos.sources import digest_of
-from chaos.trace_tail import TraceTail
 
 BROKER = (sys.executable, "-P", "-m", "broker")
-PACKAGES = Path(__file__).resolve().parents[3]
 SIGNAL_TIMEOUT_S = 5.0
 PAUSE_PROBE_S = 0.1
 LEAVING = ("node_stopping", "node_stopped")

@@ -11,22 +11,22 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError, Refused
-from chaos.framed_links import Routes
-from chaos.layout import (
+from chaos.runtimes.contract import Act, Evidence, Link, NodeState
+from chaos.runtimes.layout import (
     INTERNAL,
     Layout,
     check_settings,
     check_zones,
     choose_controllers,
 )
-from chaos.of_brokers import READY_S, OfBrokers
-from chaos.reaching import until_all_see_all
-from chaos.runtimes.contract import Act, Evidence, Link, NodeState
+from chaos.runtimes.process.cpu_share import Slowing
 from chaos.runtimes.process.node import BROKER, Node
-from chaos.runtimes.process.ports import LOOPBACK, free_ports, is_free
-from chaos.runtimes.process.proxies import Proxies
-from chaos.runtimes.process.registry import Registration, claimed_ports, locked
-from chaos.runtimes.process.slowing import Slowing
+from chaos.runtimes.real.brokers import READY_S, OfBrokers
+from chaos.runtimes.real.framed_links import Routes
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
+from chaos.runtimes.real.processes.proxies import Proxies
+from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from chaos.runtimes.real.readiness import until_all_see_all
 from chaos.toolchain.cache import Say
 from chaos.toolchain.toxiproxy import toxiproxy_server
 

@@ -31,8 +31,8 @@ import random
 from collections.abc import Mapping
 
 from broker.env import Fs
-from chaos.damaging import How, drawn, evidence
 from chaos.runtimes.contract import DiskFault, Evidence
+from chaos.runtimes.damage import How, drawn, evidence
 from chaos.runtimes.sim.disk_content import Content, Loss
 from chaos.runtimes.sim.disk_faults import Faults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
@@ -124,7 +124,7 @@ class Disk:
         return rot(self.names, path_glob, rng, bits)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """A file loses its end, or a directory a file, as `chaos.damaging` draws it: durably, and for nobody to see."""
+        """A file loses its end, or a directory a file, as `chaos.runtimes.damage` draws it: durably, unseen."""
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:
             return evidence(None, b"", None)

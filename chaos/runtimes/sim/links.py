@@ -16,9 +16,9 @@ from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
 from broker.env import Buffer, File, LinkClosed, NodeDead
-from chaos.conversation import Conversation, OnLink
 from chaos.runtimes.contract import Stream
 from chaos.runtimes.sim.kernel import ABORTED
+from chaos.runtimes.wire.conversation import Conversation, OnLink
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.env import SimEnv

@@ -13,7 +13,6 @@ import trio
 from broker.config import ConfigError
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
-from chaos.damaging import How
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
     Act,
@@ -29,7 +28,8 @@ from chaos.runtimes.contract import (
     NodeState,
     Probe,
 )
-from chaos.runtimes.sim import asking
+from chaos.runtimes.damage import How
+from chaos.runtimes.sim import inquiry
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimEnv
 from chaos.runtimes.sim.node import DATA, SimNode
@@ -112,7 +112,7 @@ class SimRuntime:
         while True:
             with trio.move_on_after(ASK_S):
                 try:
-                    if await asking.visible_brokers(env, _host(node), port) == set(self.nodes):
+                    if await inquiry.visible_brokers(env, _host(node), port) == set(self.nodes):
                         return
                 except (OSError, MalformedFrame):
                     pass
@@ -350,14 +350,14 @@ class SimRuntime:
         """As `Runtime.ending`."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
-        return await asking.ending(env, host, self._port(link), timeout_s=timeout_s, spoil=spoil, opened=opened)
+        return await inquiry.ending(env, host, self._port(link), timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     def _port(self, link: Link) -> int:
         return ZONE_PORT + self.zones.index(link.source) if isinstance(link.source, str) else INTERNAL_PORT
 
     async def _probe(self, source: int | str, node: int, port: int, timeout_s: float, pad_bytes: int = 0) -> Probe:
         env, host = self._prober(source), _host(node)
-        return await asking.probe(env, host, port, timeout_s=timeout_s, pad_bytes=pad_bytes)
+        return await inquiry.probe(env, host, port, timeout_s=timeout_s, pad_bytes=pad_bytes)
 
     def _prober(self, source: int | str) -> SimEnv:
         env = self.env(f"prober-{source}")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from math import log
 from typing import TYPE_CHECKING, cast
 
-from chaos.conversation import OnLink, strike
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import (
     Bandwidth,
@@ -22,6 +21,7 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
+from chaos.runtimes.wire.conversation import OnLink, strike
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.links import Connection

@@ -13,9 +13,9 @@ from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicC
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from chaos.layout import addresses
 from chaos.runtimes.contract import Runtime
-from chaos.runtimes.sim import asking
+from chaos.runtimes.layout import addresses
+from chaos.runtimes.sim import inquiry
 from tests.support.batches import batch
 
 LATEST, EARLIEST = -1, -2
@@ -30,7 +30,7 @@ class OneClient:
 
     async def ask(self, request: Any, version: int) -> Any:
         """OSError where the connection ends first."""
-        return await asking.ask(self._env, self._host, self._port, request, version)
+        return await inquiry.ask(self._env, self._host, self._port, request, version)
 
     async def create(self, topic: str, **settings: str) -> None:
         """With one partition, and until it has a leader."""

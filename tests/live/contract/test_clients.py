@@ -10,8 +10,8 @@ from typing import Any
 import trio
 
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses
 from chaos.runtimes.contract import Runtime
+from chaos.runtimes.layout import addresses
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.playing import play, unproven

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from chaos.errors import HarnessError, Refused
-from chaos.layout import addresses
 from chaos.runtimes.contract import Cut, Latency, Link, Manner, NodeState, Runtime
+from chaos.runtimes.layout import addresses
 from tests.live.contract.conftest import OnCluster
 from tests.live.hurt_links import CUTS, SLOW, WORSE
 

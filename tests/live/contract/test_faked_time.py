@@ -14,7 +14,7 @@ import trio
 from chaos.errors import Refused
 from chaos.faults.acts.nodes import clock_evidence
 from chaos.runtimes.contract import Evidence
-from chaos.runtimes.docker.faking import check_image
+from chaos.runtimes.docker.faketime import check_image
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.toolchain.base_image import base_image
 from tests.live.contract.client import OneClient

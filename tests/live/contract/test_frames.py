@@ -15,15 +15,15 @@ import trio
 
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
-from chaos import asking
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses
 from chaos.runtimes.contract import Cut, FrameAct, Frames, Latency, Link, Manner, Stream
 from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.process import registry
+from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.processes import registry
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
@@ -91,58 +91,58 @@ async def connected(runtime: FramedRuntime, body: Callable[[Asking], Awaitable[N
 
 
 async def test_a_dropped_request_has_no_answer_and_the_next_one_has(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DROP, nth=2))
         for number in (1, 2, 3):
-            await asking.send(number)
-        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 3]
+            await inquiry.send(number)
+        assert [(await inquiry.answer())[0], (await inquiry.answer())[0]] == [1, 3]
 
     await connected(runtime, body)
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
 async def test_a_delayed_answer_comes_late_and_in_order(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DELAY, delay_ms=300, stream=Stream.BACK))
         began = trio.current_time()
-        await asking.send(1)
-        await asking.send(2)
-        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
+        await inquiry.send(1)
+        await inquiry.send(2)
+        assert [(await inquiry.answer())[0], (await inquiry.answer())[0]] == [1, 2]
         assert trio.current_time() - began >= 0.3
 
     await connected(runtime, body)
 
 
 async def test_a_doubled_request_has_one_answer(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.DUPLICATE))
-        await asking.send(1)
-        await asking.send(2)
-        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
-        assert await asking.nothing_for(0.2)
+        await inquiry.send(1)
+        await inquiry.send(2)
+        assert [(await inquiry.answer())[0], (await inquiry.answer())[0]] == [1, 2]
+        assert await inquiry.nothing_for(0.2)
 
     await connected(runtime, body)
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
 async def test_a_request_that_another_one_overtook_is_answered_in_its_turn(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.REORDER, delay_ms=10_000))
-        await asking.send(1)
-        assert await asking.nothing_for(0.2)
-        await asking.send(2)
-        assert [(await asking.answer())[0], (await asking.answer())[0]] == [1, 2]
+        await inquiry.send(1)
+        assert await inquiry.nothing_for(0.2)
+        await inquiry.send(2)
+        assert [(await inquiry.answer())[0], (await inquiry.answer())[0]] == [1, 2]
 
     await connected(runtime, body)
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
 
 
 async def test_an_overtaken_answer_comes_behind_the_next_one_and_alone_it_comes_late(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         for count, expected in ((2, [2, 1]), (1, [1])):
             for number in range(1, count + 1):
-                await asking.send(number)
-            assert [(await asking.answer())[0] for _ in range(count)] == expected
+                await inquiry.send(number)
+            assert [(await inquiry.answer())[0] for _ in range(count)] == expected
 
     swapped = Frames(METADATA, FrameAct.REORDER, count=0, delay_ms=300, stream=Stream.BACK)
     await runtime.fault_link("f", FRAMED, swapped)
@@ -151,11 +151,11 @@ async def test_an_overtaken_answer_comes_behind_the_next_one_and_alone_it_comes_
 
 
 async def test_a_request_answered_by_the_link_never_reaches_the_broker(runtime: FramedRuntime) -> None:
-    async def body(asking: Asking) -> None:
+    async def body(inquiry: Asking) -> None:
         await runtime.fault_link("f", FRAMED, Frames(METADATA, FrameAct.ERROR, error=41, count=1))
-        await asking.send(1)
-        await asking.send(2)
-        assert [len((await asking.answer())[1].brokers), len((await asking.answer())[1].brokers)] == [0, 2]
+        await inquiry.send(1)
+        await inquiry.send(2)
+        assert [len((await inquiry.answer())[1].brokers), len((await inquiry.answer())[1].brokers)] == [0, 2]
 
     await connected(runtime, body)
     assert (await runtime.heal_link("f", FRAMED))["hits"] == 1
@@ -171,9 +171,9 @@ async def test_what_is_no_frame_passes_unharmed(runtime: FramedRuntime) -> None:
 async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_the_other(
     runtime: FramedRuntime,
 ) -> None:
-    async def body(asking: Asking) -> None:
-        await asking.send(1)
-        assert await asking.nothing_for(0.3)
+    async def body(inquiry: Asking) -> None:
+        await inquiry.send(1)
+        assert await inquiry.nothing_for(0.3)
 
     await runtime.fault_link("frames", FRAMED, Frames(METADATA, FrameAct.DROP, count=0))
     await runtime.fault_link("slow", FRAMED, Latency(40))
@@ -185,7 +185,7 @@ async def test_faults_of_the_proxy_work_before_the_relay_and_ending_one_leaves_t
     assert not (await runtime.probe(FRAMED)).ok
     healed = await runtime.heal()
     assert healed["failed"] == []
-    assert await asking.visible_brokers(*addresses(runtime.bootstrap("CLIENT"))[0]) == {1, 2}
+    assert await inquiry.visible_brokers(*addresses(runtime.bootstrap("CLIENT"))[0]) == {1, 2}
 
 
 async def test_a_link_that_no_plan_named_has_no_relay_and_says_so(runtime: FramedRuntime) -> None:
@@ -208,10 +208,10 @@ async def test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_hav
         fault = make_fault(0, 0, 1.0, "protocol", "node:1", params)
         answers: list[bool] = []
 
-        async def ask(asking: Asking) -> None:
+        async def ask(inquiry: Asking) -> None:
             await trio.sleep(0.4)
-            await asking.send(1)
-            answers.append(not await asking.nothing_for(0.3))
+            await inquiry.send(1)
+            answers.append(not await inquiry.nothing_for(0.3))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connected, runtime, ask)

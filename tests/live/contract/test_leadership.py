@@ -14,11 +14,11 @@ import trio
 
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.contract.conftest import Test, in_simulation
 from tests.live.contract.playing import play

@@ -12,10 +12,10 @@ import trio
 
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses, zone_names
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runtimes.contract import Link, Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.layout import addresses, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from checkers.tables import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation

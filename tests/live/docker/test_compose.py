@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.asking import probe, visible_brokers
-from chaos.runtimes.process.ports import is_free
+from chaos.runtimes.real.inquiry import probe, visible_brokers
+from chaos.runtimes.real.processes.ports import is_free
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest
-from chaos.toxiproxy_api import ToxiproxyApi
 from tests.live.docker.composing import compose
 
 FILE = Path(__file__).parents[3] / "compose/cluster.yaml"

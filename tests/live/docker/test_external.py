@@ -15,14 +15,14 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from chaos.asking import visible_brokers
 from chaos.commands.clean import command as clean
 from chaos.errors import Refused
 from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan, write_plan
 from chaos.runs.directory import RunDirectory
 from chaos.runs.real import run_and_judge, runtime_maker
-from chaos.runtimes.process.external import discover
-from chaos.runtimes.process.ports import LOOPBACK, free_ports
+from chaos.runtimes.external.runtime import discover
+from chaos.runtimes.real.inquiry import visible_brokers
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from chaos.toolchain.compose_file import FILES, NODE, brokers_of
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest

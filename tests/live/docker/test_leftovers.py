@@ -13,7 +13,7 @@ import trio
 
 from chaos.cli import run as squall
 from chaos.runtimes.docker.runtime import DockerRuntime
-from chaos.runtimes.process.child import until
+from chaos.runtimes.real.processes.child import until
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import of_run
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT

@@ -10,11 +10,11 @@ import trio
 
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runs.target_facts import about
-from chaos.runtimes.process.kafka_runtime import KafkaRuntime
+from chaos.runtimes.kafka.runtime import KafkaRuntime
+from chaos.runtimes.layout import addresses
 from chaos.toolchain.kafka import apache_kafka, at_hand
 from workloads.client.admin import NewTopic
 

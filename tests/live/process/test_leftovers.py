@@ -14,15 +14,15 @@ import pytest
 import trio
 
 from chaos.cli import run as squall
-from chaos.proc import ProcessId, identify
-from chaos.runtimes.process import registry
-from chaos.runtimes.process.child import until
+from chaos.runtimes.real.proc import ProcessId, identify
+from chaos.runtimes.real.processes import registry
+from chaos.runtimes.real.processes.child import until
 from tests.live.process.conftest import STUB
 
 HARNESS = """
 import sys, trio
 from pathlib import Path
-from chaos.runtimes.process import registry
+from chaos.runtimes.real.processes import registry
 from chaos.runtimes.process.runtime import ProcessRuntime
 
 async def main():

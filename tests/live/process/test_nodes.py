@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError, Refused
-from chaos.proc import run_state
 from chaos.runtimes.contract import Act, Link, NodeState
-from chaos.runtimes.process import registry
 from chaos.runtimes.process import runtime as runtime_module
-from chaos.runtimes.process.child import until
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real.proc import run_state
+from chaos.runtimes.real.processes import registry
+from chaos.runtimes.real.processes.child import until
 from tests.live.process.conftest import MakeRuntime
 
 

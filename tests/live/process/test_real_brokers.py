@@ -18,12 +18,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.errors import Refused
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.vocabulary import make_fault
-from chaos.layout import addresses
 from chaos.plans.plan import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState
-from chaos.runtimes.process.ports import is_free
+from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real.processes.ports import is_free
 
 ROOT = Path(__file__).resolve().parents[3]
 MESSAGES = 300

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runtimes.process.ports import free_ports
-from chaos.runtimes.process.registry import claimed_ports
+from chaos.runtimes.real.processes.ports import free_ports
+from chaos.runtimes.real.processes.registry import claimed_ports
 
 ROOT = Path(__file__).parents[3]
 NODES = (1, 2, 3)

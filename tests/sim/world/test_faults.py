@@ -26,7 +26,7 @@ from chaos.runtimes.contract import (
     SlowDisk,
     Stream,
 )
-from chaos.runtimes.sim import asking
+from chaos.runtimes.sim import inquiry
 from chaos.runtimes.sim.runtime import SimRuntime
 
 Simulated = Callable[..., Any]
@@ -37,7 +37,7 @@ VERSIONS = int(ApiKey.API_VERSIONS)
 
 async def versions(runtime: SimRuntime) -> Any:
     """One round trip over the client's link to node 1."""
-    return await asking.ask(runtime.env("asker"), "broker-1", PORT, ApiVersionsRequest(), 0)
+    return await inquiry.ask(runtime.env("asker"), "broker-1", PORT, ApiVersionsRequest(), 0)
 
 
 async def answered_within(runtime: SimRuntime, seconds: float) -> bool:
@@ -122,7 +122,7 @@ def test_the_link_answers_in_the_brokers_stead(simulated: Simulated) -> None:
         request = ProduceRequest(
             acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[part])]
         )
-        response = await asking.ask(runtime.env("asker"), "broker-1", PORT, request, 9)
+        response = await inquiry.ask(runtime.env("asker"), "broker-1", PORT, request, 9)
         (topic,) = response.responses
         (told,) = topic.partition_responses
         assert (topic.name, told.index, told.error_code) == ("t", 3, error)
@@ -170,7 +170,7 @@ def test_a_node_dies_at_the_nth_call_and_not_before(simulated: Simulated, op: An
             while runtime.state(1) is NodeState.RUNNING:
                 with trio.move_on_after(0.2):
                     try:
-                        await asking.ask(runtime.env("asker"), "broker-1", PORT, MetadataRequest(topics=[]), 12)
+                        await inquiry.ask(runtime.env("asker"), "broker-1", PORT, MetadataRequest(topics=[]), 12)
                     except OSError:
                         pass
                 await trio.sleep(0.05)

@@ -11,7 +11,7 @@ AUDITED = """
 import sys
 import chaos.runs.simulation, chaos.mutants
 from chaos.plans.plan import with_schedule
-from chaos.runtimes.sim.loading import load_what_comes_late
+from chaos.runtimes.sim.preload import load_what_comes_late
 from chaos.runs.simulation import simulate
 
 def plan(seed):

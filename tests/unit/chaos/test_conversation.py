@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.conversation import Conversation, OnLink, strike
-from chaos.frame_relay import On
 from chaos.runtimes.contract import FrameAct, Frames, Stream
+from chaos.runtimes.real.frame_relay import On
+from chaos.runtimes.wire.conversation import Conversation, OnLink, strike
 
 PRODUCE, FETCH = 0, 1
 

@@ -8,9 +8,9 @@ import pytest
 
 from chaos.faults.shapes import links_of, partition_cuts
 from chaos.faults.vocabulary import FaultError, make_fault
-from chaos.layout import links
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
+from chaos.runtimes.layout import links
 
 
 def cuts_of(shape: str, targets: list[int], nodes: int, manner: str = "refuse", side: str = "peers") -> dict[Link, Cut]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.framed import framed_links
 from chaos.faults.shapes import links_of, partition_cuts
 from chaos.faults.targets import zone_of
 from chaos.faults.vocabulary import ACTIONS, FaultError, make_fault
-from chaos.framed_links import framed_links
-from chaos.layout import check_zones, links, zone_names
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.runs.simulation import simulate
+from chaos.runtimes.layout import check_zones, links, zone_names
 
 NODES = (1, 2, 3)
 EVERY_LINK = links(NODES, zone_names(2))

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from broker.protocol.errors import MalformedFrame
-from chaos.asking import ask, probe, visible_brokers
+from chaos.runtimes.real.inquiry import ask, probe, visible_brokers
 
 APIS = bytes.fromhex("0000000a 00000001 0000 00000000")
 """An ApiVersions answer of version 0: correlation id 1, no error, no APIs."""

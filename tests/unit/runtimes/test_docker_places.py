@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig, parse_properties
-from chaos.layout import properties_text
 from chaos.runtimes.contract import Link
 from chaos.runtimes.docker import addresses, labels, watch
 from chaos.runtimes.docker.addresses import free_ranges, of_networks, place, routed
+from chaos.runtimes.layout import properties_text
 
 NODES = (1, 2, 3)
 

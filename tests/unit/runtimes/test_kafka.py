@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError, Refused
-from chaos.layout import links
 from chaos.runtimes.contract import Act, Link, Probe
-from chaos.runtimes.process.kafka_layout import CONTROLLER, KafkaLayout, link_host
-from chaos.runtimes.process.kafka_node import LogWords
-from chaos.runtimes.process.kafka_runtime import KafkaRuntime, kafka_settings, one_of
+from chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
+from chaos.runtimes.kafka.node import LogWords
+from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings, one_of
+from chaos.runtimes.layout import links
 from chaos.toolchain.kafka import ApacheKafka
 
 NODES, ZONES = (1, 2, 3), ("CLIENT",)

@@ -8,11 +8,11 @@ import socket
 import pytest
 
 from broker.config import BrokerConfig, parse_properties
-from chaos import layout
 from chaos.errors import HarnessError, Refused
-from chaos.layout import Layout
+from chaos.runtimes import layout
 from chaos.runtimes.contract import Link
-from chaos.runtimes.process import ports
+from chaos.runtimes.layout import Layout
+from chaos.runtimes.real.processes import ports
 
 NODES, ZONES = (1, 2, 3), ("CLIENT", "ZONE_B")
 HOST = "127.0.0.1"

@@ -10,10 +10,10 @@ import pytest
 from broker.faulted.files import FaultedFs
 from chaos.errors import HarnessError
 from chaos.faults.vocabulary import make_fault
-from chaos.node_faults import NodeFaults
 from chaos.plans.schedule import likely
-from chaos.rotting import rot
 from chaos.runtimes.contract import FailWrites, Quota, SlowDisk
+from chaos.runtimes.real.bit_rot import rot
+from chaos.runtimes.real.orders import NodeFaults
 
 
 @pytest.fixture

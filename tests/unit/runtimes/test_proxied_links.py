@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaos import toxiproxy_api
 from chaos.errors import HarnessError
-from chaos.proxied_links import ProxiedLinks, toxic
 from chaos.runtimes.contract import (
     Bandwidth,
     Cut,
@@ -25,7 +23,9 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+from chaos.runtimes.real import toxiproxy_api
+from chaos.runtimes.real.proxied_links import ProxiedLinks, toxic
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 LINK = Link(1, 2)
 
@@ -207,7 +207,7 @@ def test_a_connection_that_was_idle_for_long_is_not_trusted(
 ) -> None:
     """Toxiproxy ends a connection that was idle for a minute: the first fault after that would have no answer."""
     now = [1000.0]
-    monkeypatch.setattr("chaos.toxiproxy_api.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("chaos.runtimes.real.toxiproxy_api.time.monotonic", lambda: now[0])
     server.answers += [(200, b'{"version":"2.12.0"}')] * 3
     real.version()
     kept = real._connection.sock

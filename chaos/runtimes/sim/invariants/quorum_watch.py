@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chaos.runtimes.sim.invariants import seeing
+from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.batches import Written
-    from chaos.runtimes.sim.invariants.judging import Report
+    from chaos.runtimes.sim.invariants.books import Report
     from chaos.runtimes.sim.invariants.metadata import Seat
 
 FORGOTTEN = (0, NOBODY, NOBODY)
@@ -42,12 +42,12 @@ class QuorumWatch:
         if copy is None or before is None or before.incarnation != incarnation:
             copy = known.copies[node] = Copy(log.segments[0].base_offset)
         if copy.generation != log.generation or copy.end != log.log_end_offset or copy.segment < 0:
-            for written in copy.newest(len(seeing.follow(copy, log, disk))):
+            for written in copy.newest(len(sight.follow(copy, log, disk))):
                 first = self._written.setdefault((written.batch.base, written.batch.epoch), written)
                 wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
-        now = seeing.seat_of(node, incarnation, quorum, log)
+        now = sight.seat_of(node, incarnation, quorum, log)
         led = before is not None and before.leads and before.incarnation == incarnation
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
             self._commit(now, copy)
@@ -55,7 +55,7 @@ class QuorumWatch:
             return  # What it may not forget is being made durable: nobody has been told of it yet.
         if (node, quorum._raft._state) != self._durable.get(node):
             self._durable[node] = (node, quorum._raft._state)
-            now = now._replace(durable=seeing.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
+            now = now._replace(durable=sight.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
         self._seats[node] = now
         known.ledger.compare(known.copies.values())
         for check in self._checks:
@@ -81,7 +81,7 @@ class QuorumWatch:
         """What a dead node's disk has of the metadata log."""
         log = broker.quorum._storage._log
         before = self.known.copies.get(node)
-        left = self.known.copies[node] = seeing.copy_on_disk(disk, log.directory)
+        left = self.known.copies[node] = sight.copy_on_disk(disk, log.directory)
         if before is not None:
             left.low = before.low
         left.compare(self.known.ledger)

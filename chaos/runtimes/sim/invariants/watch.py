@@ -11,10 +11,10 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from chaos.runtimes.sim.invariants import seeing
+from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.judging import Change, Judge
+from chaos.runtimes.sim.invariants.books import Change, Judge
 from chaos.runtimes.sim.invariants.known import Cluster, Known
 from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
@@ -96,7 +96,7 @@ class _Node:
         "sim",
     )
 
-    def __init__(self, sim: seeing.SimNode) -> None:
+    def __init__(self, sim: sight.SimNode) -> None:
         self.sim, self.id = sim, sim.id
         self.broker: Any = None
         self.incarnation = -1
@@ -226,7 +226,7 @@ class Watch:
         touched: dict[Known, list[Change]] = {}
         for seen, replica in changed:
             known = replica.known
-            before, now = replica.view, seeing.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
+            before, now = replica.view, sight.view_of(seen.id, seen.incarnation, replica.hosted, seen.broker.fetchers)
             replica.view = now
             known.views[seen.id] = now
             self._read(seen, replica, now)
@@ -247,12 +247,12 @@ class Watch:
                 copy.low = log.log_start_offset
                 return
         held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
-        found = seeing.follow(copy, log, seen.sim.disk)
+        found = sight.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
         if found and not truncated and len(found) < len(copy.batches):
             epoch = found[-1].epoch
             if epoch != copy.batches[-len(found) - 1].epoch:
-                self._judge.began(known, seen.id, epoch, seeing.durable_epochs(seen.sim.disk, log.directory))
+                self._judge.began(known, seen.id, epoch, sight.durable_epochs(seen.sim.disk, log.directory))
         if truncated:
             self._judge.shortened(When.TRUNCATED, known, seen.id, held)
 
@@ -263,7 +263,7 @@ class Watch:
         offset = image.offset
         if offset < 0:
             return
-        value = seeing.canonical(image)
+        value = sight.canonical(image)
         first = self._images.setdefault(offset, value)
         for each in self._of_image:
             wrong = each.check(value, first)
@@ -311,7 +311,7 @@ class Watch:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
         copy = known.copies[seen.id] = Copy(log.segments[0].base_offset)
-        seeing.follow(copy, log, seen.sim.disk, checked=True)
+        sight.follow(copy, log, seen.sim.disk, checked=True)
         self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
@@ -320,15 +320,15 @@ class Watch:
         """The last that is seen of an incarnation, and what its disk has left."""
         for replica in seen.replicas:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
-                seeing.follow(replica.copy, replica.log, seen.sim.disk)
-                self._judge.commit(replica.known, seeing.view_of(seen.id, seen.incarnation, replica.hosted))
+                sight.follow(replica.copy, replica.log, seen.sim.disk)
+                self._judge.commit(replica.known, sight.view_of(seen.id, seen.incarnation, replica.hosted))
         seen.places = {}
         seen.host(())
         disk = seen.sim.disk
         for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
-                self._judge.died(known, seen.id, seeing.copy_on_disk(disk, log.directory))
+                self._judge.died(known, seen.id, sight.copy_on_disk(disk, log.directory))
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: _Node) -> None:
@@ -377,7 +377,7 @@ class Watch:
             for seen in self._nodes.values():
                 replica = seen.places.get((known.topic_id, partition))
                 if replica is not None and known.holds(seen.id, offset + 1):
-                    found = seeing.record_at(replica.log, seen.sim.disk, offset)
+                    found = sight.record_at(replica.log, seen.sim.disk, offset)
                     break
             found = found if found is None else found[: len(value)]
         self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value))

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.runtimes.sim.invariants import Promise
 from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.judging import Judge
+from chaos.runtimes.sim.invariants.books import Judge
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
 from chaos.runtimes.sim.invariants.table import When
 from tests.support.known_partitions import known, run, view

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import trio
 
-from chaos.asking import probe
 from chaos.errors import Refused
-from chaos.framed_links import Routes
-from chaos.layout import INTERNAL, Layout
 from chaos.runtimes.contract import Act, Evidence, Link, Probe
-from chaos.runtimes.process.kafka_layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, link_host
-from chaos.runtimes.process.kafka_node import KafkaNode
+from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, link_host
+from chaos.runtimes.kafka.node import KafkaNode
+from chaos.runtimes.layout import INTERNAL, Layout
 from chaos.runtimes.process.node import Node
-from chaos.runtimes.process.ports import LOOPBACK, free_ports
-from chaos.runtimes.process.proxies import Proxies
-from chaos.runtimes.process.registry import Registration, claimed_ports, locked
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real.framed_links import Routes
+from chaos.runtimes.real.inquiry import probe
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from chaos.runtimes.real.processes.proxies import Proxies
+from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
 from chaos.toolchain.cache import Say
 from chaos.toolchain.kafka import ApacheKafka
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import trio
 
-from chaos.damaging import How, damage
 from chaos.errors import HarnessError, Refused
-from chaos.node_faults import NodeFaults
-from chaos.rotting import rot
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, NodeState
+from chaos.runtimes.damage import How, damage
+from chaos.runtimes.real.bit_rot import rot
+from chaos.runtimes.real.orders import NodeFaults
 
 TAKEN_OVER_S = 2.0
 POLL_S = 0.005

@@ -1,4 +1,4 @@
-"""The harness's end of `chaos.frame_relay`: which links need one, and orders to it.
+"""The harness's end of `chaos.runtimes.real.frame_relay`: which links need one, and orders to it.
 
 Worlds start the process and put it between their proxies and the brokers; this speaks to it.
 """
@@ -13,9 +13,6 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults.shapes import asked_over
-from chaos.faults.targets import zone_of
-from chaos.faults.vocabulary import Fault, check_target
 from chaos.runtimes.contract import Frames, Link
 
 ANSWER_S = 5.0
@@ -25,18 +22,6 @@ Through = Sequence[tuple[Link, Address, Address]]
 """A link's way through the relay: where that listens, and where it leads to."""
 Routes = Mapping[Link, tuple[Address, Address]]
 """Each link's proxy: what its source dials, and where that leads to."""
-
-
-def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Links that protocol faults of a plan may be put on: requests go to their targets, whoever these will be."""
-    found: set[Link] = set()
-    for fault in faults:
-        if fault.action == "protocol":
-            kind, argument = check_target("target", fault.target)
-            zone = zone_of(fault.target)
-            targets = [zone] if zone else [int(argument)] if kind == "node" else nodes
-            found |= {*asked_over(fault.params, targets, links)}
-    return tuple(link for link in links if link in found)
 
 
 def led_through(

@@ -17,13 +17,13 @@ import trio
 from broker.config import BrokerConfig, ConfigError
 from broker.env import Env
 from broker.real_env import RealEnv
-from chaos import asking
-from chaos.clock_words import ClockWitness
 from chaos.errors import HarnessError, Refused
-from chaos.hurting import Hurting, HurtNode
-from chaos.layout import INTERNAL, Layout, links
-from chaos.reaching import silent_links
 from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, NodeExit, NodeState, Probe
+from chaos.runtimes.layout import INTERNAL, Layout, links
+from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.clock_trace import ClockWitness
+from chaos.runtimes.real.disks import Hurting, HurtNode
+from chaos.runtimes.real.readiness import silent_links
 
 READY_S = 60.0
 STOP_GRACE_S = 25.0
@@ -135,7 +135,7 @@ class OfBrokers(Hurting, ClockWitness):
     async def software(self, node: int) -> Evidence:
         """As `Runtime.software`."""
         found = await self._node(node).software()
-        return {**found, "speaks": await asking.speaks(*self._placed().direct[INTERNAL, node])}
+        return {**found, "speaks": await inquiry.speaks(*self._placed().direct[INTERNAL, node])}
 
     async def upgrade_node(self, node: int) -> Evidence:
         """As `Runtime.upgrade_node`."""
@@ -185,14 +185,14 @@ class OfBrokers(Hurting, ClockWitness):
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
-        return await asking.probe(*self._placed().address(link), timeout_s=timeout_s, pad_bytes=pad_bytes)
+        return await inquiry.probe(*self._placed().address(link), timeout_s=timeout_s, pad_bytes=pad_bytes)
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
         """As `Runtime.ending`."""
         address = self._placed().address(link)
-        return await asking.ending(*address, timeout_s=timeout_s, spoil=spoil, opened=opened)
+        return await inquiry.ending(*address, timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     # --------------------------------------------------------------------------------------------------- the whole
 

@@ -21,7 +21,7 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
-from chaos.toxiproxy_api import ToxiproxyApi
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 
 STREAMS = {Stream.THERE: ("upstream",), Stream.BACK: ("downstream",), Stream.BOTH: ("upstream", "downstream")}
 

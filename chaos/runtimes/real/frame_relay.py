@@ -1,7 +1,8 @@
 """A relay that knows Kafka's frames: protocol faults on links of worlds whose proxies only know bytes.
 
-A process of its own, `python -m chaos.frame_relay ROUTES`: behind a busy harness it would be a fault of its own. ROUTES
-is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to": [host, port]}]}.
+A process of its own, `python -m chaos.runtimes.real.frame_relay ROUTES`: behind a busy harness it would be a fault of
+its own. ROUTES is a JSON file:
+{"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to": [host, port]}]}.
 A link may have several routes; they are hurt together. Orders come over the control port, a JSON object a line, an
 answer each (`Orders`). Whatever is wrong with the frames of a connection, its bytes pass.
 """
@@ -20,8 +21,8 @@ from typing import Any
 
 import trio
 
-from chaos.conversation import Conversation, OnLink, strike
 from chaos.runtimes.contract import FrameAct, Frames, Stream
+from chaos.runtimes.wire.conversation import Conversation, OnLink, strike
 
 CHUNK = 256 * 1024
 MOST = 4 * 1024 * 1024

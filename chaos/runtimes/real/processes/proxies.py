@@ -12,15 +12,14 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError
-from chaos.framed_links import FramedLinks, Routes, led_through, routes_text
-from chaos.layout import proxy_name, shown
-from chaos.proxied_links import ProxiedLinks
 from chaos.runtimes.contract import Frames, Link, LinkFault
-from chaos.runtimes.process.child import POLL_S, Child, start
-from chaos.runtimes.process.node import PACKAGES
-from chaos.runtimes.process.ports import LOOPBACK, free_ports
-from chaos.runtimes.process.registry import Registration, claimed_ports, locked
-from chaos.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+from chaos.runtimes.layout import proxy_name, shown
+from chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
+from chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from chaos.runtimes.real.proxied_links import ProxiedLinks
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi, ToxiproxyError
 
 READY_S = 10.0
 END_S = 2.0
@@ -147,7 +146,7 @@ async def _start_relay(
     control = (LOOPBACK, ports[-1])
     routes = log.with_suffix(".json")
     routes.write_text(routes_text(control, [way for ways in through for way in ways]))
-    command = [sys.executable, "-P", "-m", "chaos.frame_relay", str(routes)]
+    command = [sys.executable, "-P", "-m", "chaos.runtimes.real.frame_relay", str(routes)]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))}
     child = start("frame relay", command, log=log, registration=registration, env=path)
     links = FramedLinks(control, framed)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.proc import ProcessId, environment, identify, is_alive
+from chaos.runtimes.real.proc import ProcessId, environment, identify, is_alive
 from chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"

@@ -1,4 +1,7 @@
-"""One question to one broker over a connection of its own, in a simulated world. As `chaos.asking`, over an Env."""
+"""One question to one broker over a connection of its own, in a simulated world.
+
+As `chaos.runtimes.real.inquiry`, over an Env.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest
-from chaos.asking import API_VERSIONS, IMPOSSIBLE, probe_frames
 from chaos.runtimes.contract import Probe
+from chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12

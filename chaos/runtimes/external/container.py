@@ -8,11 +8,11 @@ from typing import Any
 import trio
 
 from broker.protocol.errors import MalformedFrame
-from chaos import asking
 from chaos.errors import HarnessError
-from chaos.layout import Address
 from chaos.runtimes.contract import Evidence, NodeExit, NodeState
-from chaos.runtimes.process.registry import Registration
+from chaos.runtimes.layout import Address
+from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.processes.registry import Registration
 from chaos.toolchain.engine import Engine
 
 ASK_S = 5.0
@@ -101,7 +101,7 @@ class TheirContainer:
     async def _is_back(self) -> bool:
         with trio.move_on_after(ASK_S):
             try:
-                return self.id in await asking.visible_brokers(*self._advertised)
+                return self.id in await inquiry.visible_brokers(*self._advertised)
             except (OSError, MalformedFrame):
                 pass
         return False
@@ -117,7 +117,7 @@ class TheirContainer:
             raise HarnessError(f"{self._name} was not paused: it is {seen['Status']}")
         self.state = NodeState.PAUSED
         paused_ns = time.monotonic_ns()
-        silence = await asking.probe(*self._advertised, timeout_s=PAUSE_PROBE_S)
+        silence = await inquiry.probe(*self._advertised, timeout_s=PAUSE_PROBE_S)
         told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "state": "T", "engine": "paused"}
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns, "probe": silence.evidence()}
 

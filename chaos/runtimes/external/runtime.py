@@ -20,10 +20,7 @@ from broker.env import Env
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.real_env import RealEnv, RealLink
-from chaos import asking
 from chaos.errors import HarnessError, Refused
-from chaos.layout import Address, addresses, shown
-from chaos.reaching import silent_links
 from chaos.runtimes.contract import (
     Act,
     ClockWord,
@@ -37,10 +34,13 @@ from chaos.runtimes.contract import (
     Probe,
     ResetPeer,
 )
-from chaos.runtimes.process.ports import LOOPBACK, free_ports
-from chaos.runtimes.process.proxies import Proxies
-from chaos.runtimes.process.registry import Registration, claimed_ports, locked
-from chaos.runtimes.process.their_container import TheirContainer
+from chaos.runtimes.external.container import TheirContainer
+from chaos.runtimes.layout import Address, addresses, shown
+from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
+from chaos.runtimes.real.processes.proxies import Proxies
+from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from chaos.runtimes.real.readiness import silent_links
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.toxiproxy import toxiproxy_server
@@ -66,7 +66,7 @@ async def discover(bootstrap: str) -> Discovered:
     for host, port in addresses(bootstrap):
         try:
             with trio.fail_after(ASK_S):
-                seen = await asking.ask(host, port, MetadataRequest(topics=None), asking.METADATA_VERSION)
+                seen = await inquiry.ask(host, port, MetadataRequest(topics=None), inquiry.METADATA_VERSION)
         except (OSError, MalformedFrame, trio.TooSlowError) as trouble:
             why = f"{host}:{port}: {str(trouble) or 'no answer'}"
             continue
@@ -258,13 +258,13 @@ class ExternalRuntime:
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
-        return await asking.probe(*self._listening[link.target], timeout_s=timeout_s, pad_bytes=pad_bytes)
+        return await inquiry.probe(*self._listening[link.target], timeout_s=timeout_s, pad_bytes=pad_bytes)
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
         """As `Runtime.ending`."""
-        return await asking.ending(*self._listening[link.target], timeout_s=timeout_s, spoil=spoil, opened=opened)
+        return await inquiry.ending(*self._listening[link.target], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""

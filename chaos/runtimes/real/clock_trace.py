@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos.runtimes.contract import ClockWord
-from chaos.trace_tail import TraceTail
+from chaos.runtimes.real.trace_tail import TraceTail
 
 
 class ClockWitness:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Evidence, NodeState
-from chaos.runtimes.process.child import tail
 from chaos.runtimes.process.node import Node, Words
-from chaos.runtimes.process.registry import Registration
+from chaos.runtimes.real.processes.child import tail
+from chaos.runtimes.real.processes.registry import Registration
 from chaos.toolchain.cache import run
 from chaos.toolchain.kafka import ApacheKafka
 

@@ -1,0 +1,22 @@
+"""Which links need a relay that knows frames, for the protocol faults of a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from chaos.faults.shapes import asked_over
+from chaos.faults.targets import zone_of
+from chaos.faults.vocabulary import Fault, check_target
+from chaos.runtimes.contract import Link
+
+
+def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
+    """Links that protocol faults of a plan may be put on: requests go to their targets, whoever these will be."""
+    found: set[Link] = set()
+    for fault in faults:
+        if fault.action == "protocol":
+            kind, argument = check_target("target", fault.target)
+            zone = zone_of(fault.target)
+            targets = [zone] if zone else [int(argument)] if kind == "node" else nodes
+            found |= {*asked_over(fault.params, targets, links)}
+    return tuple(link for link in links if link in found)

@@ -1,0 +1,1 @@
+"""Apache Kafka as processes of this machine."""

@@ -1,0 +1,1 @@
+"""Kafka's frames inside streams of bytes, for faults that hit a request. Pure."""
