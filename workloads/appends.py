@@ -26,8 +26,8 @@ from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, SettingsError
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
-from workloads.driving import Driver, ReaderTask, Sending, Zone, read_by
-from workloads.reading import RecordedReader
+from workloads.libraries import Driver, ReaderTask, Sending, Zone, read_by
+from workloads.reader import RecordedReader
 from workloads.recorder import Recorder
 
 TICK_S = 0.005

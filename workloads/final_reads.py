@@ -18,7 +18,7 @@ from workloads.client.cluster import Address, Place
 from workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent
 from workloads.client.settings import ClientSettings, ConsumerSettings
 from workloads.counters import Counters
-from workloads.reading import RecordedReader
+from workloads.reader import RecordedReader
 from workloads.recorder import Recorder
 
 POLL_LIMIT_S = 1.0

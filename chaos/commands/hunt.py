@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from chaos.hunting import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants import find, select
+from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants.table import write_docs
 from chaos.plans.plan import Plan
 from chaos.runtimes.sim.garbage import garbage_waits

@@ -23,7 +23,7 @@ from chaos.runtimes.real.processes.child import TETHER, tail
 from workloads.appends import AppendsSettings
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
-from workloads.driving import Assigned, Part, Read, Sought, Troubled
+from workloads.libraries import Assigned, Part, Read, Sought, Troubled
 
 UP_S = 60.0
 END_S = 5.0
@@ -118,7 +118,7 @@ class Process:
 
 
 class LibraryProducer:
-    """A library's producer (`workloads.driving.Sending`)."""
+    """A library's producer (`workloads.libraries.Sending`)."""
 
     def __init__(self, process: Process, settings: AppendsSettings, flush: Callable[[], None]) -> None:
         self._process = process
@@ -222,7 +222,7 @@ class LibraryProducer:
 
 
 class LibraryReader:
-    """A library's consumer (`workloads.driving.Reading`)."""
+    """A library's consumer (`workloads.libraries.Reading`)."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -274,7 +274,7 @@ def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
 
 
 class LibraryDriver:
-    """One library (`workloads.driving.Driver`). `log` takes what the libraries print."""
+    """One library (`workloads.libraries.Driver`). `log` takes what the libraries print."""
 
     def __init__(self, client: str, bootstrap: str, settings: AppendsSettings, log: Path) -> None:
         require(client)

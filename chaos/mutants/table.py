@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from chaos.mutants.registry import MUTANTS
 
 if TYPE_CHECKING:
-    from chaos.hunting import Hunted
+    from chaos.mutants.hunt import Hunted
 
 MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"

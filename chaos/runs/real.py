@@ -29,13 +29,13 @@ from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.layout import ZONE, links, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.processes.child import PACKAGES
-from chaos.sources import second_version
 from chaos.toolchain.cache import Say
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
 from chaos.toolchain.images import ensure_images, second_image
 from chaos.toolchain.java import java_home
 from chaos.toolchain.kafka import apache_kafka, second_kafka
+from chaos.toolchain.sources import second_version
 
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")

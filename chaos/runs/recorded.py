@@ -109,8 +109,8 @@ def _failure(plan: Plan, mutant: str | None, simulate: Simulate, wanted: str | N
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
     """The plan that a sound broker has to stand."""
-    from chaos.hunting import sound
     from chaos.mutants import find
+    from chaos.mutants.hunt import sound
 
     return sound(find(mutant), plan)
 

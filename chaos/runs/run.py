@@ -33,8 +33,8 @@ from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import NewTopic
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
-from workloads.driving import Driver, Zone
 from workloads.final_reads import FinalRead, final_reads
+from workloads.libraries import Driver, Zone
 from workloads.recorder import Recorder
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}

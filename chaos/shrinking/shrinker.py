@@ -22,7 +22,7 @@ from chaos.shrinking.structure import (
     thinner_load,
     thinner_load_under_another_seed,
 )
-from chaos.shrinking.trading import fewer_operations_for_more
+from chaos.shrinking.trades import fewer_operations_for_more
 
 F = TypeVar("F")
 Pass = Callable[[Search[Any]], None]

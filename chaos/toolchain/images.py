@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import Refused
-from chaos.sources import second_version
 from chaos.toolchain.base_image import base_image
 from chaos.toolchain.cache import Say, cache_folder, installed, run
 from chaos.toolchain.engine import Engine
+from chaos.toolchain.sources import second_version
 from chaos.toolchain.toxiproxy import toxiproxy_server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,8 +21,8 @@ from tests.support.fake_cluster import Break, FakeCluster
 from tests.support.memory_env import FakeEnv
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
-from workloads.driving import Zone
 from workloads.final_reads import final_reads
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 SETTINGS = AppendsSettings(rate=200, max_size=300, request_timeout_ms=1000, delivery_timeout_ms=2000)

@@ -20,7 +20,7 @@ from broker.protocol.schema.produce import (
     TopicProduceData,
 )
 from broker.protocol.wire import ZERO_UUID
-from workloads.client.batching import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
+from workloads.client.accumulator import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
 from workloads.client.client import Client
 from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi

@@ -23,7 +23,7 @@ from chaos.runtimes.real.processes.ports import LOOPBACK
 from chaos.runtimes.real.processes.registry import Registration
 from chaos.runtimes.real.processes.throttle import Measured, Throttle
 from chaos.runtimes.real.trace_tail import TraceTail
-from chaos.sources import digest_of
+from chaos.toolchain.sources import digest_of
 
 BROKER = (sys.executable, "-P", "-m", "broker")
 SIGNAL_TIMEOUT_S = 5.0

@@ -18,7 +18,7 @@ from tests.live.contract.playing import play, unproven
 from workloads.appends import AppendsSettings, run_appends
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
-from workloads.driving import Zone
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 LOAD = AppendsSettings(

@@ -13,8 +13,8 @@ from broker.protocol.schema.api_versions import ApiVersionsRequest
 from chaos.errors import Refused
 from chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
 from chaos.runtimes.process.node import PACKAGES
-from chaos.sources import second_version
 from chaos.toolchain.images import second_image
+from chaos.toolchain.sources import second_version
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import our_broker, our_contained_broker
 from tests.live.contract.test_switched_off import played

@@ -25,7 +25,7 @@ from tests.support.pretending import Pretending
 from workloads.appends import AppendsSettings, run_appends
 from workloads.control import Controls
 from workloads.counters import Counters
-from workloads.driving import Zone
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 ZONES = zone_names(2)

@@ -21,8 +21,8 @@ from workloads.client.admin import EARLIEST, describe_cluster, list_offsets
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
 from workloads.counters import Counters
-from workloads.driving import Zone
 from workloads.final_reads import FinalRead, final_reads
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ import json, sys, trio
 from broker.real_env import RealEnv
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
-from workloads.driving import Zone
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 async def main():

@@ -15,8 +15,8 @@ from checkers.parser import parse
 from checkers.tables import OK, POLL, SEND
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
-from workloads.driving import Zone
 from workloads.final_reads import final_reads
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 if TYPE_CHECKING:

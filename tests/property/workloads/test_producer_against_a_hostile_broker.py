@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.protocol.errors import ErrorCode
-from workloads.client.batching import Accumulator, Batch, Outgoing, ProducerRetired, Settled
+from workloads.client.accumulator import Accumulator, Batch, Outgoing, ProducerRetired, Settled
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
 

@@ -24,7 +24,7 @@ from chaos.plans.plan import PlanError, make_plan
 from workloads.appends import AppendsSettings
 from workloads.client.outcomes import Outcome, Status
 from workloads.counters import Counters
-from workloads.driving import Assigned, Read, Sought, Troubled, record
+from workloads.libraries import Assigned, Read, Sought, Troubled, record
 from workloads.recorder import Recorder
 
 PLACE = ("t", 0)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.hunting import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
 from chaos.mutants import MUTANTS, find
+from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
 from chaos.mutants.table import MUTANTS_BEGIN, MUTANTS_END, mutants_table, replaced, results_table
 from chaos.plans.plan import Plan, make_plan, write_plan
 from tests.architecture.source import ROOT

@@ -22,8 +22,8 @@ from tests.support.memory_env import FakeEnv
 from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
 from workloads.client.settings import SettingsError
 from workloads.counters import Counters
-from workloads.driving import Zone
 from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
+from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
 SETTINGS = AppendsSettings(

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from broker.protocol.errors import ErrorCode
-from workloads.client.batching import (
+from workloads.client.accumulator import (
     MAX_SEQUENCE,
     Accumulator,
     Batch,

@@ -21,7 +21,7 @@ from broker.protocol.schema.produce import (
 )
 from tests.support.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
 from tests.support.memory_env import FakeEnv
-from workloads.client.batching import BufferFull, ProducerRetired
+from workloads.client.accumulator import BufferFull, ProducerRetired
 from workloads.client.client import Client
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
