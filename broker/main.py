@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
@@ -21,7 +22,6 @@ from broker.server.delete_records import DeleteRecordsApi
 from broker.server.fetch import FetchApi
 from broker.server.fetcher import Fetchers
 from broker.server.forwarding import Forwarder
-from broker.server.image_feed import ImageFeed
 from broker.server.isr_proposals import IsrProposals
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.metadata_handler import MetadataHandler, TopicCreator

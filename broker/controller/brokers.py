@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import NO_LEADER
+from broker.cluster.replay import REGISTER_BROKER_VERSION
 from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
-from broker.controller.image import NO_LEADER
-from broker.controller.replay import REGISTER_BROKER_VERSION
 from broker.controller.sessions import SessionChange
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -27,8 +27,8 @@ from broker.protocol.schema.metadata_records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from broker.cluster.image import Broker, ClusterImage, PartitionImage
     from broker.controller.decision import Command
-    from broker.controller.image import Broker, ClusterImage, PartitionImage
 
 NOBODY = -1
 """In place of a broker id."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from broker.config import (
     BROKER_SETTINGS,
     ConfigError,
@@ -18,8 +20,6 @@ from broker.config import (
 from broker.controller.decision import Decision, Refused, Write, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
-from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
-from broker.controller.settings import DYNAMIC_BROKER_SETTINGS
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
@@ -28,8 +28,8 @@ from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from broker.cluster.image import ClusterImage
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage
 
 Change = tuple[str, int, str | None]
 """(name of the setting, ConfigOp, value)."""

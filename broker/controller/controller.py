@@ -10,9 +10,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.replay import replay
 from broker.controller import brokers, features, leaders
 from broker.controller.decision import Command, Decision
-from broker.controller.replay import replay
 from broker.controller.sessions import Sessions
 from broker.protocol.apis import ApiKey
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from broker.controller.image import ClusterImage
-    from broker.controller.settings import ControllerSettings
+    from broker.cluster.image import ClusterImage
+    from broker.cluster.settings import ControllerSettings
 
 COMMANDS: dict[int, tuple[str, str]] = {
     ApiKey.BROKER_REGISTRATION: ("brokers", "register"),

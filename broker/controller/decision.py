@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-    from broker.controller.image import ClusterImage
+    from broker.cluster.image import ClusterImage
+    from broker.cluster.settings import ControllerSettings
     from broker.controller.sessions import SessionChange, Sessions
-    from broker.controller.settings import ControllerSettings
 
 R = TypeVar("R")
 

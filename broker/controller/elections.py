@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.controller.image import ELR_FEATURE, NO_LEADER, RECOVERING, PartitionImage
-from broker.controller.replay import LEADER_UNCHANGED
+from broker.cluster.image import ELR_FEATURE, NO_LEADER, RECOVERING, PartitionImage
+from broker.cluster.replay import LEADER_UNCHANGED
 from broker.protocol.schema.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.cluster.image import ClusterImage
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage
 
 PARTITION_CHANGE_VERSION = 2
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import RECOVERED, RECOVERING
+from broker.cluster.replay import LEADER_UNCHANGED, changed
 from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
-from broker.controller.image import RECOVERED, RECOVERING
-from broker.controller.replay import LEADER_UNCHANGED, changed
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition as wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.cluster.image import ClusterImage, PartitionImage
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage, PartitionImage
 
     Asked = wire.AlterPartitionRequestPartitionData
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import NO_LEADER
 from broker.controller.decision import Decision, Refused, Write
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
-from broker.controller.image import NO_LEADER
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.cluster.image import ClusterImage, PartitionImage
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage, PartitionImage
     from broker.protocol.schema import elect_leaders as wire
 
 ELECTION_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}

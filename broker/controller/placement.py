@@ -13,8 +13,8 @@ from broker.controller.decision import Refused
 from broker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from broker.cluster.image import Broker, ClusterImage
     from broker.controller.decision import Command
-    from broker.controller.image import Broker, ClusterImage
 
 
 def place(command: Command, count: int, replication_factor: int) -> list[tuple[int, ...]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import RECOVERING
 from broker.controller.decision import Decision, Refused, Write
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
-from broker.controller.image import RECOVERING
 from broker.controller.placement import check_manual
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition_reassignments as wire
@@ -19,8 +19,8 @@ from broker.protocol.schema import list_partition_reassignments as list_wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.cluster.image import ClusterImage, PartitionImage, Topic
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage, PartitionImage, Topic
 
 
 def alter_reassignments(

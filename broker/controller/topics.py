@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.image import TOPIC_RESOURCE
+from broker.cluster.names import METADATA_TOPIC, name_fault
+from broker.cluster.replay import PARTITION_VERSION
 from broker.config import ConfigError, describe_topic, validate_topic_configs
 from broker.controller.decision import Decision, Refused, Write, duplicates
-from broker.controller.image import TOPIC_RESOURCE
-from broker.controller.names import METADATA_TOPIC, name_fault
 from broker.controller.placement import check_manual, live_replicas, place
-from broker.controller.replay import PARTITION_VERSION
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire
 from broker.protocol.schema import create_topics as create_wire
@@ -20,8 +20,8 @@ from broker.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.cluster.image import ClusterImage, Topic
     from broker.controller.decision import Command
-    from broker.controller.image import ClusterImage, Topic
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 USE_DEFAULT = -1

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.settings import altered_settings, with_altered
 from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.topic import Synonym
 from broker.controller.features import FEATURES
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.controller.settings import altered_settings, with_altered
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import api_versions as versions_wire
 from broker.server.served import SERVED
 
 if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
-    from broker.controller.image import ClusterImage
     from broker.protocol.schema import describe_cluster as cluster_wire
     from broker.protocol.schema import describe_configs as configs_wire
     from broker.protocol.schema import find_coordinator as coordinator_wire

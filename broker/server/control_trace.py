@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.image import RECOVERING
+from broker.cluster.image import RECOVERING
 
 if TYPE_CHECKING:
-    from broker.controller.image import Broker, ClusterImage, ImageDelta
+    from broker.cluster.image import Broker, ClusterImage, ImageDelta
     from broker.env import Env
 
 

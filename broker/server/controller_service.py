@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from broker.cluster.settings import ControllerSettings
 from broker.controller.controller import COMMANDS, Controller
-from broker.controller.settings import ControllerSettings
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.server.control_trace import trace_changes
@@ -24,11 +24,11 @@ from broker.server.refusals import refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.cluster.feed import ImageFeed
+    from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
     from broker.controller.decision import Decision
-    from broker.controller.image import ImageDelta
     from broker.env import Env
-    from broker.server.image_feed import ImageFeed
 
 TICKS_PER_SESSION = 10
 """How often in a session time-out the clock is looked at: a fault is noticed at most a tenth too late."""

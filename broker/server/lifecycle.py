@@ -16,11 +16,11 @@ from broker.server.forwarding import NoController
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker.cluster.feed import ImageFeed
+    from broker.cluster.image import ClusterImage, ImageDelta
     from broker.config import BrokerConfig
-    from broker.controller.image import ClusterImage, ImageDelta
     from broker.env import Env
     from broker.server.forwarding import Forwarder
-    from broker.server.image_feed import ImageFeed
 
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1

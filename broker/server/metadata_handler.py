@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.image import NO_LEADER
-from broker.controller.names import name_fault
+from broker.cluster.image import NO_LEADER
+from broker.cluster.names import name_fault
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import metadata as wire
@@ -19,7 +19,7 @@ from broker.server.admin_handlers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OP
 if TYPE_CHECKING:
     import trio
 
-    from broker.controller.image import Broker, ClusterImage, PartitionImage, Topic
+    from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
     from broker.server.admin_handlers import AdminContext
     from broker.server.forwarding import Forwarder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.controller.names import METADATA_TOPIC as METADATA_TOPIC
+from broker.cluster.names import METADATA_TOPIC as METADATA_TOPIC
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.image import BROKER_RESOURCE, RECOVERING, TOPIC_RESOURCE
+from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import TopicConfig, topic_config
-from broker.controller.image import BROKER_RESOURCE, RECOVERING, TOPIC_RESOURCE
-from broker.controller.settings import altered_settings, with_altered
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
 from broker.replication.partition import Partition
@@ -37,8 +37,8 @@ from broker.server.flushes import Flushes, Held
 from broker.server.hosted import Hosted
 
 if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
     from broker.config import BrokerConfig
-    from broker.controller.image import ClusterImage, ImageDelta, PartitionImage
     from broker.env import Env
     from broker.log.log import Log
     from broker.log.manager import LogManager

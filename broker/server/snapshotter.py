@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.controller.snapshot import records_of
+from broker.cluster.snapshot import records_of
 
 if TYPE_CHECKING:
+    from broker.cluster.feed import ImageFeed
+    from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
-    from broker.controller.image import ImageDelta
     from broker.env import Env
-    from broker.server.image_feed import ImageFeed
     from broker.server.metadata_quorum import MetadataQuorum
 
 

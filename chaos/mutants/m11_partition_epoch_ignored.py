@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.cluster.image import PartitionImage
 from broker.controller import isr
-from broker.controller.image import PartitionImage
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan

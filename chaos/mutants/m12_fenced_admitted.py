@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.cluster.image import ClusterImage
 from broker.controller import isr
-from broker.controller.image import ClusterImage
 from broker.replication import Partition
 from broker.replication.rules import Rules
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan, killings

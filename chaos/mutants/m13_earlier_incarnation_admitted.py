@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.cluster.image import ClusterImage
 from broker.controller import isr
-from broker.controller.image import ClusterImage
 from broker.protocol.schema.alter_partition import BrokerState
 from broker.replication import Partition
 from broker.replication.replica import Replica

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.cluster.image import Broker
 from broker.controller import brokers
-from broker.controller.image import Broker
 from chaos.mutants.hunting_plans import ELIGIBLE, draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from broker.cluster.image import ELR_FEATURE, ClusterImage, PartitionImage
+from broker.cluster.replay import replay
+from broker.cluster.settings import ControllerSettings
 from broker.config import BrokerConfig
 from broker.controller.controller import Controller
 from broker.controller.decision import Decision
 from broker.controller.features import FEATURES
-from broker.controller.image import ELR_FEATURE, ClusterImage, PartitionImage
-from broker.controller.replay import replay
-from broker.controller.settings import ControllerSettings
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition, create_topics

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from broker.controller.image import Broker, PartitionImage
+from broker.cluster.image import Broker, PartitionImage
 from broker.replication import Partition
 from chaos.runtimes.sim.invariants import Invariant, Promise, When
 from chaos.runtimes.sim.invariants.batches import Batch, Copy

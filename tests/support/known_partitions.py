@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from broker.controller.image import Broker, PartitionImage
+from broker.cluster.image import Broker, PartitionImage
 from chaos.runtimes.sim.invariants import Promise
 from chaos.runtimes.sim.invariants.batches import Batch, Copy, Ledger
 from chaos.runtimes.sim.invariants.known import LEADER, Cluster, Known, Lost, View

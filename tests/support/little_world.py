@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from broker.cluster.feed import ImageFeed
 from broker.config import BrokerConfig
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode
@@ -20,7 +21,6 @@ from broker.protocol.schema.describe_quorum import (
 )
 from broker.server.controller_service import ControllerService, LeadershipLost
 from broker.server.forwarding import Forwarder, open_envelope
-from broker.server.image_feed import ImageFeed
 from broker.server.later import Later
 from broker.server.lifecycle import BrokerLifecycle
 from broker.signals import EventSignal

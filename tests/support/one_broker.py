@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
+from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
-from broker.controller.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.protocol.apis import ApiKey, response_class, response_header_version

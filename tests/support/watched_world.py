@@ -7,8 +7,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 from broker.config import BrokerConfig
-from broker.controller.image import Broker, ClusterImage, PartitionImage, Topic
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.quorum.state import QuorumState

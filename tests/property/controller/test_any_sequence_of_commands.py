@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.controller.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
-from broker.controller.snapshot import difference, records_of, restored
+from broker.cluster.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
 from broker.protocol.schema import alter_partition_reassignments as reassignments

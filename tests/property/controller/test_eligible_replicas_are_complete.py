@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from broker.controller.image import (
+from broker.cluster.image import (
     ELR_FEATURE,
     NO_LEADER,
     TOPIC_RESOURCE,

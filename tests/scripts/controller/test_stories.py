@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.image import Broker, ClusterImage, ImageDelta, PartitionImage
+from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import elect_leaders

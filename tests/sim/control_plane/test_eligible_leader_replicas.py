@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from broker.controller.image import NO_LEADER, RECOVERING
+from broker.cluster.image import NO_LEADER, RECOVERING
 from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 

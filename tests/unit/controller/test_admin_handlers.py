@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.controller.replay import replay
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.replay import replay
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import metadata as metadata_wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.image import NO_LEADER
+from broker.cluster.image import NO_LEADER
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.metadata_records import RegisterBrokerRecord

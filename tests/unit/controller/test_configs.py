@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.config import ConfigOp
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_configs as legacy_wire

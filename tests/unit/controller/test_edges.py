@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.controller.image import NO_LEADER
+from broker.cluster.image import NO_LEADER
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.cluster.image import NO_LEADER, RECOVERING, PartitionImage
+from broker.cluster.replay import changed
 from broker.controller.elections import Election, PartitionChange
-from broker.controller.image import NO_LEADER, RECOVERING, PartitionImage
-from broker.controller.replay import changed
 
 TOPIC = b"t" * 16
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
 from broker.config import BrokerConfig, ConfigError
-from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE, TOPIC_RESOURCE
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire

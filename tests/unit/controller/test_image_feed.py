@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.controller.image import ImageDelta
+from broker.cluster.feed import ImageFeed
+from broker.cluster.image import ImageDelta
 from broker.protocol.schema.metadata_records import FeatureLevelRecord, NoOpRecord, PartitionRecord, TopicRecord
-from broker.server.image_feed import ImageFeed
 
 TOPIC = b"t" * 16
 HISTORY = [

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from broker.controller.image import RECOVERING
+from broker.cluster.image import RECOVERING
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition as wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.controller.image import NO_LEADER, RECOVERING, TOPIC_RESOURCE
+from broker.cluster.image import NO_LEADER, RECOVERING, TOPIC_RESOURCE
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import elect_leaders as wire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.controller.image import NO_LEADER, RECOVERING
+from broker.cluster.image import NO_LEADER, RECOVERING
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition_reassignments as wire

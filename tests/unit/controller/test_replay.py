@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.image import TOPIC_RESOURCE, ClusterImage, everything
-from broker.controller.replay import replay
+from broker.cluster.image import TOPIC_RESOURCE, ClusterImage, everything
+from broker.cluster.replay import replay
 from broker.protocol.schema.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,

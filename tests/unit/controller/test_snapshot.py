@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.controller.image import ClusterImage, ImageDelta, everything
-from broker.controller.snapshot import difference, records_of, restored
+from broker.cluster.feed import ImageFeed
+from broker.cluster.image import ClusterImage, ImageDelta, everything
+from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
 from broker.protocol.schema import delete_topics
-from broker.server.image_feed import ImageFeed
 from tests.support.control_room import EPOCH, ControlRoom
 
 

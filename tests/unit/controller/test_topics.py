@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.image import TOPIC_RESOURCE
+from broker.cluster.image import TOPIC_RESOURCE
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.protocol.errors import ErrorCode
 from broker.replication.values import ProposeIsr, TruncateTo
 from tests.support.batches import NEWEST, batch

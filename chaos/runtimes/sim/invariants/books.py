@@ -10,7 +10,7 @@ from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:
-    from broker.controller.image import PartitionImage
+    from broker.cluster.image import PartitionImage
     from chaos.runtimes.sim.invariants.acks import Ack
     from chaos.runtimes.sim.invariants.batches import Batch, Copy, Written
     from chaos.runtimes.sim.invariants.known import Known, View

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.controller.image import PartitionImage
+    from broker.cluster.image import PartitionImage
     from chaos.runtimes.sim.invariants.batches import Written
     from chaos.runtimes.sim.invariants.known import Known, View
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from broker.controller.image import PartitionImage
+    from broker.cluster.image import PartitionImage
     from chaos.runtimes.sim.invariants.known import Known
 
 STATE = "Vanlightly, KIP-966: ValidControllerState"

@@ -11,7 +11,7 @@ from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
-    from broker.controller.image import Broker, PartitionImage
+    from broker.cluster.image import Broker, PartitionImage
 
 RECOVERING: Final = 1
 """`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.image import TOPIC_RESOURCE
+from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import topic_config
 from broker.controller.elections import elr_enabled
-from broker.controller.image import TOPIC_RESOURCE
-from broker.controller.settings import altered_settings, with_altered
 from chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage
     from broker.config import BrokerConfig
-    from broker.controller.image import ClusterImage
 
 
 class Promises:

@@ -19,7 +19,7 @@ from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
 from chaos.runtimes.sim.invariants.metadata import Seat
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
+    from broker.cluster.image import ClusterImage
     from broker.log.log import Log
     from broker.server.hosted import Hosted
     from broker.server.metadata_quorum import MetadataQuorum

@@ -23,7 +23,7 @@ from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, ent
 from chaos.runtimes.sim.invariants.violation import Violation
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
+    from broker.cluster.image import ClusterImage
     from broker.server.hosted import Hosted
     from chaos.runtimes.sim.invariants.known import View
     from chaos.runtimes.sim.invariants.promise import Promise

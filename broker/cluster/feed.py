@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.controller.image import ClusterImage, everything
-from broker.controller.replay import replay
-from broker.controller.snapshot import difference, restored
+from broker.cluster.image import ClusterImage, everything
+from broker.cluster.replay import replay
+from broker.cluster.snapshot import difference, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.controller.image import ImageDelta
+    from broker.cluster.image import ImageDelta
 
 
 class ImageFeed:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from broker.config import TOPIC_SETTINGS, BrokerConfig, ConfigError
 from broker.config.topic import BROKER_SYNONYMS
-from broker.controller.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.controller.image import ClusterImage
+    from broker.cluster.image import ClusterImage
 
 DYNAMIC_BROKER_SETTINGS = frozenset(name for name, _ in BROKER_SYNONYMS.values())
 """Settings of brokers that may be altered while they run: those that are the defaults of topics' settings."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.controller.image import NO_LEADER, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.cluster.image import NO_LEADER, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
 from broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
