@@ -15,6 +15,9 @@ from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
+from broker.net.deadlines import Timers
+from broker.net.peers import PeerClient
+from broker.net.server import Server
 from broker.server.admin_handlers import AdminContext
 from broker.server.controller_service import ControllerService
 from broker.server.data_handlers import OffsetApis, ProducerIds
@@ -26,13 +29,10 @@ from broker.server.isr_proposals import IsrProposals
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.metadata_handler import MetadataHandler, TopicCreator
 from broker.server.metadata_quorum import MetadataQuorum, NotLeader
-from broker.server.peers import PeerClient
 from broker.server.produce import ProduceApi
-from broker.server.purgatory import Timers
 from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.server.replica_manager import ReplicaManager
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
-from broker.server.server import Server
 from broker.server.snapshotter import Snapshotter
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from broker.cluster.settings import altered_settings, with_altered
 from broker.config import TOPIC_SETTINGS, ConfigEntry, ConfigError, ConfigSource, describe_broker, describe_topic
 from broker.config.topic import Synonym
 from broker.controller.features import FEATURES
+from broker.net.served import SERVED
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import api_versions as versions_wire
-from broker.server.served import SERVED
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage

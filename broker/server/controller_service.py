@@ -15,10 +15,10 @@ import trio
 
 from broker.cluster.settings import ControllerSettings
 from broker.controller.controller import COMMANDS, Controller
+from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.server.control_trace import trace_changes
-from broker.server.later import Later
 from broker.server.refusals import refusal
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from broker.protocol.schema.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.net.connection import Slot
     from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-    from broker.server.connection import Slot
     from broker.server.forwarding import Forwarder
     from broker.server.hosted import Hosted
     from broker.server.replica_manager import ReplicaManager

@@ -20,8 +20,8 @@ from broker.protocol.schema.delete_records import (
 
 if TYPE_CHECKING:
     from broker.env import Env
+    from broker.net.connection import Slot
     from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from broker.server.connection import Slot
     from broker.server.hosted import Hosted
     from broker.server.replica_manager import ReplicaManager
 

@@ -17,11 +17,11 @@ from broker.server.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionErr
 if TYPE_CHECKING:
     from broker.env import Env
     from broker.log.slices import FileSlice
+    from broker.net.connection import Slot
+    from broker.net.deadlines import Timers
     from broker.protocol.hot import FetchIn
-    from broker.server.connection import Slot
     from broker.server.fetch_session import FetchSession, Part, PartKey
     from broker.server.hosted import Hosted
-    from broker.server.purgatory import Timers
     from broker.server.replica_manager import ReplicaManager
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

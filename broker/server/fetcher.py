@@ -15,6 +15,7 @@ import trio
 
 from broker.env import LinkClosed
 from broker.log.scan import CorruptRecords, UnexpectedOffset
+from broker.net.frames import Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
@@ -27,14 +28,13 @@ from broker.protocol.hot import (
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.server.data_handlers import EARLIEST, LATEST
 from broker.server.fetcher_session import LOST, FetcherSession, Following, PartKey
-from broker.server.frames import Frames, ReceiveMemory
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env, Link
+    from broker.net.peers import PeerClient
     from broker.server.flushes import Held
     from broker.server.hosted import Hosted
-    from broker.server.peers import PeerClient
     from broker.server.replica_manager import ReplicaManager
 
 _VERSION = 17

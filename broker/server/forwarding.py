@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.net.later import Later
+from broker.net.served import FORWARDED
 from broker.protocol.apis import APIS, ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import (
@@ -18,17 +20,15 @@ from broker.protocol.header import (
 )
 from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.server.controller_service import NotController
-from broker.server.later import Later
 from broker.server.refusals import refusal
-from broker.server.served import FORWARDED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.config import BrokerConfig
     from broker.env import Env
+    from broker.net.peers import PeerClient
     from broker.server.controller_service import ControllerService
-    from broker.server.peers import PeerClient
 
     Send = Callable[[int, float], Awaitable[Any]]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.log.log import Log
+    from broker.net.connection import Connection
     from broker.replication.partition import Partition
-    from broker.server.connection import Connection
     from broker.server.delete_records import Deletion
     from broker.server.fetch import DelayedFetch
     from broker.server.produce import DelayedProduce

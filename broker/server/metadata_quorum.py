@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env
     from broker.log.log import Log
+    from broker.net.peers import PeerClient
     from broker.protocol.hot import FetchIn
     from broker.quorum.effects import Ready
     from broker.quorum.leadership import Leadership
     from broker.quorum.messages import Reply, Request
-    from broker.server.peers import PeerClient
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """A parked Fetch would hold up the answers behind it on its link."""

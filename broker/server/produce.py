@@ -13,10 +13,10 @@ from broker.protocol.hot import decode_produce, encode_produce_response
 
 if TYPE_CHECKING:
     from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.net.deadlines import Timers
     from broker.protocol.hot import ProducePartOut
-    from broker.server.connection import Slot
     from broker.server.hosted import Hosted
-    from broker.server.purgatory import Timers
     from broker.server.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)

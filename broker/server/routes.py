@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
+from broker.net.server import Route
 from broker.protocol.apis import ApiKey
 from broker.server.admin_handlers import (
     api_versions,
@@ -13,14 +15,12 @@ from broker.server.admin_handlers import (
     find_coordinator,
 )
 from broker.server.forwarding import open_envelope
-from broker.server.served import FORWARDED, SERVED, SERVED_TO_NODES
-from broker.server.server import Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from broker.net.connection import Slot
     from broker.server.admin_handlers import AdminContext
-    from broker.server.connection import Slot
     from broker.server.controller_service import ControllerService
     from broker.server.data_handlers import OffsetApis, ProducerIds
     from broker.server.delete_records import DeleteRecordsApi

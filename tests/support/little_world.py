@@ -11,6 +11,7 @@ import trio
 
 from broker.cluster.feed import ImageFeed
 from broker.config import BrokerConfig
+from broker.net.later import Later
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
@@ -21,7 +22,6 @@ from broker.protocol.schema.describe_quorum import (
 )
 from broker.server.controller_service import ControllerService, LeadershipLost
 from broker.server.forwarding import Forwarder, open_envelope
-from broker.server.later import Later
 from broker.server.lifecycle import BrokerLifecycle
 from broker.signals import EventSignal
 

@@ -12,19 +12,19 @@ from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImag
 from broker.config import BrokerConfig
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
+from broker.net.connection import Connection, Slot
+from broker.net.deadlines import TICK_MS, Timers
+from broker.net.server import Server
 from broker.protocol.apis import ApiKey, response_class, response_header_version
 from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from broker.server.connection import Connection, Slot
 from broker.server.data_handlers import OffsetApis
 from broker.server.fetch import FetchApi
 from broker.server.hosted import Hosted
 from broker.server.produce import ProduceApi
-from broker.server.purgatory import TICK_MS, Timers
 from broker.server.replica_manager import ReplicaManager
-from broker.server.server import Server
 from tests.support.batches import batch
 from tests.support.memory_env import WALL_MS, FakeEnv
 from tests.support.memory_fs import MemoryFs

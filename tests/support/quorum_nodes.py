@@ -11,14 +11,14 @@ import trio
 from broker.config import BrokerConfig
 from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.net.frames import Frames, ReceiveMemory
+from broker.net.peers import PeerClient
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.hot import FetchIn, decode_fetch
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.real_env import RealEnv
-from broker.server.frames import Frames, ReceiveMemory
 from broker.server.metadata_quorum import MetadataQuorum
-from broker.server.peers import PeerClient
 from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 
 CLUSTER_ID = "cluster-of-a-test"

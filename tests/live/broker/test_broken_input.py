@@ -168,8 +168,8 @@ def test_truncated_requests_end_their_connection_only(broker: Broker, key: int) 
 
 
 def test_mutated_requests_never_end_the_broker(broker: Broker) -> None:
+    from broker.net.served import SERVED
     from broker.protocol.apis import APIS, request_class
-    from broker.server.served import SERVED
 
     rng = random.Random(1)
     for _ in range(300):

@@ -11,7 +11,7 @@ import trio
 
 from broker.log.log import Log
 from broker.log.results import AppendResult
-from broker.server.server import Server
+from broker.net.server import Server
 from chaos.errors import HarnessError, Refused
 from chaos.faults.nemesis import Nemesis
 from chaos.plans.plan import Plan, make_plan

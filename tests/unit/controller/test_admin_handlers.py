@@ -8,6 +8,7 @@ import pytest
 
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.replay import replay
+from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import metadata as metadata_wire
@@ -19,7 +20,6 @@ from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, Pr
 from broker.server import admin_handlers as handlers
 from broker.server.admin_handlers import AdminContext
 from broker.server.metadata_handler import MetadataHandler
-from broker.server.served import FORWARDED, SERVED, SERVED_TO_NODES
 from tests.support.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
 CLIENT = "CLIENT"

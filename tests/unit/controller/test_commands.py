@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.controller import COMMANDS, command_for
+from broker.net.served import FORWARDED, SERVED_TO_NODES
 from broker.protocol.apis import ApiKey
 from broker.server.refusals import REFUSALS
-from broker.server.served import FORWARDED, SERVED_TO_NODES
 
 
 @pytest.mark.parametrize("api_key", COMMANDS, ids=lambda key: ApiKey(key).name)

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.cluster.image import NO_LEADER
+from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
@@ -18,7 +19,6 @@ from broker.protocol.schema.create_topics import CreatableReplicaAssignment, Cre
 from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.server.forwarding import NoController, open_envelope
-from broker.server.later import Later
 from broker.server.lifecycle import RegistrationFailed
 from tests.support.little_world import LittleWorld, error_of, handled, start_three
 

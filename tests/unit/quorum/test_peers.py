@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from broker.env import LinkClosed
+from broker.net.peers import PeerClient, PeerTimeout, Unreachable
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.server.forwarding import Forwarder, NoController
-from broker.server.peers import PeerClient, PeerTimeout, Unreachable
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 
 VERSION = 1

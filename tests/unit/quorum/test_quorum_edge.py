@@ -13,13 +13,13 @@ import trio.testing
 from broker.config import BrokerConfig
 from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.net.peers import PeerClient
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
 from broker.server.metadata_quorum import MetadataQuorum, NotLeader
-from broker.server.peers import PeerClient
 from broker.server.quorum_storage import QuorumStorage
 from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from tests.support.memory_env import FakeEnv, MemoryLink

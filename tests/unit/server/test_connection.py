@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from broker.log.slices import FileSlice
-from broker.server.connection import Connection, Slot
+from broker.net.connection import Connection, Slot
 from tests.support.memory_fs import MemoryFs
 from tests.support.one_broker import TakingLink, answers
 

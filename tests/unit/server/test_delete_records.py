@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.delete_records import (
@@ -14,7 +15,6 @@ from broker.protocol.schema.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from broker.server.connection import Connection
 from broker.server.data_handlers import EARLIEST, LATEST, MAX_TIMESTAMP
 from broker.server.delete_records import DeleteRecordsApi
 from tests.support.one_broker import OneBroker, fetched, listed

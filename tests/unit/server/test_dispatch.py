@@ -7,13 +7,13 @@ from typing import Any
 import trio
 import trio.testing
 
+from broker.net.connection import Connection, Slot
+from broker.net.later import Later
+from broker.net.server import Route
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from broker.server.connection import Connection, Slot
-from broker.server.later import Later
-from broker.server.server import Route
 from tests.support.memory_env import MemoryLink, Pipe
 from tests.support.one_broker import LISTENER, OneBroker
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchOut
-from broker.server.connection import Connection
 from tests.support.one_broker import IDS, OneBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1

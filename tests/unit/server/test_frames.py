@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from broker.env import LinkClosed
+from broker.net.frames import LARGE, SMALL, Frames, ReceiveMemory
 from broker.protocol.errors import MalformedFrame
-from broker.server.frames import LARGE, SMALL, Frames, ReceiveMemory
 
 
 class Pieces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.server.purgatory import TICK_MS, Timers
+from broker.net.deadlines import TICK_MS, Timers
 
 
 class Parked:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from broker.env import LinkClosed
+from broker.net.frames import Frames, ReceiveMemory
 from broker.protocol.apis import ApiKey, response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
-from broker.server.frames import Frames, ReceiveMemory
 
 if TYPE_CHECKING:
     from broker.env import Env, Link, Signal

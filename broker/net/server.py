@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from broker.env import LinkClosed
+from broker.net.connection import Connection, Slot
+from broker.net.frames import Frames, ReceiveMemory
+from broker.net.later import Later
 from broker.protocol.apis import APIS, ApiKey, request_class
 from broker.protocol.errors import MalformedFrame
-from broker.server.connection import Connection, Slot
-from broker.server.frames import Frames, ReceiveMemory
-from broker.server.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
