@@ -11,7 +11,7 @@ import trio
 from broker.config import BrokerConfig, ConfigError, parse_properties
 from broker.main import broker_main
 from broker.real_env import RealEnv
-from broker.server.fetcher import StorageFailed
+from broker.replicas.fetcher import StorageFailed
 from broker.server.lifecycle import RegistrationFailed
 
 USAGE, FAILED = 3, 1

@@ -18,20 +18,20 @@ from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
 from broker.net.peers import PeerClient
 from broker.net.server import Server
+from broker.replicas.fetcher import Fetchers
+from broker.replicas.isr_proposals import IsrProposals
+from broker.replicas.replica_manager import ReplicaManager
 from broker.server.admin_handlers import AdminContext
 from broker.server.controller_service import ControllerService
 from broker.server.data_handlers import OffsetApis, ProducerIds
 from broker.server.delete_records import DeleteRecordsApi
 from broker.server.fetch import FetchApi
-from broker.server.fetcher import Fetchers
 from broker.server.forwarding import Forwarder
-from broker.server.isr_proposals import IsrProposals
 from broker.server.lifecycle import BrokerLifecycle
 from broker.server.metadata_handler import MetadataHandler, TopicCreator
 from broker.server.metadata_quorum import MetadataQuorum, NotLeader
 from broker.server.produce import ProduceApi
 from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.server.replica_manager import ReplicaManager
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
 from broker.server.snapshotter import Snapshotter
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from broker.config import BrokerConfig
     from broker.env import Env, Link, Listener
-    from broker.server.replica_manager import ReplicaManager
+    from broker.replicas.replica_manager import ReplicaManager
 
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.net.connection import Slot
     from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
 
 
 class Deletion:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
     from broker.protocol.hot import FetchIn
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
     from broker.server.fetch_session import FetchSession, Part, PartKey
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
     from broker.protocol.hot import ProducePartOut
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

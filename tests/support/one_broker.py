@@ -20,11 +20,11 @@ from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.replicas.hosted import Hosted
+from broker.replicas.replica_manager import ReplicaManager
 from broker.server.data_handlers import OffsetApis
 from broker.server.fetch import FetchApi
-from broker.server.hosted import Hosted
 from broker.server.produce import ProduceApi
-from broker.server.replica_manager import ReplicaManager
 from tests.support.batches import batch
 from tests.support.memory_env import WALL_MS, FakeEnv
 from tests.support.memory_fs import MemoryFs

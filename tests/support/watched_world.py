@@ -12,8 +12,8 @@ from broker.config import BrokerConfig
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.quorum.state import QuorumState
+from broker.replicas.hosted import Hosted
 from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
-from broker.server.hosted import Hosted
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.invariants import Violation, Watch
 from tests.support.batches import NEWEST, batch

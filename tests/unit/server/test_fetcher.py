@@ -18,9 +18,9 @@ from broker.protocol.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from broker.replicas.fetcher import Fetcher, Fetchers
+from broker.replicas.hosted import Hosted
 from broker.server.data_handlers import EARLIEST
-from broker.server.fetcher import Fetcher, Fetchers
-from broker.server.hosted import Hosted
 from tests.support.batches import batch
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 from tests.support.one_broker import IDS, OneBroker

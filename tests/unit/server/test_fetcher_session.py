@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.server.fetcher_session import FetcherSession, Following, PartKey
+from broker.replicas.fetcher_session import FetcherSession, Following, PartKey
 from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import IDS, OneBroker
 

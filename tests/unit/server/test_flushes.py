@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from broker.protocol.errors import ErrorCode
+from broker.replicas.hosted import Hosted
 from broker.server.data_handlers import LATEST
-from broker.server.hosted import Hosted
 from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import OneBroker, answers, fetched, listed, produced
 

@@ -16,8 +16,8 @@ from broker.protocol.schema.alter_partition import (
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
 )
-from broker.server.hosted import Hosted
-from broker.server.isr_proposals import IsrProposals
+from broker.replicas.hosted import Hosted
+from broker.replicas.isr_proposals import IsrProposals
 from tests.support.memory_env import FakeEnv
 from tests.support.one_broker import OneBroker, answers
 

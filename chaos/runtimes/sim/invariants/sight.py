@@ -21,7 +21,7 @@ from chaos.runtimes.sim.invariants.metadata import Seat
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.log.log import Log
-    from broker.server.hosted import Hosted
+    from broker.replicas.hosted import Hosted
     from broker.server.metadata_quorum import MetadataQuorum
 
 

@@ -24,7 +24,7 @@ from chaos.runtimes.sim.invariants.violation import Violation
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
-    from broker.server.hosted import Hosted
+    from broker.replicas.hosted import Hosted
     from chaos.runtimes.sim.invariants.known import View
     from chaos.runtimes.sim.invariants.promise import Promise
 

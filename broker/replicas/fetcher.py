@@ -26,16 +26,16 @@ from broker.protocol.hot import (
     encode_fetch_request,
 )
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
 from broker.server.data_handlers import EARLIEST, LATEST
-from broker.server.fetcher_session import LOST, FetcherSession, Following, PartKey
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env, Link
     from broker.net.peers import PeerClient
-    from broker.server.flushes import Held
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
+    from broker.replicas.flushes import Held
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
 
 _VERSION = 17
 Resolve = Callable[[int], tuple[str, int] | None]

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from broker.env import Env
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
     from broker.replication.values import ProposeIsr
     from broker.server.forwarding import Forwarder
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
 
 _VERSION = 3
 _RETRY_S = 0.1

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.env import Env
-    from broker.server.hosted import Hosted
-    from broker.server.replica_manager import ReplicaManager
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
 
 
 class Held(NamedTuple):

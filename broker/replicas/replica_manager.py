@@ -14,6 +14,8 @@ from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import TopicConfig, topic_config
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
+from broker.replicas.flushes import Flushes, Held
+from broker.replicas.hosted import Hosted
 from broker.replication.partition import Partition
 from broker.replication.truncation import TRUNCATION_RULES
 from broker.replication.values import (
@@ -33,8 +35,6 @@ from broker.replication.values import (
     StopFetching,
     TruncateTo,
 )
-from broker.server.flushes import Flushes, Held
-from broker.server.hosted import Hosted
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.log.log import Log
     from broker.log.manager import LogManager
+    from broker.replicas.fetcher import Fetchers
+    from broker.replicas.isr_proposals import IsrProposals
     from broker.replication.values import Effects
     from broker.server.fetch import DelayedFetch
-    from broker.server.fetcher import Fetchers
-    from broker.server.isr_proposals import IsrProposals
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

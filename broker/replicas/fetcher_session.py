@@ -14,7 +14,7 @@ from broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.server.hosted import Hosted
+    from broker.replicas.hosted import Hosted
 
 PartKey = tuple[bytes, int]
 INITIAL_EPOCH = 0
