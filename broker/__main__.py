@@ -9,10 +9,10 @@ import sys
 import trio
 
 from broker.config import BrokerConfig, ConfigError, parse_properties
+from broker.control.lifecycle import RegistrationFailed
 from broker.main import broker_main
 from broker.real_env import RealEnv
 from broker.replicas.fetcher import StorageFailed
-from broker.server.lifecycle import RegistrationFailed
 
 USAGE, FAILED = 3, 1
 

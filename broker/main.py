@@ -13,6 +13,12 @@ import trio
 
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
+from broker.control.forwarder import Forwarder
+from broker.control.kraft.controller_service import ControllerService
+from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
+from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
+from broker.control.kraft.snapshotter import Snapshotter
+from broker.control.lifecycle import BrokerLifecycle
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
@@ -22,18 +28,12 @@ from broker.replicas.fetcher import Fetchers
 from broker.replicas.isr_proposals import IsrProposals
 from broker.replicas.replica_manager import ReplicaManager
 from broker.server.admin_handlers import AdminContext
-from broker.server.controller_service import ControllerService
 from broker.server.data_handlers import OffsetApis, ProducerIds
 from broker.server.delete_records import DeleteRecordsApi
 from broker.server.fetch import FetchApi
-from broker.server.forwarding import Forwarder
-from broker.server.lifecycle import BrokerLifecycle
 from broker.server.metadata_handler import MetadataHandler, TopicCreator
-from broker.server.metadata_quorum import MetadataQuorum, NotLeader
 from broker.server.produce import ProduceApi
-from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.server.routes import admin_routes, check_served, data_routes, node_routes
-from broker.server.snapshotter import Snapshotter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from broker.control.forwarder import Forwarder
     from broker.env import Env
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
     from broker.replication.values import ProposeIsr
-    from broker.server.forwarding import Forwarder
 
 _VERSION = 3
 _RETRY_S = 0.1

@@ -20,12 +20,12 @@ from broker.protocol.schema.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.control.forwarder import Forwarder
     from broker.net.connection import Slot
     from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
-    from broker.server.forwarding import Forwarder
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _CONSUMER = -1

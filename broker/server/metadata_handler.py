@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import trio
 
     from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+    from broker.control.forwarder import Forwarder
     from broker.server.admin_handlers import AdminContext
-    from broker.server.forwarding import Forwarder
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_WITH_ENDPOINT_ERRORS = 1

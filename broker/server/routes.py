@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.control.forwarder import open_envelope
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.net.server import Route
 from broker.protocol.apis import ApiKey
@@ -14,20 +15,19 @@ from broker.server.admin_handlers import (
     describe_configs,
     find_coordinator,
 )
-from broker.server.forwarding import open_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from broker.control.forwarder import Forwarder
+    from broker.control.kraft.controller_service import ControllerService
+    from broker.control.kraft.metadata_quorum import MetadataQuorum
     from broker.net.connection import Slot
     from broker.server.admin_handlers import AdminContext
-    from broker.server.controller_service import ControllerService
     from broker.server.data_handlers import OffsetApis, ProducerIds
     from broker.server.delete_records import DeleteRecordsApi
     from broker.server.fetch import FetchApi
-    from broker.server.forwarding import Forwarder
     from broker.server.metadata_handler import MetadataHandler
-    from broker.server.metadata_quorum import MetadataQuorum
     from broker.server.produce import ProduceApi
 
 _BY_CONTROLLER = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.quorum.state import QuorumState
-from broker.server.quorum_storage import QuorumStorage
 from chaos.mutants.hunting_plans import draw, fault, hunting_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.mutants.unsynced import replace_unsynced

@@ -11,6 +11,9 @@ import trio
 
 from broker.cluster.feed import ImageFeed
 from broker.config import BrokerConfig
+from broker.control.forwarder import Forwarder, open_envelope
+from broker.control.kraft.controller_service import ControllerService, LeadershipLost
+from broker.control.lifecycle import BrokerLifecycle
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import ErrorCode
@@ -20,9 +23,6 @@ from broker.protocol.schema.describe_quorum import (
     DescribeQuorumResponsePartitionData,
     DescribeQuorumResponseTopicData,
 )
-from broker.server.controller_service import ControllerService, LeadershipLost
-from broker.server.forwarding import Forwarder, open_envelope
-from broker.server.lifecycle import BrokerLifecycle
 from broker.signals import EventSignal
 
 CLUSTER_ID = "little-world"

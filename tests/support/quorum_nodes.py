@@ -9,6 +9,8 @@ from typing import Any
 import trio
 
 from broker.config import BrokerConfig
+from broker.control.kraft.metadata_quorum import MetadataQuorum
+from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.net.frames import Frames, ReceiveMemory
@@ -18,8 +20,6 @@ from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.hot import FetchIn, decode_fetch
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.real_env import RealEnv
-from broker.server.metadata_quorum import MetadataQuorum
-from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 
 CLUSTER_ID = "cluster-of-a-test"
 HASTE = {

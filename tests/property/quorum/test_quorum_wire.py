@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.control.kraft import quorum_wire as wire
+from broker.control.kraft import snapshot_wire
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import encode_response_header
@@ -31,8 +33,6 @@ from broker.quorum.messages import (
     Vote,
     VoteReply,
 )
-from broker.server import quorum_wire as wire
-from broker.server import snapshot_wire
 
 ids = st.integers(0, 1 << 31 - 1)
 leaders = st.integers(-1, 1 << 20)

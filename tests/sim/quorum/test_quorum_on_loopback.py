@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.control.kraft.metadata_quorum import NotLeader
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import describe_quorum
 from broker.protocol.schema.metadata_records import TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 from broker.quorum.state import QuorumState
-from broker.server.metadata_quorum import NotLeader
 from tests.support.quorum_nodes import HASTE, Ensemble
 
 

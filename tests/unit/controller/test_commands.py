@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker.control.refusals import REFUSALS
 from broker.controller.controller import COMMANDS, command_for
 from broker.net.served import FORWARDED, SERVED_TO_NODES
 from broker.protocol.apis import ApiKey
-from broker.server.refusals import REFUSALS
 
 
 @pytest.mark.parametrize("api_key", COMMANDS, ids=lambda key: ApiKey(key).name)

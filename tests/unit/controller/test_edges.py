@@ -10,6 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.cluster.image import NO_LEADER
+from broker.control.forwarder import NoController, open_envelope
+from broker.control.lifecycle import RegistrationFailed
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -18,8 +20,6 @@ from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
-from broker.server.forwarding import NoController, open_envelope
-from broker.server.lifecycle import RegistrationFailed
 from tests.support.little_world import LittleWorld, error_of, handled, start_three
 
 

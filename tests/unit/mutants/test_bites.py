@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.controller import brokers, elections, leaders
 from broker.controller import isr as controller_isr
 from broker.controller.decision import Refused
@@ -19,7 +20,6 @@ from broker.quorum.leadership import Leadership
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import QuorumState
 from broker.replication import RestartAt, TruncateTo
-from broker.server.quorum_storage import QuorumStorage
 from chaos.mutants import find
 from tests.support.list_log import ListLog
 from tests.support.memory_fs import MemoryFs

@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
+from broker.control.forwarder import Forwarder, NoController
 from broker.env import LinkClosed
 from broker.net.peers import PeerClient, PeerTimeout, Unreachable
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from broker.server.forwarding import Forwarder, NoController
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 
 VERSION = 1

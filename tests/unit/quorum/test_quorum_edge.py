@@ -11,6 +11,9 @@ import trio
 import trio.testing
 
 from broker.config import BrokerConfig
+from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
+from broker.control.kraft.quorum_storage import QuorumStorage
+from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.net.peers import PeerClient
@@ -19,9 +22,6 @@ from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, V
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
-from broker.server.metadata_quorum import MetadataQuorum, NotLeader
-from broker.server.quorum_storage import QuorumStorage
-from broker.server.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from tests.support.memory_env import FakeEnv, MemoryLink
 from tests.support.memory_fs import Crashed, MemoryFs
 

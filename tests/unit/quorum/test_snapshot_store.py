@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from broker.control.kraft.quorum_storage import QuorumStorage
+from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot, WriteSnapshot
 from broker.quorum.messages import SnapshotId
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState
-from broker.server.quorum_storage import QuorumStorage
-from broker.server.snapshot_store import SnapshotStore, decode_snapshot, encode_snapshot, id_of
 from tests.support.memory_env import WALL_MS, FakeEnv
 from tests.support.memory_fs import Crashed, MemoryFs
 from tests.unit.quorum.test_quorum_edge import DIRECTORY, Nobody, load_log

@@ -20,9 +20,9 @@ from chaos.runtimes.sim.invariants.metadata import Seat
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
+    from broker.control.kraft.metadata_quorum import MetadataQuorum
     from broker.log.log import Log
     from broker.replicas.hosted import Hosted
-    from broker.server.metadata_quorum import MetadataQuorum
 
 
 class Disk(Protocol):

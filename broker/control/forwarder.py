@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.control.kraft.controller_service import NotController
+from broker.control.refusals import refusal
 from broker.net.later import Later
 from broker.net.served import FORWARDED
 from broker.protocol.apis import APIS, ApiKey, request_class, response_class
@@ -19,16 +21,14 @@ from broker.protocol.header import (
     encode_response_header,
 )
 from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
-from broker.server.controller_service import NotController
-from broker.server.refusals import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.config import BrokerConfig
+    from broker.control.kraft.controller_service import ControllerService
     from broker.env import Env
     from broker.net.peers import PeerClient
-    from broker.server.controller_service import ControllerService
 
     Send = Callable[[int, float], Awaitable[Any]]
 

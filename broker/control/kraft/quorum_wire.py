@@ -83,7 +83,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
         case Fetch():
             return ApiKey.FETCH, FETCH_VERSION, _encode_fetch(request, sender, cluster_id)
         case FetchSnapshot():
-            from broker.server import snapshot_wire  # hardly ever asked for
+            from broker.control.kraft import snapshot_wire  # hardly ever asked for
 
             return snapshot_wire.encode_request(request, sender, cluster_id)
 
@@ -113,7 +113,7 @@ def decode_reply(request: Request, view: memoryview) -> Reply:
         case Fetch():
             return _decode_fetch_reply(request, view)
         case FetchSnapshot():
-            from broker.server import snapshot_wire
+            from broker.control.kraft import snapshot_wire
 
             return snapshot_wire.decode_reply(view, _error)
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.control.forwarder import NoController
 from broker.controller.features import FEATURES
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from broker.server.forwarding import NoController
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from broker.cluster.feed import ImageFeed
     from broker.cluster.image import ClusterImage, ImageDelta
     from broker.config import BrokerConfig
+    from broker.control.forwarder import Forwarder
     from broker.env import Env
-    from broker.server.forwarding import Forwarder
 
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from broker.control.kraft import quorum_wire as wire
+from broker.control.kraft.quorum_storage import Committed, QuorumStorage
+from broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.quorum.effects import InstallSnapshot
 from broker.quorum.messages import (
@@ -29,9 +32,6 @@ from broker.quorum.messages import (
 from broker.quorum.outbox import NEVER
 from broker.quorum.raft import Raft
 from broker.quorum.settings import QuorumSettings
-from broker.server import quorum_wire as wire
-from broker.server.quorum_storage import Committed, QuorumStorage
-from broker.server.snapshot_store import decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -277,7 +277,7 @@ class MetadataQuorum:
 
     async def fetch_snapshot(self, request: Any) -> Any:
         """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
-        from broker.server import snapshot_wire  # hardly ever asked for
+        from broker.control.kraft import snapshot_wire  # hardly ever asked for
 
         error = snapshot_wire.refusal(request, self._cluster_id)
         if error is not None:

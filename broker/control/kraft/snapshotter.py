@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from broker.cluster.feed import ImageFeed
     from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
+    from broker.control.kraft.metadata_quorum import MetadataQuorum
     from broker.env import Env
-    from broker.server.metadata_quorum import MetadataQuorum
 
 
 class Snapshotter:

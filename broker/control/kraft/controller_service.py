@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from broker.cluster.settings import ControllerSettings
+from broker.control.kraft.control_trace import trace_changes
+from broker.control.refusals import refusal
 from broker.controller.controller import COMMANDS, Controller
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.server.control_trace import trace_changes
-from broker.server.refusals import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

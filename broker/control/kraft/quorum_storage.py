@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.control.kraft.snapshot_store import SnapshotStore, decode_snapshot
 from broker.log.checkpoints import read_text, replace_file
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.metadata_frame import decode_metadata_record, encode_control_record, encode_metadata_record
@@ -19,7 +20,6 @@ from broker.quorum.effects import (
 )
 from broker.quorum.shape import LogShape
 from broker.quorum.state import DamagedQuorumState, QuorumState
-from broker.server.snapshot_store import SnapshotStore, decode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,1 @@
+"""The control plane as the broker meets it: forwarding, registration, refusals."""

@@ -1,0 +1,1 @@
+"""The KRaft plane: the metadata quorum at its edge, the controller as a service, snapshots."""
