@@ -10,7 +10,7 @@ import trio
 
 from broker.config import BrokerConfig, ConfigError, parse_properties
 from broker.control.lifecycle import RegistrationFailed
-from broker.main import broker_main
+from broker.node import broker_main
 from broker.real_env import RealEnv
 from broker.replicas.fetcher import StorageFailed
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.apis.offsets import EARLIEST, LATEST
 from broker.env import LinkClosed
 from broker.log.scan import CorruptRecords, UnexpectedOffset
 from broker.net.frames import Frames, ReceiveMemory
@@ -27,7 +28,6 @@ from broker.protocol.hot import (
 )
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
-from broker.server.data_handlers import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

@@ -6,12 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.apis.delete_records import Deletion
+    from broker.apis.fetch import DelayedFetch
+    from broker.apis.produce import DelayedProduce
     from broker.log.log import Log
     from broker.net.connection import Connection
     from broker.replication.partition import Partition
-    from broker.server.delete_records import Deletion
-    from broker.server.fetch import DelayedFetch
-    from broker.server.produce import DelayedProduce
 
 
 class Hosted:

@@ -37,6 +37,7 @@ from broker.replication.values import (
 )
 
 if TYPE_CHECKING:
+    from broker.apis.fetch import DelayedFetch
     from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
     from broker.config import BrokerConfig
     from broker.env import Env
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from broker.replicas.fetcher import Fetchers
     from broker.replicas.isr_proposals import IsrProposals
     from broker.replication.values import Effects
-    from broker.server.fetch import DelayedFetch
 
 _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

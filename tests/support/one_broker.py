@@ -8,6 +8,9 @@ from typing import Any
 
 import trio
 
+from broker.apis.fetch import FetchApi
+from broker.apis.offsets import OffsetApis
+from broker.apis.produce import ProduceApi
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
 from broker.log.config import LogConfig
@@ -22,9 +25,6 @@ from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffset
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
-from broker.server.data_handlers import OffsetApis
-from broker.server.fetch import FetchApi
-from broker.server.produce import ProduceApi
 from tests.support.batches import batch
 from tests.support.memory_env import WALL_MS, FakeEnv
 from tests.support.memory_fs import MemoryFs

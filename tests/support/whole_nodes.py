@@ -13,7 +13,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.env import LinkClosed
-from broker.main import Node, broker_main
+from broker.node import Node, broker_main
 from broker.protocol.records import decode_batch
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 from tests.support.memory_fs import MemoryFs

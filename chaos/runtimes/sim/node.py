@@ -15,7 +15,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.env import NodeDead
-from broker.main import Node
+from broker.node import Node
 from broker.real_clock import SAY_INTERVAL_S
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, Evidence, NodeExit, NodeState

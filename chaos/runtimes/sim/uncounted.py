@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from broker.apis.fetch_session import FetchSessions
 from broker.log.log import Log
-from broker.server.fetch_session import FetchSessions
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import trio
 
+from broker.apis.delete_records import DeleteRecordsApi
 from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.replicas.hosted import Hosted
-from broker.server.delete_records import DeleteRecordsApi
 from tests.support.memory_env import FakeEnv
 from tests.support.memory_fs import MemoryFs
 from tests.support.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker.apis import describe as handlers
+from broker.apis.describe import AdminContext
+from broker.apis.metadata import MetadataHandler
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.replay import replay
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
@@ -17,9 +20,6 @@ from broker.protocol.schema.describe_cluster import DescribeClusterRequest, Desc
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
-from broker.server import admin_handlers as handlers
-from broker.server.admin_handlers import AdminContext
-from broker.server.metadata_handler import MetadataHandler
 from tests.support.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
 CLIENT = "CLIENT"

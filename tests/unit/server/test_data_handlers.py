@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
 from broker.net.connection import Slot
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsResponse
@@ -16,7 +17,6 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from broker.server.data_handlers import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
 from tests.support.one_broker import OneBroker, listed
 
 

@@ -6,6 +6,8 @@ import pytest
 import trio
 import trio.testing
 
+from broker.apis.delete_records import DeleteRecordsApi
+from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from broker.net.connection import Connection
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -15,8 +17,6 @@ from broker.protocol.schema.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from broker.server.data_handlers import EARLIEST, LATEST, MAX_TIMESTAMP
-from broker.server.delete_records import DeleteRecordsApi
 from tests.support.one_broker import OneBroker, fetched, listed
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from broker.apis.fetch_session import FetchSession, FetchSessions, SessionError
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchIn, FetchPartOut
-from broker.server.fetch_session import FetchSession, FetchSessions, SessionError
 
 T, U = b"t", b"u"
 

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from broker.apis.offsets import EARLIEST
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import decode_request_header, encode_response_header
@@ -20,7 +21,6 @@ from broker.protocol.schema.list_offsets import (
 )
 from broker.replicas.fetcher import Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
-from broker.server.data_handlers import EARLIEST
 from tests.support.batches import batch
 from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
 from tests.support.one_broker import IDS, OneBroker

@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from broker.apis.offsets import LATEST
 from broker.protocol.errors import ErrorCode
 from broker.replicas.hosted import Hosted
-from broker.server.data_handlers import LATEST
 from tests.support.batches import NEWEST, batch
 from tests.support.one_broker import OneBroker, answers, fetched, listed, produced
 

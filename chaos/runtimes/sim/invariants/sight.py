@@ -51,7 +51,7 @@ class SimNode(Protocol):
 
     @property
     def node(self) -> Any:
-        """The `broker.main.Node` that runs; None while it is down."""
+        """The `broker.node.Node` that runs; None while it is down."""
 
     @property
     def env(self) -> Any:

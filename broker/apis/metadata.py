@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
 from broker.cluster.image import NO_LEADER
 from broker.cluster.names import name_fault
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import metadata as wire
 from broker.protocol.wire import ZERO_UUID
-from broker.server.admin_handlers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
 
 if TYPE_CHECKING:
     import trio
 
+    from broker.apis.describe import AdminContext
     from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
     from broker.control.forwarder import Forwarder
-    from broker.server.admin_handlers import AdminContext
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_WITH_ENDPOINT_ERRORS = 1

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+    from broker.apis.fetch import Want
     from broker.protocol.hot import FetchIn, FetchPartOut
-    from broker.server.fetch import Want
 
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 _MAX_EPOCH = 2**31 - 1

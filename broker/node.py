@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.apis.delete_records import DeleteRecordsApi
+from broker.apis.describe import AdminContext
+from broker.apis.fetch import FetchApi
+from broker.apis.metadata import MetadataHandler, TopicCreator
+from broker.apis.offsets import OffsetApis, ProducerIds
+from broker.apis.produce import ProduceApi
+from broker.apis.routes import admin_routes, check_served, data_routes, node_routes
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.forwarder import Forwarder
@@ -27,13 +34,6 @@ from broker.net.server import Server
 from broker.replicas.fetcher import Fetchers
 from broker.replicas.isr_proposals import IsrProposals
 from broker.replicas.replica_manager import ReplicaManager
-from broker.server.admin_handlers import AdminContext
-from broker.server.data_handlers import OffsetApis, ProducerIds
-from broker.server.delete_records import DeleteRecordsApi
-from broker.server.fetch import FetchApi
-from broker.server.metadata_handler import MetadataHandler, TopicCreator
-from broker.server.produce import ProduceApi
-from broker.server.routes import admin_routes, check_served, data_routes, node_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

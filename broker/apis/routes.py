@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.control.forwarder import open_envelope
-from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
-from broker.net.server import Route
-from broker.protocol.apis import ApiKey
-from broker.server.admin_handlers import (
+from broker.apis.describe import (
     api_versions,
     api_versions_unsupported,
     describe_cluster,
     describe_configs,
     find_coordinator,
 )
+from broker.control.forwarder import open_envelope
+from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
+from broker.net.server import Route
+from broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from broker.apis.delete_records import DeleteRecordsApi
+    from broker.apis.describe import AdminContext
+    from broker.apis.fetch import FetchApi
+    from broker.apis.metadata import MetadataHandler
+    from broker.apis.offsets import OffsetApis, ProducerIds
+    from broker.apis.produce import ProduceApi
     from broker.control.forwarder import Forwarder
     from broker.control.kraft.controller_service import ControllerService
     from broker.control.kraft.metadata_quorum import MetadataQuorum
     from broker.net.connection import Slot
-    from broker.server.admin_handlers import AdminContext
-    from broker.server.data_handlers import OffsetApis, ProducerIds
-    from broker.server.delete_records import DeleteRecordsApi
-    from broker.server.fetch import FetchApi
-    from broker.server.metadata_handler import MetadataHandler
-    from broker.server.produce import ProduceApi
 
 _BY_CONTROLLER = (
     ApiKey.ALTER_PARTITION,

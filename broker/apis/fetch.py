@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
-from broker.server.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError
 
 if TYPE_CHECKING:
+    from broker.apis.fetch_session import FetchSession, Part, PartKey
     from broker.env import Env
     from broker.log.slices import FileSlice
     from broker.net.connection import Slot
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from broker.protocol.hot import FetchIn
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
-    from broker.server.fetch_session import FetchSession, Part, PartKey
 
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
