@@ -16,8 +16,8 @@ WATERMARK = "tests/unit/replication/test_high_watermark.py"
 FOLLOWER = "tests/unit/replication/test_follower.py"
 ROLES = "tests/unit/replication/test_roles.py"
 WALKS = "tests/property/replication/test_partition.py"
-FETCH, PRODUCE = "tests/unit/server/test_fetch.py", "tests/unit/server/test_produce.py"
-FETCHER, OFFSETS = "tests/unit/server/test_fetcher.py", "tests/unit/server/test_data_handlers.py"
+FETCH, PRODUCE = "tests/unit/apis/test_fetch.py", "tests/unit/apis/test_produce.py"
+FETCHER, OFFSETS = "tests/unit/replicas/test_fetcher.py", "tests/unit/apis/test_offsets.py"
 EPOCHS, NODES = "tests/unit/log/test_epochs.py", "tests/sim/data_plane/test_replicas_of_whole_nodes.py"
 
 MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
@@ -82,7 +82,7 @@ MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "test_consumers_see_the_high_watermark_and_followers_the_logs_end",
                 "test_latest_is_not_available_before_the_high_watermark_reaches_the_epochs_start",
             ),
-            "tests/unit/server/test_delete_records.py": ("test_what_is_deleted_is_out_of_range_and_not_found_by_time",),
+            "tests/unit/apis/test_delete_records.py": ("test_what_is_deleted_is_out_of_range_and_not_found_by_time",),
         },
     ),
     "R7": (
@@ -149,7 +149,7 @@ MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "test_lag_in_messages_counts_only_where_the_old_switch_is_set",
                 "test_the_high_watermark_does_not_wait_for_a_follower_that_is_out_for_too_many_messages",
             ),
-            "tests/unit/server/test_replica_manager.py": (
+            "tests/unit/replicas/test_replica_manager.py": (
                 "test_an_isr_by_message_count_churns_and_the_traces_count_it",
             ),
             "tests/sim/plans/test_churn.py": (
@@ -173,7 +173,7 @@ MECHANISMS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         {
             "tests/unit/log/test_append_as_leader.py": ("test_one_append_is_one_write_and_no_fsync",),
             "tests/unit/log/test_flush_and_retention.py": ("test_flush_is_due_by_messages_or_time",),
-            "tests/unit/server/test_flushes.py": (
+            "tests/unit/replicas/test_flushes.py": (
                 "test_nobody_hears_of_an_append_before_its_fsync",
                 "test_one_fsync_covers_all_that_came_before_it_began_and_answers_keep_their_order",
                 "test_a_quiet_log_is_flushed_when_its_flush_ms_is_over",

@@ -12,9 +12,9 @@ from chaos.errors import HarnessError
 from chaos.faults.vocabulary import Fault, make_fault
 from chaos.runtimes.contract import Link, NodeState, Probe
 from checkers.verdict import VALID
-from tests.unit.chaos.test_acts import World as FailingWorld
-from tests.unit.chaos.test_composed import simulated
-from tests.unit.chaos.test_nemesis import World, played
+from tests.unit.faults.test_acts import World as FailingWorld
+from tests.unit.faults.test_composed import simulated
+from tests.unit.faults.test_nemesis import World, played
 
 CLIENTS = Link("CLIENT", 1)
 

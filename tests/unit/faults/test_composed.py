@@ -17,7 +17,7 @@ from chaos.runtimes.sim.wires import Wire
 from checkers.nemesis_log import parse_faults
 from checkers.tables import Fault as ToldFault
 from checkers.verdict import UNKNOWN, VALID
-from tests.unit.chaos.test_nemesis import World, played
+from tests.unit.faults.test_nemesis import World, played
 from workloads.control import Handle
 
 

@@ -17,7 +17,7 @@ from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState
 from tests.support.memory_env import WALL_MS, FakeEnv
 from tests.support.memory_fs import Crashed, MemoryFs
-from tests.unit.quorum.test_quorum_edge import DIRECTORY, Nobody, load_log
+from tests.unit.control.test_quorum_edge import DIRECTORY, Nobody, load_log
 
 SETTINGS = QuorumSettings(1, (1, 2, 3))
 

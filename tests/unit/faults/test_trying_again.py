@@ -15,10 +15,10 @@ from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import Fault, make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
-from tests.unit.chaos.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv
-from tests.unit.chaos.test_acts import World as Acting
-from tests.unit.chaos.test_acts import played as acted
-from tests.unit.chaos.test_nemesis import World, played
+from tests.unit.faults.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv
+from tests.unit.faults.test_acts import World as Acting
+from tests.unit.faults.test_acts import played as acted
+from tests.unit.faults.test_nemesis import World, played
 from workloads.client import admin
 from workloads.client.connection import RequestFailed, UnsupportedApi
 

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from chaos.runtimes.contract import NodeState
-from tests.unit.chaos.test_acts import World, played
+from tests.unit.faults.test_acts import World, played
 
 
 class Slow(World):
