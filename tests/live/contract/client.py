@@ -16,7 +16,7 @@ from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest,
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.layout import addresses
 from chaos.runtimes.sim import inquiry
-from tests.support.batches import batch
+from tests.support.disks.batches import batch
 
 LATEST, EARLIEST = -1, -2
 

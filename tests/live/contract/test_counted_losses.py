@@ -17,7 +17,7 @@ from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster, our_contained_broker, our_simulated_broker
 from tests.live.contract.playing import play, unproven
-from tests.support.pretending import Pretending
+from tests.support.clusters.pretender import Pretending
 
 ON_S, LATE_S = 1.0, 0.15
 """How long a fault lasts; what an answer takes at least of which a packet or a request was lost: TCP's first time-out

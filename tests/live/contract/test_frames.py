@@ -27,7 +27,7 @@ from chaos.runtimes.real.processes import registry
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
-from tests.support.pretending import Pretending
+from tests.support.clusters.pretender import Pretending
 
 FRAMED, UNFRAMED = Link("CLIENT", 1), Link("CLIENT", 2)
 METADATA, VERSION = 3, 12

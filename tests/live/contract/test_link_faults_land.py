@@ -14,7 +14,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, Probe, Runtime
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.playing import Seen, play, unproven
-from tests.support.pretending import Pretending
+from tests.support.clusters.pretender import Pretending
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
 SEEN_MS = 20.0

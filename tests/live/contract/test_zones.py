@@ -21,7 +21,7 @@ from checkers.tables import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import engine_and_images
-from tests.support.pretending import Pretending
+from tests.support.clusters.pretender import Pretending
 from workloads.appends import AppendsSettings, run_appends
 from workloads.control import Controls
 from workloads.counters import Counters

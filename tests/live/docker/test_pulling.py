@@ -13,7 +13,7 @@ from chaos.toolchain import base_image as module
 from chaos.toolchain.base_image import NAMED, base_image
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, second_image
-from tests.support.registry import Image, registry
+from tests.support.clusters.registry import Image, registry
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the registry's image is for amd64")
 

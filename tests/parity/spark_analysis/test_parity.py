@@ -15,10 +15,10 @@ from checkers.metrics import Measure, context_of
 from checkers.reference import find_all
 from checkers.reference.measures import measure
 from spark_analysis.jobs import run_queries
-from tests.support.anomaly_cases import CASES
-from tests.support.histories import generate, merged
-from tests.support.nemesis_lines import NEMESIS
-from tests.support.spoiling import PLANTS, plant, retire_doubled
+from tests.support.histories.anomaly_cases import CASES
+from tests.support.histories.builder import generate, merged
+from tests.support.histories.nemesis_lines import NEMESIS
+from tests.support.histories.spoilers import PLANTS, plant, retire_doubled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

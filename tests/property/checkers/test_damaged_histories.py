@@ -17,8 +17,8 @@ from checkers.parser import parse
 from checkers.reference import find_all
 from checkers.reference.measures import measure
 from checkers.verdict import UNKNOWN, VALID, judge
-from tests.support.histories import HistoryBuilder, generate
-from tests.support.nemesis_lines import NEMESIS
+from tests.support.histories.builder import HistoryBuilder, generate
+from tests.support.histories.nemesis_lines import NEMESIS
 
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),

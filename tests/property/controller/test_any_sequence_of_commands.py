@@ -17,7 +17,7 @@ from broker.protocol.schema import create_partitions, delete_topics, elect_leade
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.protocol.schema.metadata_records import FeatureLevelRecord
-from tests.support.control_room import SESSION_MS, ControlRoom
+from tests.support.brokers.control_room import SESSION_MS, ControlRoom
 
 BROKERS = st.integers(1, 5)
 TOPICS = st.sampled_from(["a", "b", "c"])

@@ -24,7 +24,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition_reassignments as reassignments
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from tests.property.controller.test_any_sequence_of_commands import CheckedRoom
-from tests.support.control_room import SESSION_MS
+from tests.support.brokers.control_room import SESSION_MS
 
 BROKERS = st.integers(1, 3)
 Place = tuple[bytes, int]

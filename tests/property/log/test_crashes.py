@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.protocol.records import check_crc
-from tests.support.batches import NEWEST, batch, marker
-from tests.support.memory_fs import Crashed, MemoryFs
-from tests.support.small_log import (
+from tests.support.disks.batches import NEWEST, batch, marker
+from tests.support.disks.memory_fs import Crashed, MemoryFs
+from tests.support.disks.small_log import (
     SMALL,
     Stored,
     assert_producers,

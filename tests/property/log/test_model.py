@@ -16,9 +16,9 @@ from broker.log.config import LogConfig
 from broker.log.producers import ProducerStates
 from broker.log.reads import Found
 from broker.protocol.records import decode_batch
-from tests.support.batches import NEWEST, batch, marker
-from tests.support.memory_fs import MemoryFs
-from tests.support.small_log import (
+from tests.support.disks.batches import NEWEST, batch, marker
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.disks.small_log import (
     Stored,
     assert_producers,
     epochs_of,

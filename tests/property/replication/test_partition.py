@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
-from tests.support.broken_rules import BROKEN
-from tests.support.replication_invariants import check_converged, check_invariants
-from tests.support.replication_steps import BROKERS, LAG_MS, Steps, walk
+from tests.support.replication.broken_rules import BROKEN
+from tests.support.replication.replication_invariants import check_converged, check_invariants
+from tests.support.replication.replication_steps import BROKERS, LAG_MS, Steps, walk
 
 brokers = st.sampled_from(BROKERS)
 

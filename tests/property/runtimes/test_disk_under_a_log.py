@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chaos.runtimes.sim.disk import Disk
 from tests.property.log import test_crashes
-from tests.support.memory_fs import Crashed
+from tests.support.disks.memory_fs import Crashed
 
 READS = ("pread", "list")
 

@@ -6,8 +6,13 @@ from __future__ import annotations
 import pytest
 
 from broker.replication import Partition
-from tests.support.broken_rules import BROKEN, CommitsBelowMinIsr, TruncatesToHighWatermark, TrustsTheShrunkIsr
-from tests.support.judged_world import judged_walk
+from tests.support.replication.broken_rules import (
+    BROKEN,
+    CommitsBelowMinIsr,
+    TruncatesToHighWatermark,
+    TrustsTheShrunkIsr,
+)
+from tests.support.replication.judged_world import judged_walk
 
 SOON = {TruncatesToHighWatermark, TrustsTheShrunkIsr, CommitsBelowMinIsr}
 """What a few hundred walks find. The others need thousands, or a plan that provokes them: `squall hunt`."""

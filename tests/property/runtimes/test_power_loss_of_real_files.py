@@ -19,7 +19,7 @@ from broker.faulted import files, journal, names
 from broker.faulted.files import FaultedFs
 from broker.faulted.losing import lose_power
 from tests.property.log import test_crashes
-from tests.support.memory_fs import Crashed
+from tests.support.disks.memory_fs import Crashed
 
 MEMORY = "/dev/shm"
 """No disk takes part where this is: the tests sync often."""

@@ -22,7 +22,7 @@ from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImag
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import elect_leaders
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 RULE = "----"

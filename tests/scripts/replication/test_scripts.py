@@ -1,4 +1,4 @@
-"""Stories of replication, told by the state machine itself. The format: `tests/support/replication_script.py`."""
+"""Stories of replication, told by the state machine itself. The format: `tests/support/replication/replication_script.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.replication_script import run_script
+from tests.support.replication.replication_script import run_script
 
 UNSAFE = "truncation=high-watermark"
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))

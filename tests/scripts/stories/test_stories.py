@@ -1,4 +1,4 @@
-"""Stories that reports tell of anomalies. The format: `tests/support/story_script.py`."""
+"""Stories that reports tell of anomalies. The format: `tests/support/histories/story_script.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.story_script import run_script
+from tests.support.histories.story_script import run_script
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 

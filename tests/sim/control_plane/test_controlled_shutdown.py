@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 
 PARTITIONS = 6

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from broker.cluster.image import NO_LEADER, RECOVERING
-from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 
 TOPIC = "t"

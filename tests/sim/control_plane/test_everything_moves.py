@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed

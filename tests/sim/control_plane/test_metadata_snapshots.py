@@ -6,8 +6,8 @@ from typing import Any
 
 import trio
 
-from tests.support.memory_fs import MemoryFs
-from tests.support.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.disks.memory_fs import MemoryFs
 from workloads.client import admin
 from workloads.client.client import Client
 

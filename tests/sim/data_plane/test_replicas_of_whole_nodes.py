@@ -17,9 +17,9 @@ import trio
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.protocol.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.replicas.hosted import Hosted
-from tests.support.memory_env import FakeEnv
-from tests.support.memory_fs import MemoryFs
-from tests.support.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.brokers.whole_nodes import INTERNAL_PORT, Load, WholeCluster, surely, values_of
+from tests.support.disks.memory_fs import MemoryFs
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.outcomes import Outcome, Status

@@ -13,7 +13,7 @@ from broker.protocol.schema import describe_quorum
 from broker.protocol.schema.metadata_records import TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
 from broker.quorum.state import QuorumState
-from tests.support.quorum_nodes import HASTE, Ensemble
+from tests.support.brokers.quorum_nodes import HASTE, Ensemble
 
 
 async def test_fresh_cluster_elects_and_what_is_committed_reaches_everybody(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from broker.protocol.schema.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.support.one_broker import OneBroker, fetched, listed
+from tests.support.brokers.one_broker import OneBroker, fetched, listed
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 TOPIC = 2

@@ -20,7 +20,7 @@ from broker.protocol.schema.describe_cluster import DescribeClusterRequest, Desc
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
-from tests.support.control_room import CLUSTER_ID, EPOCH, ControlRoom
+from tests.support.brokers.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
 CLIENT = "CLIENT"
 

@@ -7,7 +7,7 @@ import pytest
 from broker.net.connection import Connection
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchOut
-from tests.support.one_broker import IDS, OneBroker, answers, fetched, fetched_all
+from tests.support.brokers.one_broker import IDS, OneBroker, answers, fetched, fetched_all
 
 FOREVER_MS = 2**31 - 1
 

@@ -17,7 +17,7 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.support.one_broker import OneBroker, listed
+from tests.support.brokers.one_broker import OneBroker, listed
 
 
 def slot_of(version: int) -> Slot:

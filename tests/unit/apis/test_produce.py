@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.protocol.errors import ErrorCode
-from tests.support.one_broker import OneBroker, answers, produced
+from tests.support.brokers.one_broker import OneBroker, answers, produced
 
 
 def test_acks_1_is_answered_without_the_followers() -> None:

@@ -10,7 +10,7 @@ from checkers.fault_classes import UnknownFault, class_of, classes_of, not_lande
 from checkers.guarantees import FaultClass
 from checkers.nemesis_log import FOREVER, parse_faults, windows
 from checkers.tables import Fault
-from tests.support.nemesis_lines import MS, fault_line
+from tests.support.histories.nemesis_lines import MS, fault_line
 
 
 def faults(*lines: bytes) -> list[Fault]:

@@ -6,7 +6,7 @@ import pytest
 
 from checkers.catalog import CATALOG, FOUND
 from checkers.reference import find_all
-from tests.support.anomaly_cases import CASES
+from tests.support.histories.anomaly_cases import CASES
 
 FROM_HISTORIES = [name for name in FOUND if CATALOG[name].found_by.startswith("reference")]
 

@@ -13,8 +13,8 @@ from checkers.findings import Witness
 from checkers.parser import parse
 from checkers.reference import find_all
 from checkers.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Record, Told
-from tests.support.histories import HistoryBuilder, generate
-from tests.support.nemesis_lines import NEMESIS, fault_line
+from tests.support.histories.builder import HistoryBuilder, generate
+from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 
 
 def records(kept: History) -> list[Record]:

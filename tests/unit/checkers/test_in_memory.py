@@ -15,8 +15,8 @@ from checkers.plan_facts import BadPlan
 from checkers.reference import find_all
 from checkers.reference.measures import measure
 from checkers.verdict import INVALID, UNKNOWN, judge, to_json
-from tests.support.histories import generate
-from tests.support.nemesis_lines import NEMESIS
+from tests.support.histories.builder import generate
+from tests.support.histories.nemesis_lines import NEMESIS
 
 PLAN: dict[str, Any] = {
     "workload": {"acks": -1, "min_isr": 2, "replication_factor": 3},

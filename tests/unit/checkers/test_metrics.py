@@ -20,8 +20,8 @@ from checkers.metrics import (
 )
 from checkers.nemesis_log import parse_faults
 from checkers.reference.measures import measure
-from tests.support.histories import HistoryBuilder
-from tests.support.nemesis_lines import MS, fault_line
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import MS, fault_line
 
 
 def measured(h: HistoryBuilder, *nemesis: bytes) -> tuple[list[Measure], Context]:

@@ -18,8 +18,8 @@ from checkers.reference import find_all
 from checkers.reference.measures import measure
 from checkers.tables import Partition, Process
 from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, decide, judge, judge_run
-from tests.support.histories import HistoryBuilder
-from tests.support.nemesis_lines import fault_line
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.nemesis_lines import fault_line
 
 PLAN: dict[str, Any] = {
     "workload": {"acks": -1, "min_isr": 2, "replication_factor": 3, "idempotence": True, "max_in_flight": 5},

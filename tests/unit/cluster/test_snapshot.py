@@ -9,7 +9,7 @@ from broker.cluster.image import ClusterImage, ImageDelta, everything
 from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
 from broker.protocol.schema import delete_topics
-from tests.support.control_room import EPOCH, ControlRoom
+from tests.support.brokers.control_room import EPOCH, ControlRoom
 
 
 def busy_room() -> ControlRoom:

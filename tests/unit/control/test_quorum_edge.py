@@ -22,8 +22,8 @@ from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, V
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
-from tests.support.memory_env import FakeEnv, MemoryLink
-from tests.support.memory_fs import Crashed, MemoryFs
+from tests.support.brokers.memory_env import FakeEnv, MemoryLink
+from tests.support.disks.memory_fs import Crashed, MemoryFs
 
 DIRECTORY = f"data/{METADATA_TOPIC}-0"
 STATE = f"{DIRECTORY}/quorum-state"

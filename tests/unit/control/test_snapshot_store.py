@@ -15,8 +15,8 @@ from broker.quorum.effects import AppendLeaderChange, AppendOwn, InstallSnapshot
 from broker.quorum.messages import SnapshotId
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState
-from tests.support.memory_env import WALL_MS, FakeEnv
-from tests.support.memory_fs import Crashed, MemoryFs
+from tests.support.brokers.memory_env import WALL_MS, FakeEnv
+from tests.support.disks.memory_fs import Crashed, MemoryFs
 from tests.unit.control.test_quorum_edge import DIRECTORY, Nobody, load_log
 
 SETTINGS = QuorumSettings(1, (1, 2, 3))

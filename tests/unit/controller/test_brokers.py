@@ -8,7 +8,7 @@ from broker.cluster.image import NO_LEADER
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.metadata_records import RegisterBrokerRecord
-from tests.support.control_room import SESSION_MS, ControlRoom
+from tests.support.brokers.control_room import SESSION_MS, ControlRoom
 
 # ------------------------------------------------------------------------------------------------------ registration
 

@@ -8,7 +8,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_configs as legacy_wire
 from broker.protocol.schema import incremental_alter_configs as wire
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 TOPIC_T = (TOPIC_RESOURCE, "t")
 EVERY_BROKER = (BROKER_RESOURCE, "")

@@ -20,7 +20,7 @@ from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.envelope import EnvelopeRequest
 from broker.protocol.schema.metadata import MetadataRequest
-from tests.support.little_world import LittleWorld, error_of, handled, start_three
+from tests.support.brokers.little_world import LittleWorld, error_of, handled, start_three
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from broker.protocol.schema import update_features as wire
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 ELR_ON = {"squall.bootstrap.features": f"{ELR_FEATURE}=1"}

@@ -13,7 +13,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition as wire
 from broker.protocol.schema.metadata_records import PartitionChangeRecord
-from tests.support.control_room import ControlRoom, broker_state
+from tests.support.brokers.control_room import ControlRoom, broker_state
 
 UNKNOWN = b"?" * 16
 

@@ -12,7 +12,7 @@ from broker.protocol.schema.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 PREFERRED, UNCLEAN = 0, 1
 

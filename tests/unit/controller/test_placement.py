@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 
 def placed(room: ControlRoom, partitions: int, factor: int) -> list[tuple[int, ...]]:

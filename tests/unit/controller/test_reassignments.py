@@ -7,7 +7,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition_reassignments as wire
 from broker.protocol.schema import list_partition_reassignments as list_wire
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 
 def move(

@@ -13,7 +13,7 @@ from broker.protocol.schema import create_partitions as partitions_wire
 from broker.protocol.schema import create_topics as create_wire
 from broker.protocol.schema import delete_topics as delete_wire
 from broker.protocol.schema.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
-from tests.support.control_room import ControlRoom
+from tests.support.brokers.control_room import ControlRoom
 
 
 def assigned(**replicas: list[int]) -> list[create_wire.CreatableReplicaAssignment]:

@@ -10,7 +10,7 @@ import pytest
 from broker.env import Fs
 from broker.real_env import RealFs
 from chaos.runtimes.sim.disk import Disk
-from tests.support.memory_fs import MemoryFs
+from tests.support.disks.memory_fs import MemoryFs
 
 
 @pytest.fixture(params=["real", "memory", "sim"])

@@ -9,9 +9,9 @@ from crc32c import crc32c
 
 from broker.log.config import LogConfig
 from broker.log.scan import CorruptRecords, UnexpectedOffset
-from tests.support.batches import NEWEST, batch, marker
-from tests.support.memory_fs import MemoryFs
-from tests.support.small_log import open_log, stored_batches
+from tests.support.disks.batches import NEWEST, batch, marker
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.disks.small_log import open_log, stored_batches
 
 
 def run(*batches: memoryview) -> memoryview:

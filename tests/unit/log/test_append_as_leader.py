@@ -12,9 +12,9 @@ from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import HEADER_SIZE, check_crc, decode_records, read_header
-from tests.support.batches import NEWEST, batch, marker
-from tests.support.memory_fs import MemoryFs
-from tests.support.small_log import open_log
+from tests.support.disks.batches import NEWEST, batch, marker
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.disks.small_log import open_log
 
 WALL_MS = 10_000
 BIG = LogConfig()

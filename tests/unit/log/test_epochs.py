@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.log.epochs import EpochCache
-from tests.support.memory_fs import MemoryFs
+from tests.support.disks.memory_fs import MemoryFs
 
 
 def cache(*entries: tuple[int, int]) -> EpochCache:

@@ -12,8 +12,8 @@ from broker.env import Fs
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.real_env import RealFs
-from tests.support.batches import batch, marker
-from tests.support.memory_fs import Crashed, MemoryFs
+from tests.support.disks.batches import batch, marker
+from tests.support.disks.memory_fs import Crashed, MemoryFs
 
 
 def life(fs: Fs, root: str) -> None:

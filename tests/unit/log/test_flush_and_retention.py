@@ -10,9 +10,9 @@ from crc32c import crc32c
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
-from tests.support.batches import batch
-from tests.support.memory_fs import MemoryFs
-from tests.support.small_log import DIRECTORY, open_log, small_chunks, stored_batches
+from tests.support.disks.batches import batch
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.disks.small_log import DIRECTORY, open_log, small_chunks, stored_batches
 
 ONE = len(batch(1))
 

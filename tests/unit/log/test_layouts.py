@@ -14,8 +14,8 @@ from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.log.producers import Producer, ProducerStates, Sent
 from broker.log.recovery import load
-from tests.support.batches import batch, marker
-from tests.support.memory_fs import MemoryFs
+from tests.support.disks.batches import batch, marker
+from tests.support.disks.memory_fs import MemoryFs
 
 TOPIC_ID = bytes(range(16))
 

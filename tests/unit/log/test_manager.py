@@ -9,8 +9,8 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.manager import InconsistentMeta, LogManager
-from tests.support.batches import batch
-from tests.support.memory_fs import Crashed, MemoryFs
+from tests.support.disks.batches import batch
+from tests.support.disks.memory_fs import Crashed, MemoryFs
 
 ID, OTHER = bytes([1] * 16), bytes([2] * 16)
 CONFIG = LogConfig(segment_bytes=300, file_delete_delay_ms=1_000)

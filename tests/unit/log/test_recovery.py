@@ -9,9 +9,9 @@ import pytest
 
 from broker.log.config import LogConfig
 from broker.log.log import Log
-from tests.support.batches import NEWEST, batch, marker
-from tests.support.memory_fs import Inode, MemoryFs
-from tests.support.small_log import (
+from tests.support.disks.batches import NEWEST, batch, marker
+from tests.support.disks.memory_fs import Inode, MemoryFs
+from tests.support.disks.small_log import (
     DIRECTORY,
     Stored,
     assert_producers,

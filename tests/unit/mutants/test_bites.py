@@ -21,9 +21,9 @@ from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import QuorumState
 from broker.replication import RestartAt, TruncateTo
 from chaos.mutants import find
-from tests.support.list_log import ListLog
-from tests.support.memory_fs import MemoryFs
-from tests.support.partitions import ALL, fetched, follower, leader, only, state
+from tests.support.disks.list_log import ListLog
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.replication.partitions import ALL, fetched, follower, leader, only, state
 
 
 def log_of(*epochs: int) -> ListLog:

@@ -9,8 +9,8 @@ import trio.testing
 
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection, Slot
-from tests.support.memory_fs import MemoryFs
-from tests.support.one_broker import TakingLink, answers
+from tests.support.brokers.one_broker import TakingLink, answers
+from tests.support.disks.memory_fs import MemoryFs
 
 
 class Peer:

@@ -14,8 +14,8 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.memory_env import MemoryLink, Pipe
-from tests.support.one_broker import LISTENER, OneBroker
+from tests.support.brokers.memory_env import MemoryLink, Pipe
+from tests.support.brokers.one_broker import LISTENER, OneBroker
 
 
 def produce_frame(room: OneBroker, topic: str, acks: int) -> bytes:

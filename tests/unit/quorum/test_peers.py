@@ -16,7 +16,7 @@ from broker.net.peers import PeerClient, PeerTimeout, Unreachable
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
 
 VERSION = 1
 ASK = BrokerHeartbeatRequest(broker_id=1)

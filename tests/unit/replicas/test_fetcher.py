@@ -21,9 +21,9 @@ from broker.protocol.schema.list_offsets import (
 )
 from broker.replicas.fetcher import Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
-from tests.support.batches import batch
-from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
-from tests.support.one_broker import IDS, OneBroker
+from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.disks.batches import batch
 
 
 class Leader:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.replicas.fetcher_session import FetcherSession, Following, PartKey
-from tests.support.batches import NEWEST, batch
-from tests.support.one_broker import IDS, OneBroker
+from tests.support.brokers.one_broker import IDS, OneBroker
+from tests.support.disks.batches import NEWEST, batch
 
 
 def followed(room: OneBroker, *names: str) -> list[tuple[PartKey, Following]]:

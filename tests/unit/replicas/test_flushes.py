@@ -13,8 +13,8 @@ import trio.testing
 from broker.apis.offsets import LATEST
 from broker.protocol.errors import ErrorCode
 from broker.replicas.hosted import Hosted
-from tests.support.batches import NEWEST, batch
-from tests.support.one_broker import OneBroker, answers, fetched, listed, produced
+from tests.support.brokers.one_broker import OneBroker, answers, fetched, listed, produced
+from tests.support.disks.batches import NEWEST, batch
 
 ALONE: dict[str, Any] = {"isr": (1,), "replicas": (1,)}
 

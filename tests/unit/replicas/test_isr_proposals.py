@@ -18,8 +18,8 @@ from broker.protocol.schema.alter_partition import (
 )
 from broker.replicas.hosted import Hosted
 from broker.replicas.isr_proposals import IsrProposals
-from tests.support.memory_env import FakeEnv
-from tests.support.one_broker import OneBroker, answers
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.brokers.one_broker import OneBroker, answers
 
 
 class Controller:

@@ -7,8 +7,8 @@ from typing import Any
 from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.protocol.errors import ErrorCode
 from broker.replication.values import ProposeIsr, TruncateTo
-from tests.support.batches import NEWEST, batch
-from tests.support.one_broker import EPOCHS, OneBroker, answers, produced
+from tests.support.brokers.one_broker import EPOCHS, OneBroker, answers, produced
+from tests.support.disks.batches import NEWEST, batch
 
 OTHER_ID = bytes(14) + b"\xbb\x01"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.replication import BrokerView
-from tests.support.partitions import VIEW, fetched, leader
+from tests.support.replication.partitions import VIEW, fetched, leader
 
 
 def test_records_are_deleted_up_to_the_high_watermark_and_no_further() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.protocol.errors import ErrorCode
 from broker.replication import NO_EFFECTS, NO_EPOCH, FetchRefused, IsrChanged, LeaderAndIsr, Partition, ProposeIsr
-from tests.support.partitions import LAG_MS, any_of, fetched, follower, idle, leader, only, state
+from tests.support.replication.partitions import LAG_MS, any_of, fetched, follower, idle, leader, only, state
 
 
 def test_request_of_an_older_epoch_is_fenced() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from broker.protocol.errors import MalformedFrame
 from broker.replication import NO_EFFECTS, AdvanceLogStart, RestartAt, TruncateTo
-from tests.support.list_log import ListLog
-from tests.support.partitions import any_of, follower, only
+from tests.support.disks.list_log import ListLog
+from tests.support.replication.partitions import any_of, follower, only
 
 
 def _log(*epochs: int) -> ListLog:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.protocol.errors import ErrorCode
 from broker.replication import NO_EFFECTS, BrokerView, HighWatermarkMoved, ProposeIsr
-from tests.support.partitions import LAG_MS, VIEW, any_of, fetched, leader, only, settings, state
+from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, leader, only, settings, state
 
 
 def test_high_watermark_is_the_smallest_log_end_of_the_isr() -> None:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from broker.replication import NO_EFFECTS
-from tests.support.partitions import fetched, leader
+from tests.support.replication.partitions import fetched, leader
 
 ROOT = Path(__file__).parents[3]
 MEASURED = """
 import gc, tracemalloc
-from tests.support.partitions import fetched, leader
+from tests.support.replication.partitions import fetched, leader
 
 partition = leader(log_end=1 << 40)
 fetched(partition, 2, 1 << 40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.replication import NO_EFFECTS, BrokerView, IsrChanged, Partition, ProposeIsr
-from tests.support.partitions import LAG_MS, VIEW, any_of, fetched, idle, leader, only, settings, state
+from tests.support.replication.partitions import LAG_MS, VIEW, any_of, fetched, idle, leader, only, settings, state
 
 
 def test_member_that_has_not_fetched_for_the_lag_time_leaves() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.protocol.errors import ErrorCode
 from broker.replication import NO_EFFECTS, IsrChanged, Partition, ProposeIsr, RetryIsr
-from tests.support.partitions import LAG_MS, fetched, leader, only, state
+from tests.support.replication.partitions import LAG_MS, fetched, leader, only, state
 
 
 def _expanding() -> tuple[Partition, ProposeIsr]:

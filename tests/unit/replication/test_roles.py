@@ -13,7 +13,7 @@ from broker.replication import (
     StartFetching,
     StopFetching,
 )
-from tests.support.partitions import fetched, follower, idle, leader, state
+from tests.support.replication.partitions import fetched, follower, idle, leader, state
 
 
 def test_new_leader_records_where_its_epoch_begins_even_if_it_writes_nothing() -> None:

@@ -16,8 +16,8 @@ from broker.replication import (
     divergence,
     truncation_target,
 )
-from tests.support.list_log import ListLog
-from tests.support.partitions import follower, leader, only
+from tests.support.disks.list_log import ListLog
+from tests.support.replication.partitions import follower, leader, only
 
 
 def _log(*epochs: int) -> ListLog:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.protocol.errors import ErrorCode
 from broker.replication import ProposeIsr
-from tests.support.partitions import LAG_MS, fetched, idle, leader, only, settings, state
+from tests.support.replication.partitions import LAG_MS, fetched, idle, leader, only, settings, state
 
 
 def test_write_is_refused_while_the_committed_isr_is_too_small() -> None:

@@ -18,7 +18,7 @@ from reports.spacetime_layout import lay_out
 from reports.story import decimals, stories_of, story_of, text_of
 from reports.story_facts import facts_of, problems_of
 from reports.story_logs import Logs, Replica
-from tests.support.story_script import facts_of_script
+from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, event, write_json, write_lines
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "stories"

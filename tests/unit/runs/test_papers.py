@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.runs.directory import RunDirectory
 from chaos.runs.papers import DirectoryPapers, MemoryPapers, Papers, export
-from tests.support.memory_fs import MemoryFs
+from tests.support.disks.memory_fs import MemoryFs
 
 INFO = {"schema": 1, "run": "r"}
 LINE: dict[str, Any] = {"id": 0, "action": "kill"}

@@ -17,8 +17,8 @@ from broker.protocol.apis import ApiKey
 from broker.real_env import RealFs
 from checkers.parser import parse
 from checkers.tables import FAIL, INFO, OK, POLL, SEND
-from tests.support.fake_cluster import Break, FakeCluster, Withhold
-from tests.support.memory_env import FakeEnv
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
 from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
 from workloads.client.settings import SettingsError
 from workloads.counters import Counters

@@ -12,8 +12,8 @@ from trio.testing import MockClock
 from broker.protocol.apis import ApiKey
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.protocol.schema.metadata import MetadataRequest
-from tests.support.fake_cluster import Break, FakeCluster, Withhold
-from tests.support.memory_env import FakeEnv
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
 from workloads.client.settings import ClientSettings

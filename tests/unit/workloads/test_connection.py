@@ -13,8 +13,8 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.api_versions import ApiVersionsResponse
 from broker.protocol.schema.metadata import MetadataRequest, MetadataResponse
-from tests.support.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold, framed
-from tests.support.memory_env import FakeEnv
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold, framed
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.settings import ClientSettings
 

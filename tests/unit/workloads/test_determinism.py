@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def digest(seed: int, hash_seed: int, path: Path) -> str:
-    command = [sys.executable, "-m", "tests.support.appends_digest", str(seed), str(path)]
+    command = [sys.executable, "-m", "tests.support.clusters.appends_digest", str(seed), str(path)]
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chaos.runtimes.sim.invariants import INVARIANTS
-from tests.support.invariant_cases import CASES
-from tests.support.quorum_cases import Arguments
+from tests.support.clusters.invariant_cases import CASES
+from tests.support.clusters.quorum_cases import Arguments
 
 EVERY = [(name, *case) for name, cases in CASES.items() for case in cases]
 

@@ -9,7 +9,7 @@ from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.books import Judge
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, View
 from chaos.runtimes.sim.invariants.table import When
-from tests.support.known_partitions import known, run, view
+from tests.support.clusters.known_partitions import known, run, view
 
 
 def judge() -> Judge:

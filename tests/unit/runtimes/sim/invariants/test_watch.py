@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.runtimes.sim.invariants import Promise, Watch
-from tests.support.batches import NEWEST, batch
-from tests.support.watched_world import TOPIC_ID, WatchedWorld
+from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
+from tests.support.disks.batches import NEWEST, batch
 
 
 def replicated(records: int = 5, **settings: object) -> WatchedWorld:

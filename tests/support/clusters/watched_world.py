@@ -16,7 +16,7 @@ from broker.replicas.hosted import Hosted
 from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.invariants import Violation, Watch
-from tests.support.batches import NEWEST, batch
+from tests.support.disks.batches import NEWEST, batch
 
 TOPIC_ID = bytes(15) + b"\x07"
 METADATA_ID = bytes(15) + b"\x01"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.histories import HistoryBuilder
+from tests.support.histories.builder import HistoryBuilder
 
 Build = Callable[[], HistoryBuilder]
 Found = tuple[str, str]

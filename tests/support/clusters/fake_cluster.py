@@ -61,7 +61,7 @@ from broker.protocol.schema.produce import (
     TopicProduceResponse,
 )
 from broker.protocol.wire import Message
-from tests.support.memory_env import MemoryLink, Pipe
+from tests.support.brokers.memory_env import MemoryLink, Pipe
 
 SIZE = Struct(">i")
 WINDOW = 5

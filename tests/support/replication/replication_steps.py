@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from broker.replication import Partition, ReplicationSettings
-from tests.support.oracle_controller import AlterAnswer, AlterRequest
-from tests.support.replication_invariants import check_converged, check_invariants
-from tests.support.replication_world import FetchAnswer, FetchRequest, Message, World
+from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest
+from tests.support.replication.replication_invariants import check_converged, check_invariants
+from tests.support.replication.replication_world import FetchAnswer, FetchRequest, Message, World
 
 BROKERS = (1, 2, 3)
 LAG_MS = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.known_partitions import quorum, seat
+from tests.support.clusters.known_partitions import quorum, seat
 
 Arguments = tuple[Any, ...]
 Case = tuple[str, Arguments, Arguments]

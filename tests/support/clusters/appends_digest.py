@@ -1,6 +1,6 @@
 """Runs the workload `appends` over a scripted cluster from one seed, and prints a digest of all it did.
 
-A program of its own (`python -m tests.support.appends_digest SEED HISTORY`), so that a test can run it in processes
+A program of its own (`python -m tests.support.clusters.appends_digest SEED HISTORY`), so that a test can run it in processes
 that hash differently.
 """
 
@@ -17,8 +17,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.real_env import RealFs
-from tests.support.fake_cluster import Break, FakeCluster
-from tests.support.memory_env import FakeEnv
+from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.fake_cluster import Break, FakeCluster
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
 from workloads.final_reads import final_reads

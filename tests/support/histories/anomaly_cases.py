@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support import reader_cases, record_cases
-from tests.support.case import CASES
+from tests.support.histories import reader_cases, record_cases
+from tests.support.histories.case import CASES
 
 __all__ = ["CASES", "reader_cases", "record_cases"]

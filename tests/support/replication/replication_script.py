@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.replication import TRUNCATION_RULES, Partition, ReplicationSettings
-from tests.support.broken_rules import BROKEN
-from tests.support.oracle_controller import AlterAnswer, AlterRequest
-from tests.support.replication_invariants import check_converged, check_invariants
-from tests.support.replication_world import FetchAnswer, FetchRequest, World
+from tests.support.replication.broken_rules import BROKEN
+from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest
+from tests.support.replication.replication_invariants import check_converged, check_invariants
+from tests.support.replication.replication_world import FetchAnswer, FetchRequest, World
 
 SEPARATOR = "----"
 

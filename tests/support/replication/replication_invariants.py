@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.replication import Partition
-from tests.support.replication_world import Node, World
+from tests.support.replication.replication_world import Node, World
 
 
 def check_invariants(world: World) -> None:

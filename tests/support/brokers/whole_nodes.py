@@ -15,8 +15,8 @@ from broker.config import BrokerConfig
 from broker.env import LinkClosed
 from broker.node import Node, broker_main
 from broker.protocol.records import decode_batch
-from tests.support.memory_env import FakeEnv, MemoryLink, Pipe
-from tests.support.memory_fs import MemoryFs
+from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.disks.memory_fs import MemoryFs
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
 from workloads.client.outcomes import Outcome, Status

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkers.tables import FAIL
-from tests.support.case import case
-from tests.support.histories import HistoryBuilder
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.case import case
 
 # ---------------------------------------------------------------------------------------------------------- readers
 

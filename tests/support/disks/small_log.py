@@ -13,7 +13,7 @@ from broker.log.log import Log
 from broker.log.producers import Producer, ProducerStates
 from broker.log.recovery import load
 from broker.protocol.records import BatchHeader, read_header
-from tests.support.memory_fs import MemoryFs
+from tests.support.disks.memory_fs import MemoryFs
 
 DIRECTORY = "d/t-0"
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150, retention_ms=-1)

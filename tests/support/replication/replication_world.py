@@ -28,8 +28,8 @@ from broker.replication import (
     StopFetching,
     TruncateTo,
 )
-from tests.support.list_log import ListLog
-from tests.support.oracle_controller import AlterAnswer, AlterRequest, Controller, ids
+from tests.support.disks.list_log import ListLog
+from tests.support.replication.oracle_controller import AlterAnswer, AlterRequest, Controller, ids
 
 TOPIC_ID = bytes(15) + b"\x07"
 

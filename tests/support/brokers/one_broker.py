@@ -25,9 +25,9 @@ from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffset
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
-from tests.support.batches import batch
-from tests.support.memory_env import WALL_MS, FakeEnv
-from tests.support.memory_fs import MemoryFs
+from tests.support.brokers.memory_env import WALL_MS, FakeEnv
+from tests.support.disks.batches import batch
+from tests.support.disks.memory_fs import MemoryFs
 
 EPOCHS = {1: 101, 2: 102, 3: 103}
 LISTENER = "PLAINTEXT"

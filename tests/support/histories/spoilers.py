@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.tables import OK
-from tests.support.histories import Entry, GeneratedHistory, HistoryBuilder, Poll, Send
+from tests.support.histories.builder import Entry, GeneratedHistory, HistoryBuilder, Poll, Send
 
 
 def plant(name: str, history: GeneratedHistory) -> None:

@@ -13,8 +13,8 @@ from chaos.runtimes.sim.invariants import Invariant, Promise, When
 from chaos.runtimes.sim.invariants.batches import Batch, Copy
 from chaos.runtimes.sim.invariants.books import Change, Judge
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, Known, View
-from tests.support.replication_steps import Steps, _progress, _trouble
-from tests.support.replication_world import Node, World
+from tests.support.replication.replication_steps import Steps, _progress, _trouble
+from tests.support.replication.replication_world import Node, World
 
 
 class Judged:

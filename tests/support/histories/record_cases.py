@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.case import case
-from tests.support.histories import HistoryBuilder
+from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.case import case
 
 LOST, UNSEEN = ("lost-write", ""), ("unseen", "")
 SKIPPED = ("int-poll-skip", "")

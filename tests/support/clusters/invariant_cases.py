@@ -10,8 +10,8 @@ from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Batch, Written
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
-from tests.support.known_partitions import ALL, decision, known, one, run, sent, view
-from tests.support.quorum_cases import QUORUM, Arguments, Case
+from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
+from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 
 # -------------------------------------------------------------------------------------------------------- one replica
 
