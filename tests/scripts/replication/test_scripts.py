@@ -1,4 +1,7 @@
-"""Stories of replication, told by the state machine itself. The format: `tests/support/replication/replication_script.py`."""
+"""Stories of replication, told by the state machine itself.
+
+The format: `tests/support/replication/replication_script.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs the workload `appends` over a scripted cluster from one seed, and prints a digest of all it did.
 
-A program of its own (`python -m tests.support.clusters.appends_digest SEED HISTORY`), so that a test can run it in processes
-that hash differently.
+A program of its own (`python -m tests.support.clusters.appends_digest SEED HISTORY`), so that a test can run it in
+processes that hash differently.
 """
 
 from __future__ import annotations
