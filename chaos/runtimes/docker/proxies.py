@@ -15,7 +15,8 @@ from chaos.runtimes.docker.relay import Relay
 from chaos.runtimes.layout import proxy_name, shown
 from chaos.runtimes.real.framed_links import Routes
 from chaos.runtimes.real.proxied_links import ProxiedLinks
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 
 READY_S = 20.0
 LOG_INSIDE = "/toxiproxy.log"

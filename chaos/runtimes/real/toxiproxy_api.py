@@ -1,111 +1,123 @@
-"""Toxiproxy's HTTP interface, spoken straight.
-
-Not through toxiproxy-python: its host and port are class-wide, it has no time-outs and no updates, opens a connection
-for each call, passes over every status but 400, 404 and 409, and populates from the client's side. What would be left
-of it after mending is the names of its dataclasses.
-"""
+"""Toxiproxy's server, proxies and toxics as toxiproxy-python has them, behind the few calls that links need."""
 
 from __future__ import annotations
 
-import http.client
 import json
-import threading
-import time
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
+
+from toxiproxy import Proxy, Toxiproxy
+from toxiproxy.toxic import Toxic
 
 from chaos.errors import HarnessError
+from chaos.runtimes.real.toxiproxy_transport import Consumer, ToxiproxyError, Transport
 
-IDLE_S = 20.0
-"""A connection that was not used for so long is not trusted: Toxiproxy closes it after a minute."""
+SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+"""The package writes names into paths as they are."""
 
 
-class ToxiproxyError(HarnessError):
-    """Toxiproxy did not answer, or answered with an error. `status` is 0 where there was no answer."""
+class Server(Toxiproxy):  # type: ignore[misc]  # the package has no types
+    """The package's server, without what costs it a connection or a proxy that is there already."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+    def running(self) -> bool:
+        """Its answer says so; the package would open a connection to find out."""
+        return True
+
+    def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:
+        """Make or replace proxies, all or none. The package makes them one by one."""
+        return [Proxy(**made) for made in Consumer.post("/populate", json=list(proxies)).json()["proxies"]]
 
 
 class ToxiproxyApi:
-    """One server's interface over one kept connection. Calls block for 2 ms or so: from trio, call them in a thread.
+    """One server. Calls block for 2 ms or so: from trio, call them in a thread. They raise ToxiproxyError.
 
     Any number of threads may call at once; they take turns.
     """
 
     def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
         # Removing a toxic waits up to 5 s for a receiver that does not take the bytes that were held.
-        self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-        self._turn = threading.Lock()
-        self._used_at = time.monotonic()
+        self._transport = Transport(host, port, timeout_s)
+        self._server = Server()
+        self._proxies: dict[str, Proxy] = {}
 
     def version(self) -> str:
         """Of the server."""
-        return str(self._call("GET", "/version")["version"])
+        with self._asking():
+            return str(json.loads(self._server.version())["version"])
 
     def populate(self, proxies: Sequence[tuple[str, str, str]]) -> None:
         """Make or replace proxies of (name, listening address, address they lead to), all or none."""
-        wanted = [{"name": name, "listen": listen, "upstream": to} for name, listen, to in proxies]
-        made = self._call("POST", "/populate", wanted)["proxies"]
-        if len(made) != len(wanted):
-            raise ToxiproxyError(f"Toxiproxy made {len(made)} of {len(wanted)} proxies")
+        wanted = [{"name": _safe(name), "listen": listen, "upstream": to} for name, listen, to in proxies]
+        with self._asking():
+            made = {proxy.name: proxy for proxy in self._server.populate(wanted)}
+        if missing := [each["name"] for each in wanted if each["name"] not in made]:
+            raise ToxiproxyError(f"Toxiproxy made {len(made)} of {len(wanted)} proxies, without {', '.join(missing)}")
+        self._proxies.update(made)
 
-    def proxies(self) -> dict[str, Any]:
-        """Every proxy by name, as Toxiproxy describes it: listen, upstream, enabled, toxics."""
-        return dict(self._call("GET", "/proxies"))
+    def proxies(self) -> dict[str, Proxy]:
+        """Every proxy that the server has now, by name."""
+        with self._asking():
+            return dict(self._server.proxies())
+
+    def toxics(self, proxy: str) -> dict[str, Toxic]:
+        """Every toxic that is on a proxy now, by name."""
+        with self._asking():
+            return dict(self._proxy(proxy).toxics())
 
     def enable(self, proxy: str, enabled: bool) -> None:
         """Switch a proxy on or off. Off ends its connections and refuses new ones."""
-        self._call("PATCH", f"/proxies/{_path(proxy)}", {"enabled": enabled})
+        with self._asking():
+            switched = self._proxy(proxy)
+            if enabled:
+                switched.enable()
+            else:
+                switched.disable()
 
     def add_toxic(self, proxy: str, name: str, kind: str, stream: str, attributes: dict[str, int]) -> None:
         """Put a toxic on every connection of a proxy, present and future. stream: "upstream" or "downstream"."""
-        toxic = {"name": name, "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes}
-        self._call("POST", f"/proxies/{_path(proxy)}/toxics", toxic)
+        with self._asking():
+            self._proxy(proxy).add_toxic(name=_safe(name), type=kind, stream=stream, attributes=attributes)
 
     def remove_toxic(self, proxy: str, name: str) -> None:
         """Take a toxic off; one that is not there is no error."""
         try:
-            self._call("DELETE", f"/proxies/{_path(proxy)}/toxics/{_path(name)}")
+            with self._asking():
+                self._proxy(proxy).destroy_toxic(_safe(name))
         except ToxiproxyError as error:
             if error.status != 404:
                 raise
 
     def reset(self) -> None:
         """Switch every proxy on and take every toxic off."""
-        self._call("POST", "/reset")
+        with self._asking():
+            self._server.reset()
 
     def close(self) -> None:
         """End the connection."""
-        with self._turn:
-            self._connection.close()
+        self._transport.close()
 
-    def _call(self, method: str, path: str, body: object = None) -> Any:
-        data = None if body is None else json.dumps(body)
-        with self._turn:
-            if time.monotonic() - self._used_at > IDLE_S:
-                self._connection.close()
-            try:
-                answer, text = self._exchange(method, path, data)
-            except (OSError, http.client.HTTPException) as error:
-                self._connection.close()
-                raise ToxiproxyError(f"Toxiproxy did not answer {method} {path}: {error!r}") from error
-            finally:
-                self._used_at = time.monotonic()
-        if answer.status >= 400:
-            said = text.decode(errors="replace").strip()
-            raise ToxiproxyError(
-                f"Toxiproxy refused {method} {path} {data or ''}: {answer.status} {said}", answer.status
-            )
-        return json.loads(text) if text else None
+    def _proxy(self, name: str) -> Any:
+        """A proxy that this made, or one that the server has."""
+        if name not in self._proxies:
+            self._proxies.update(self._server.proxies())
+        if name not in self._proxies:
+            raise ToxiproxyError(f"Toxiproxy has no proxy {name}")
+        return self._proxies[name]
 
-    def _exchange(self, method: str, path: str, data: str | None) -> tuple[http.client.HTTPResponse, bytes]:
-        self._connection.request(method, path, data, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        return answer, answer.read()
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Around a call of the package: it goes to this server, and what it cannot read is an error of the server."""
+        try:
+            with self._transport.chosen():
+                yield
+        except (KeyError, TypeError, ValueError, AttributeError) as nonsense:
+            raise ToxiproxyError(f"Toxiproxy's answer is not what it should be: {nonsense!r}") from nonsense
 
 
-def _path(name: str) -> str:
-    return quote(name, safe="")
+def _safe(name: str) -> str:
+    """The name. HarnessError where it means something in a path."""
+    if not SAFE_NAME.fullmatch(name):
+        raise HarnessError(f"{name!r} cannot be a name in Toxiproxy: only letters, digits, dot, dash and underscore")
+    return name

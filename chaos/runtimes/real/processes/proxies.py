@@ -19,7 +19,8 @@ from chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
 from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
 from chaos.runtimes.real.proxied_links import ProxiedLinks
-from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi, ToxiproxyError
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
 
 READY_S = 10.0
 END_S = 2.0

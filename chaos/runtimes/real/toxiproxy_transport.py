@@ -1,0 +1,116 @@
+"""What toxiproxy-python speaks through here: one kept connection for each server, with a time limit.
+
+The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It passes
+over every status but 400, 404 and 409, and its host and port belong to the class, so that a process knows one server
+only. `Consumer` takes its place in the package's modules: a call goes to the transport in whose `chosen` block it is
+made.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import toxiproxy.proxy
+import toxiproxy.server
+
+from chaos.errors import HarnessError
+
+IDLE_S = 20.0
+"""A connection that was idle for longer is opened anew: Toxiproxy closes it after a minute."""
+
+
+class ToxiproxyError(HarnessError):
+    """Toxiproxy did not answer, or answered with an error or with nonsense. `status` is 0 where there was no answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Answer:
+    """What the package expects of a response."""
+
+    def __init__(self, status_code: int, content: bytes) -> None:
+        self.status_code, self.content = status_code, content
+
+    def json(self) -> Any:
+        """The body. ValueError where it is no JSON."""
+        return json.loads(self.content)
+
+
+class Transport:
+    """One server's connection. Any number of threads may call at once: they take turns. Calls block for 2 ms or so."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        self._turn = threading.Lock()
+        self._used_at = time.monotonic()
+
+    @contextmanager
+    def chosen(self) -> Iterator[None]:
+        """Calls of the package inside of this block, in this thread, go to this server."""
+        token = _CHOSEN.set(self)
+        try:
+            yield
+        finally:
+            _CHOSEN.reset(token)
+
+    def send(self, method: str, path: str, body: object = None) -> Answer:
+        """The answer. ToxiproxyError where there is none in time, and for every status from 400 on."""
+        data = None if body is None else json.dumps(body)
+        with self._turn:
+            if time.monotonic() - self._used_at > IDLE_S:
+                self._connection.close()
+            try:
+                self._connection.request(method, path, data, {"Content-Type": "application/json"})
+                response = self._connection.getresponse()
+                content = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                raise ToxiproxyError(f"Toxiproxy did not answer {method} {path}: {error!r}") from error
+            finally:
+                self._used_at = time.monotonic()
+        if response.status >= 400:
+            said = content.decode(errors="replace").strip()
+            raise ToxiproxyError(
+                f"Toxiproxy refused {method} {path} {data or ''}: {response.status} {said}", response.status
+            )
+        return Answer(response.status, content)
+
+    def close(self) -> None:
+        """End the connection. A later call opens it anew."""
+        with self._turn:
+            self._connection.close()
+
+
+_CHOSEN: ContextVar[Transport] = ContextVar("the Toxiproxy that calls go to")
+
+
+class Consumer:
+    """In the place of `toxiproxy.api.APIConsumer`: the same methods over the chosen transport."""
+
+    @classmethod
+    def get(cls, url: str) -> Answer:
+        """GET."""
+        return _CHOSEN.get().send("GET", url)
+
+    @classmethod
+    def delete(cls, url: str) -> Answer:
+        """DELETE."""
+        return _CHOSEN.get().send("DELETE", url)
+
+    @classmethod
+    def post(cls, url: str, json: object = None) -> Answer:
+        """POST."""
+        return _CHOSEN.get().send("POST", url, json)
+
+
+toxiproxy.proxy.APIConsumer = Consumer
+toxiproxy.server.APIConsumer = Consumer
