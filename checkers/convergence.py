@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.findings import Finding, Witness, findings_of
-from checkers.tables import Partition
+from checkers.history.tables import Partition
 
 FILE = "run.json"
 NAME = "not-converged"

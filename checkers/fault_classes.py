@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from checkers.guarantees import FaultClass
-from checkers.tables import Fault
+from checkers.history.tables import Fault
 
 ACTIONS: Mapping[str, FaultClass] = {
     "kill": FaultClass.P,

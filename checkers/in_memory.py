@@ -13,13 +13,13 @@ from typing import Any
 from checkers import convergence, guarantees, metrics, nemesis_log
 from checkers.catalog import FOUND
 from checkers.findings import Finding, findings_of
+from checkers.history.parser import parse
+from checkers.history.tables import Fault, History, Problem
+from checkers.measures import measure
 from checkers.metrics import Measure, context_of
-from checkers.parser import parse
 from checkers.plan_facts import facts_of
 from checkers.reference import find_all
-from checkers.reference.measures import measure
 from checkers.replica_findings import NAME as DIVERGENCE
-from checkers.tables import Fault, History, Problem
 from checkers.verdict import Case, Verdict, decide
 
 

@@ -1,6 +1,6 @@
 """What is measured in every run, from the raw measures that an engine takes to the numbers that people read.
 
-An engine (`checkers.reference.measures`, `spark_analysis.measures`) yields `Measure` rows; all times in them are ns on
+An engine (`checkers.measures`, `spark_analysis.measures`) yields `Measure` rows; all times in them are ns on
 the run's clock, all latencies 10 microseconds. `shape` makes metrics.json of them, `series` what plots are drawn from.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from checkers.findings import Finding, Witness
-from checkers.tables import Fault, FinalRead, History, Partition
+from checkers.history.tables import Fault, FinalRead, History, Partition
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000

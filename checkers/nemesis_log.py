@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.tables import Fault, Problem, whole
+from checkers.history.tables import Fault, Problem, whole
 
 FILE = "nemesis.jsonl"
 FOREVER = (1 << 63) - 1

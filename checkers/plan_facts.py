@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from checkers.guarantees import EXPECTATIONS, RunConfiguration
+from checkers.history.tables import Process
 from checkers.metrics import Limits
-from checkers.tables import Process
 
 FILE = "plan.toml"
 OURS = "squall"

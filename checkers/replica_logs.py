@@ -17,7 +17,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
 from checkers import replica_findings
 from checkers.findings import Finding, Witness, findings_of
-from checkers.tables import Partition
+from checkers.history.tables import Partition
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -22,8 +22,8 @@ from checkers import convergence, fault_classes, guarantees, replica_findings
 from checkers.catalog import CATALOG, FOUND, LOSS
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
+from checkers.history.tables import Fault, Partition, Process
 from checkers.plan_facts import BadPlan, PlanFacts, configuration_of, read_plan
-from checkers.tables import Fault, Partition, Process
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -259,7 +259,7 @@ def _read_case(
     expect: str,
     troubles: list[str],
 ) -> Case:
-    from checkers import history  # with pyarrow, which no simulation needs
+    from checkers.history import conversion  # with pyarrow, which no simulation needs
 
     notes: list[str] = []
     plan = None
@@ -267,17 +267,17 @@ def _read_case(
         plan = read_plan(run_dir)
     except BadPlan as bad:
         troubles.append(str(bad))
-    faults, trouble = history.read_faults(run_dir)
+    faults, trouble = conversion.read_faults(run_dir)
     nemesis_read = trouble is None
     run, partitions, processes = run_dir.name, [], []
     try:
-        conversion = history.read_conversion(run_dir)
-        kept, _ = history.load(run_dir, large=False)
-        run, partitions, processes = conversion.run or run, kept.partitions, kept.processes
-        troubles += map(str, conversion.problems)
-        if conversion.torn_bytes:
+        converted = conversion.read_conversion(run_dir)
+        kept, _ = conversion.load(run_dir, large=False)
+        run, partitions, processes = converted.run or run, kept.partitions, kept.processes
+        troubles += map(str, converted.problems)
+        if converted.torn_bytes:
             notes.append(
-                f"history.jsonl ends in an unfinished line of {conversion.torn_bytes} bytes, which was left out"
+                f"history.jsonl ends in an unfinished line of {converted.torn_bytes} bytes, which was left out"
             )
     except FileNotFoundError:
         troubles.append("the history was not converted")

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers import history, metrics
+from checkers import metrics
 from checkers.findings import Finding, Witness, findings_of, to_json
-from checkers.history import Conversion
+from checkers.history import conversion
+from checkers.history.conversion import Conversion
+from checkers.history.parquet import SCHEMAS
+from checkers.history.parser import FILE
+from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
-from checkers.parquet import SCHEMAS
-from checkers.parser import FILE
 from checkers.plan_facts import BadPlan, read_plan
-from checkers.tables import Process
 from spark_analysis import measures, queries, session
 
 if TYPE_CHECKING:
@@ -76,17 +77,17 @@ def analyse(
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(session.start, rows, java_home, master, class_archive)
         try:
-            conversion = history.convert(run_dir)
+            converted = conversion.convert(run_dir)
         finally:
             running = starting.result()
     try:
-        return _analyse(running, run_dir, out, conversion, limits or limits_of(run_dir))
+        return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
     finally:
         running.stop()
 
 
 def run_queries(
-    spark: SparkSession, folder: Path, conversion: Conversion, context: Context, processes: Sequence[Process]
+    spark: SparkSession, folder: Path, converted: Conversion, context: Context, processes: Sequence[Process]
 ) -> tuple[list[Witness], list[Measure]]:
     """The witnesses and measures in the tables in `folder`."""
     for name in ("records", "told"):
@@ -100,8 +101,8 @@ def run_queries(
     standing = spark.sql(queries.STANDING).cache()
     standing.createOrReplaceTempView("standing")
     counts, gaps = measures.statements(context, processes)
-    holes, corrupt = conversion.holes > 0, conversion.corrupt > 0
-    anomalies = queries.anomalies(corrupt=corrupt, compacted=conversion.compacted, holes=holes)
+    holes, corrupt = converted.holes > 0, converted.corrupt > 0
+    anomalies = queries.anomalies(corrupt=corrupt, compacted=converted.compacted, holes=holes)
     try:
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
@@ -122,11 +123,11 @@ def limits_of(run_dir: Path) -> Limits:
         return Limits()
 
 
-def _analyse(spark: SparkSession, run_dir: Path, out: Path, conversion: Conversion, limits: Limits) -> Analysis:
-    folder = run_dir / history.FOLDER
-    kept, faults = history.load(run_dir, large=False)
+def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversion, limits: Limits) -> Analysis:
+    folder = run_dir / conversion.FOLDER
+    kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    witnesses, taken = run_queries(spark, folder, conversion, context, kept.processes)
+    witnesses, taken = run_queries(spark, folder, converted, context, kept.processes)
     (out / ANOMALIES).mkdir(exist_ok=True)
     rows = [witness._asdict() for witness in witnesses]
     pq.write_table(
@@ -136,7 +137,7 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, conversion: Conversi
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
     (out / SERIES).write_text(json.dumps(analysis.series) + "\n")
-    stored = {"schema": SCHEMA, "run": conversion.run, "findings": to_json(findings)}
+    stored = {"schema": SCHEMA, "run": converted.run, "findings": to_json(findings)}
     (out / FINDINGS).write_text(json.dumps(stored, indent=1) + "\n")
     return analysis
 

@@ -1,6 +1,6 @@
 """The measures of `checkers.metrics` as SQL.
 
-Same definitions and same numbers as `checkers.reference.measures`; tests/parity holds them together. They read the
+Same definitions and same numbers as `checkers.measures`; tests/parity holds them together. They read the
 views `standing` and `told` of `spark_analysis.queries`. What is small (faults, processes) stands in the statement.
 
 All counting is one aggregation and all gaps are one sort: each further statement, however small its data, costs a few
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from checkers import metrics
+from checkers.history.tables import Fault, Process
 from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
 from checkers.nemesis_log import FOREVER, windows
-from checkers.tables import Fault, Process
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.tables import Partition
+from checkers.history.tables import Partition
 
 WITNESS = ("anomaly", "evidence", "part", "off", "val", "op", "proc", "other")
 

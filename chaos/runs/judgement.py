@@ -17,7 +17,7 @@ from rich.console import Console
 from chaos.errors import HarnessError
 from chaos.runs.directory import RunDirectory
 from chaos.toolchain.java import java
-from checkers.history import load
+from checkers.history.conversion import load
 from checkers.replica_logs import compare_run
 from checkers.verdict import judge_run
 

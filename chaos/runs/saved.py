@@ -53,9 +53,9 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
     """As Spark would leave it, and the verdict with the replicas' logs compared as well."""
-    from checkers import history  # with pyarrow: slow to import, and no business of a simulation
+    from checkers.history import conversion  # with pyarrow: slow to import, and no business of a simulation
 
-    history.convert(path)
+    conversion.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):
         compare_run(path, judgement.history.partitions)

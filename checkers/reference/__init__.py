@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkers.findings import Witness
+from checkers.history.tables import History
 from checkers.reference import readers, records, told
-from checkers.tables import History
 
 
 def find_all(history: History) -> list[Witness]:

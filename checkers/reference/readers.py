@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.findings import Witness
-from checkers.tables import POLL, SEND, History, Record
+from checkers.history.tables import POLL, SEND, History, Record
 
 
 def version_orders(history: History) -> dict[int, dict[int, int]]:

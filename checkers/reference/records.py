@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from checkers.catalog import ACKS, FINAL, READS
 from checkers.findings import Witness
-from checkers.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Record, producer_of
+from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Record, producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
 """By how good it is: 0, 1, 2."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.findings import Witness
-from checkers.tables import LISTED, History, Told
+from checkers.history.tables import LISTED, History, Told
 
 HIGH_WATERMARK, LAST_STABLE_OFFSET = "high watermark", "last stable offset"
 """Evidence of offset-regression: which of them went back."""

@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from broker.real_env import RealEnv
-from checkers.parser import parse
-from checkers.tables import FAIL, OK, POLL, SEND
+from checkers.history.parser import parse
+from checkers.history.tables import FAIL, OK, POLL, SEND
 from workloads.appends import AppendsSettings, run_appends
 from workloads.client.admin import EARLIEST, describe_cluster, list_offsets
 from workloads.client.client import Client

@@ -11,8 +11,8 @@ import trio
 from broker.real_env import RealEnv
 from chaos.drivers.host import LibraryDriver
 from chaos.drivers.library import CLIENTS
-from checkers.parser import parse
-from checkers.tables import OK, POLL, SEND
+from checkers.history.parser import parse
+from checkers.history.tables import OK, POLL, SEND
 from workloads.appends import AppendsSettings, run_appends
 from workloads.counters import Counters
 from workloads.final_reads import final_reads

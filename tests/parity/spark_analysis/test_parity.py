@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from checkers import history
 from checkers.findings import Witness
+from checkers.history import conversion
+from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.reference import find_all
-from checkers.reference.measures import measure
 from spark_analysis.jobs import run_queries
 from tests.support.histories.anomaly_cases import CASES
 from tests.support.histories.builder import generate, merged
@@ -31,10 +31,10 @@ def compared(spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis
     """What both say, having made sure that it is the same."""
     (run_dir / "history.jsonl").write_bytes(b"".join(lines))
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
-    conversion = history.convert(run_dir)
-    kept, faults = history.load(run_dir)
+    converted = conversion.convert(run_dir)
+    kept, faults = conversion.load(run_dir)
     context = context_of(kept, faults)
-    witnesses, measures = run_queries(spark, run_dir / history.FOLDER, conversion, context, kept.processes)
+    witnesses, measures = run_queries(spark, run_dir / conversion.FOLDER, converted, context, kept.processes)
     expected = find_all(kept)
     assert sorted(witnesses) == expected
     _same_measures(sorted(measures), measure(kept, context))

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import history
 from checkers.findings import findings_of
+from checkers.history import conversion
+from checkers.history.parser import parse
+from checkers.measures import measure
 from checkers.metrics import context_of, shape
-from checkers.parser import parse
 from checkers.reference import find_all
-from checkers.reference.measures import measure
 from checkers.verdict import UNKNOWN, VALID, judge
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -76,8 +76,8 @@ def _judged(lines: list[bytes], nemesis: bytes) -> str:
         run_dir = Path(folder)
         (run_dir / "history.jsonl").write_bytes(b"".join(lines))
         (run_dir / "nemesis.jsonl").write_bytes(nemesis)
-        history.convert(run_dir)
-        kept, faults = history.load(run_dir)
+        conversion.convert(run_dir)
+        kept, faults = conversion.load(run_dir)
         context = context_of(kept, faults)
         metrics = shape(measure(kept, context), context)
         return judge(run_dir, findings_of(find_all(kept)), metrics, expect="safe").verdict

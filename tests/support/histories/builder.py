@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from checkers.parser import parse
-from checkers.tables import FAIL, INFO, OK, History
+from checkers.history.parser import parse
+from checkers.history.tables import FAIL, INFO, OK, History
 
 MS = 1_000_000
 Pairs = list[tuple[int, int]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.tables import FAIL
+from checkers.history.tables import FAIL
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.case import case
 

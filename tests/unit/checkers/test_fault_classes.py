@@ -8,8 +8,8 @@ import pytest
 
 from checkers.fault_classes import UnknownFault, class_of, classes_of, not_landed
 from checkers.guarantees import FaultClass
+from checkers.history.tables import Fault
 from checkers.nemesis_log import FOREVER, parse_faults, windows
-from checkers.tables import Fault
 from tests.support.histories.nemesis_lines import MS, fault_line
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from checkers import history, metrics
+from checkers import metrics
 from checkers.findings import findings_of
+from checkers.history import conversion
 from checkers.in_memory import judge_bytes
+from checkers.measures import measure
 from checkers.plan_facts import BadPlan
 from checkers.reference import find_all
-from checkers.reference.measures import measure
 from checkers.verdict import INVALID, UNKNOWN, judge, to_json
 from tests.support.histories.builder import generate
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -49,8 +50,8 @@ def on_disk(path: Path, lines: bytes, converged: dict[str, Any] | None) -> dict[
     (path / "plan.toml").write_text(PLAN_TOML)
     if converged is not None:
         (path / "run.json").write_text(json.dumps({"converged": converged}))
-    history.convert(path)
-    loaded, faults = history.load(path)
+    conversion.convert(path)
+    loaded, faults = conversion.load(path)
     context = metrics.context_of(loaded, faults)
     taken = measure(loaded, context)
     findings = [*findings_of(find_all(loaded)), *metrics.liveness(taken, metrics.Limits(15, 15))]

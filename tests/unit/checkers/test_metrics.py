@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checkers.measures import measure
 from checkers.metrics import (
     HEALED_GAP,
     OVERALL,
@@ -19,7 +20,6 @@ from checkers.metrics import (
     shape,
 )
 from checkers.nemesis_log import parse_faults
-from checkers.reference.measures import measure
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import MS, fault_line
 

@@ -11,8 +11,8 @@ import pytest
 
 from broker.protocol.records import encode_batch
 from checkers import replica_findings
+from checkers.history.tables import Partition
 from checkers.replica_logs import CONTENT, DAMAGED, EPOCH, MISSING, Comparison, compare, compare_run, read_offsets
-from checkers.tables import Partition
 
 DELETE = Partition(3, "t", 0, "delete", -1, False)
 COMPACT = Partition(3, "t", 0, "compact", -1, False)

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from checkers import history, replica_findings
+from checkers import replica_findings
 from checkers.findings import Finding, Witness, findings_of, to_json
+from checkers.history import conversion
+from checkers.history.tables import Partition, Process
+from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import BadPlan, facts_of, read_plan
 from checkers.reference import find_all
-from checkers.reference.measures import measure
-from checkers.tables import Partition, Process
 from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, decide, judge, judge_run
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
@@ -209,12 +210,12 @@ def run_directory(path: Path, *, lose: bool = False) -> Path:
     (path / "history.jsonl").write_bytes(b"".join(h.lines()))
     (path / "nemesis.jsonl").write_bytes(fault_line(began_ms=1, ended_ms=2))
     (path / "plan.toml").write_text(PLAN_TOML)
-    history.convert(path)
+    conversion.convert(path)
     return path
 
 
 def analysed(path: Path) -> tuple[list[Finding], dict[str, Any]]:
-    kept, faults = history.load(path)
+    kept, faults = conversion.load(path)
     context = context_of(kept, faults)
     return findings_of(find_all(kept)), shape(measure(kept, context), context)
 
@@ -280,7 +281,7 @@ def test_a_malformed_line_is_named_in_the_verdict(tmp_path: Path) -> None:
     run_directory(tmp_path)
     path = tmp_path / "history.jsonl"
     path.write_bytes(path.read_bytes() + b'{"e":"c","op":999,"st":0,"t":5}\n')
-    history.convert(tmp_path)
+    conversion.convert(tmp_path)
     verdict = judge(tmp_path, *analysed(tmp_path))
     assert verdict.verdict == UNKNOWN
     assert len(verdict.reasons) == 1
@@ -291,7 +292,7 @@ def test_a_torn_last_line_is_a_note_and_no_reason(tmp_path: Path) -> None:
     run_directory(tmp_path)
     path = tmp_path / "history.jsonl"
     path.write_bytes(path.read_bytes() + b'{"e":"c","op":99')
-    history.convert(tmp_path)
+    conversion.convert(tmp_path)
     verdict = judge(tmp_path, *analysed(tmp_path))
     assert verdict.verdict == VALID
     assert any("unfinished line of 16 bytes" in note for note in verdict.notes)
@@ -301,7 +302,7 @@ def test_a_malformed_nemesis_line_is_unknown(tmp_path: Path) -> None:
     run_directory(tmp_path)
     path = tmp_path / "nemesis.jsonl"
     path.write_bytes(path.read_bytes() + b"nonsense\n")
-    history.convert(tmp_path)
+    conversion.convert(tmp_path)
     verdict = judge(tmp_path, *analysed(tmp_path))
     assert (verdict.verdict, len(verdict.reasons)) == (UNKNOWN, 1)
 

@@ -14,8 +14,8 @@ from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.runtimes.sim.wires import Wire
+from checkers.history.tables import Fault as ToldFault
 from checkers.nemesis_log import parse_faults
-from checkers.tables import Fault as ToldFault
 from checkers.verdict import UNKNOWN, VALID
 from tests.unit.faults.test_nemesis import World, played
 from workloads.control import Handle

@@ -24,8 +24,8 @@ from chaos.runs.simulation import simulate
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 from chaos.runtimes.sim.runtime import SimRuntime
-from checkers.parser import parse
-from checkers.tables import OK, SEND
+from checkers.history.parser import parse
+from checkers.history.tables import OK, SEND
 
 OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] for number in range(8)]
 

@@ -15,8 +15,8 @@ from trio.testing import MockClock
 
 from broker.protocol.apis import ApiKey
 from broker.real_env import RealFs
-from checkers.parser import parse
-from checkers.tables import FAIL, INFO, OK, POLL, SEND
+from checkers.history.parser import parse
+from checkers.history.tables import FAIL, INFO, OK, POLL, SEND
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
 from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from checkers.positions import FinalReads, Positions, Watermarks
-from checkers.tables import (
+from checkers.history.positions import FinalReads, Positions, Watermarks
+from checkers.history.tables import (
     EMPTY_POLL,
     FAIL,
     INFO,

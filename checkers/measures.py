@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from checkers.history.tables import LISTED, OK, SEND, Fault, History, Process, Record, Told
 from checkers.metrics import (
     ACKED,
     ALL,
@@ -26,7 +27,6 @@ from checkers.metrics import (
     Measure,
 )
 from checkers.nemesis_log import windows
-from checkers.tables import LISTED, OK, SEND, Fault, History, Process, Record, Told
 
 Gap = tuple[int, int]
 """(begin, end), ns."""

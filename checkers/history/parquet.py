@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.tables import Assignment, Fault, FinalRead, History, Op, Partition, Process, Record, Table, Told
+from checkers.history.tables import Assignment, Fault, FinalRead, History, Op, Partition, Process, Record, Table, Told
 
 ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from checkers.tables import FinalRead, Partition
+from checkers.history.tables import FinalRead, Partition
 
 
 class Positions:

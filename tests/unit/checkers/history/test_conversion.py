@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkers import history
 from checkers.findings import Witness
-from checkers.parser import parse
+from checkers.history import conversion
+from checkers.history.parser import parse
+from checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Record, Told
 from checkers.reference import find_all
-from checkers.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Record, Told
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 
@@ -291,8 +291,8 @@ def write(run_dir: Path, lines: list[bytes], nemesis: bytes | None = NEMESIS) ->
 
 def test_tables_come_back_from_parquet_as_they_went(tmp_path: Path) -> None:
     lines = generate(1, cleanup="compact").lines()
-    history.convert(write(tmp_path, lines))
-    kept, faults = history.load(tmp_path)
+    conversion.convert(write(tmp_path, lines))
+    kept, faults = conversion.load(tmp_path)
     expected = parse(lines)
     assert (kept.records.data, kept.told.data, kept.ops.data) == (
         expected.records.data,
@@ -309,40 +309,40 @@ def test_tables_come_back_from_parquet_as_they_went(tmp_path: Path) -> None:
 
 def test_a_long_history_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = generate(2).lines()
-    monkeypatch.setattr("checkers.parser.DRAIN_ROWS", 50)
-    history.convert(write(tmp_path, lines))
-    kept, _ = history.load(tmp_path)
+    monkeypatch.setattr("checkers.history.parser.DRAIN_ROWS", 50)
+    conversion.convert(write(tmp_path, lines))
+    kept, _ = conversion.load(tmp_path)
     assert kept.records.data == parse(lines).records.data
 
 
 def test_converting_again_replaces_what_was_there(tmp_path: Path) -> None:
-    first = history.convert(write(tmp_path, generate(1).lines()))
-    second = history.convert(write(tmp_path, generate(2, sends=30).lines()))
-    assert history.read_conversion(tmp_path) == second != first
+    first = conversion.convert(write(tmp_path, generate(1).lines()))
+    second = conversion.convert(write(tmp_path, generate(2, sends=30).lines()))
+    assert conversion.read_conversion(tmp_path) == second != first
 
 
 def test_the_conversion_says_what_does_not_parse(tmp_path: Path) -> None:
-    conversion = history.convert(write(tmp_path, [*BEFORE, b"nonsense\n"], fault_line() + b"nonsense\n"))
-    assert [(each.file, each.line) for each in conversion.problems] == [
+    converted = conversion.convert(write(tmp_path, [*BEFORE, b"nonsense\n"], fault_line() + b"nonsense\n"))
+    assert [(each.file, each.line) for each in converted.problems] == [
         ("history.jsonl", len(BEFORE) + 1),
         ("nemesis.jsonl", 2),
     ]
-    assert history.read_conversion(tmp_path) == conversion
+    assert conversion.read_conversion(tmp_path) == converted
 
 
 def test_a_run_without_history_converts_to_nothing_and_says_so(tmp_path: Path) -> None:
-    conversion = history.convert(tmp_path)
-    assert list(map(str, conversion.problems)) == ["history.jsonl: there is none"]
-    kept, faults = history.load(tmp_path)
+    converted = conversion.convert(tmp_path)
+    assert list(map(str, converted.problems)) == ["history.jsonl: there is none"]
+    kept, faults = conversion.load(tmp_path)
     assert (len(kept.records), kept.partitions, faults) == (0, [], [])
 
 
 def test_a_conversion_of_another_schema_is_not_guessed_at(tmp_path: Path) -> None:
-    history.convert(tmp_path)
+    conversion.convert(tmp_path)
     path = tmp_path / "history" / "conversion.json"
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 0'))
     with pytest.raises(ValueError, match="convert the history again"):
-        history.read_conversion(tmp_path)
+        conversion.read_conversion(tmp_path)
 
 
 def test_a_failed_poll_keeps_what_it_returned() -> None:

@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import nemesis_log, parser
-from checkers.parquet import TableWriter, read_large, read_small, write_small
-from checkers.tables import SCHEMA, Fault, History, Problem
+from checkers import nemesis_log
+from checkers.history import parser
+from checkers.history.parquet import TableWriter, read_large, read_small, write_small
+from checkers.history.tables import SCHEMA, Fault, History, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
