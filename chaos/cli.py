@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "faults": ("chaos.commands.faults", "Say what can be broken here, and what is missing for the rest."),
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
+    "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
     "clean": ("chaos.commands.clean", "End what an interrupted run left behind, and only that."),
     "test": ("chaos.commands.test", "Run every test that CI runs."),
 }
@@ -41,6 +42,7 @@ Examples:
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker
   squall faults                        what can be broken here, and what is missing
+  squall doctor                        what this machine has, lacks, and how to get it
   squall clean                         end leftovers of an interrupted run
   squall test                          all the tests
 

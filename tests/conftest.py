@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.support import lacking
+
 STAGES = ("architecture", "unit", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
 LONGEST = ("tests/live/contract/", "tests/live/docker/")
@@ -21,9 +23,10 @@ settings.register_profile("ci", settings.get_profile("squall"), derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "squall")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Golden scripts: read the difference before you commit it."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
+    pluginmanager.register(lacking)
 
 
 @pytest.fixture

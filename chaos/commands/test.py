@@ -24,10 +24,12 @@ LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--only", type=click.Choice(["lint", "tests"]), help="Half of it.")
+@click.option("--all", "nothing_skipped", is_flag=True, help="Fail where a test was skipped.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
+def command(only: str | None, nothing_skipped: bool, pytest_arguments: tuple[str, ...]) -> int:
     """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: contract
-    tests and containers in one, in the other everything else, the fast tests first.
+    tests and containers in one, in the other everything else, the fast tests first. At the end, a line for each
+    reason why tests were skipped: how many, what they need, how to get it.
 
     Further arguments go to pytest, which has one lane then, and leave the linters out.
 
@@ -36,6 +38,7 @@ def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
       squall test
       squall test tests/unit -x
       squall test --only lint
+      squall test --all                  fails where something was skipped
     """
     if only != "tests" and not pytest_arguments:
         failed = [name for name, arguments in CHECKS.items() if not _passes(name, arguments)]
@@ -46,6 +49,7 @@ def command(only: str | None, pytest_arguments: tuple[str, ...]) -> int:
         return 0
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
     words = list(pytest_arguments) or (LANES if (os.cpu_count() or 1) > 1 else [])
+    words += ["--all"] if nothing_skipped else []
     return subprocess.call([sys.executable, "-m", "pytest", *words], cwd=ROOT, env=_environment())
 
 

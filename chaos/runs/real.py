@@ -12,7 +12,7 @@ import trio
 from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
 from chaos.faults.framed import framed_links
 from chaos.faults.triggers import counts_calls
 from chaos.plans.plan import Plan, topic_names, write_plan
@@ -32,9 +32,11 @@ from chaos.runtimes.real.processes.child import PACKAGES
 from chaos.toolchain.cache import Say
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
+from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.images import ensure_images, second_image
 from chaos.toolchain.java import java_home
-from chaos.toolchain.kafka import apache_kafka, second_kafka
+from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
+from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
 
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
@@ -49,9 +51,8 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     Trouble of the harness ends the run, not the judging: what was recorded is judged, and the verdict is unknown.
     """
     say = Console(stderr=True, highlight=False)
+    refuse("this run", lacks(plan))
     java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
-    if plan.workload.client != "squall":
-        require(plan.workload.client)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed)
     runtime = make_runtime(directory.path)
@@ -82,6 +83,21 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     with progress.phase("judge"):
         judge(directory, say)
     return directory
+
+
+def lacks(plan: Plan) -> list[Lack]:
+    """What a plan needs that is not here and that no run fetches itself, everything at once."""
+    found = []
+    if plan.workload.client != "squall":
+        try:
+            require(plan.workload.client)
+        except Refused as missing:
+            found.append(Lack(str(missing)))
+    if plan.runtime == "docker" or plan.compose:
+        found += engine_lacks()
+    elif plan.runtime == "process" and plan.target == "kafka":
+        found += kafka_lacks()
+    return found
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:

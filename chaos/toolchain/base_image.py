@@ -15,6 +15,7 @@ from pathlib import Path
 from chaos.errors import HarnessError, Refused
 from chaos.toolchain.cache import Say, cache_folder, remove, run
 from chaos.toolchain.engine import Engine
+from chaos.toolchain.lacks import Lack, refuse
 
 NAMED = "SQUALL_BASE_IMAGE"
 PACKAGES = ("python3", "python3-venv", "iptables")
@@ -73,13 +74,14 @@ def _suite() -> str:
 
 def _make(engine: Engine, tag: str, suite: str, say: Say) -> None:
     program = shutil.which("debootstrap")
-    other = f"or name an image that has Python 3.11 or newer: {NAMED}=NAME:TAG"
+    lacks = []
     if program is None:
-        raise Refused(f"the base image needs debootstrap (Debian: apt-get install debootstrap), {other}")
+        lacks.append(Lack("debootstrap, for the base image: no registry answers", ("debootstrap",)))
     if os.getuid() != 0:
-        raise Refused(
-            f"the base image is made by debootstrap, which needs root: run `sudo ./squall images` once, {other}"
-        )
+        lacks.append(Lack("root, once, to make the base image by debootstrap", (), "./squall images"))
+    lacks += [Lack(f"or the name of an image that has Python 3.11 or newer: {NAMED}=NAME:TAG")] if lacks else []
+    refuse("an image for containers", lacks)
+    assert program is not None
     began = time.monotonic()
     scratch = Path(tempfile.mkdtemp(prefix=".base-image-", dir=_scratch_folder()))
     try:

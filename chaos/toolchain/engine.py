@@ -25,7 +25,8 @@ MIN_API = (1, 41)
 """Of Docker 20.10: older ones cannot measure a container without waiting for a second look."""
 MIN_FREE_BYTES = 2 << 30
 CALL_S, LONG_S = 60, 1800
-INSTALL = "start one (as root: compose/engine.sh installs and starts Debian's; or: systemctl start docker)"
+START = "compose/engine.sh"
+INSTALL = f"start one (as root: {START} installs and starts Debian's; or: systemctl start docker)"
 CPU_PERIOD_US, LEAST_QUOTA_US = 100_000, 1000
 
 ADVICE: tuple[tuple[str, str], ...] = (

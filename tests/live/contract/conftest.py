@@ -120,3 +120,9 @@ def our_simulated_broker(folder: Path, test: Test, **options: object) -> None:
 def on_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
     """Runs a test's body on a started cluster of one of our brokers, whose disk can be hurt, in each world."""
     return partial(request.param, tmp_path)
+
+
+@pytest.fixture(params=[our_broker, our_contained_broker], ids=["process", "docker"])
+def on_real_broker(request: pytest.FixtureRequest, tmp_path: Path) -> OnCluster:
+    """As `on_broker`, in the worlds that have a CPU to be slow on."""
+    return partial(request.param, tmp_path)

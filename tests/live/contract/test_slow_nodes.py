@@ -17,10 +17,9 @@ SHARE = 0.1
 ROUNDS = 40
 
 
-def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_broker: OnCluster) -> None:
+def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        if Act.SLOW not in runtime.acts:
-            pytest.skip(f"runtime {runtime.name} slows no CPU")
+        assert Act.SLOW in runtime.acts
         client, env = OneClient(runtime), runtime.env("clock")
         await client.create("t")
 
@@ -44,13 +43,12 @@ def test_a_slow_node_makes_its_clients_wait_and_was_held_for_its_share(on_broker
         assert told["cpu_share"] is None or told["cpu_share"] <= told["ran_share"] + 0.1
         assert (await runtime.heal_cpu("two", 1))["stops"] == 0
 
-    on_broker(body)
+    on_real_broker(body)
 
 
-def test_a_slow_node_can_be_paused_killed_and_healed_like_any_other(on_broker: OnCluster) -> None:
+def test_a_slow_node_can_be_paused_killed_and_healed_like_any_other(on_real_broker: OnCluster) -> None:
     async def body(runtime: Runtime) -> None:
-        if Act.SLOW not in runtime.acts:
-            pytest.skip(f"runtime {runtime.name} slows no CPU")
+        assert Act.SLOW in runtime.acts
         await runtime.slow_cpu("f", 1, 0.3)
         await runtime.pause(1)
         await trio.sleep(0.3)
@@ -65,7 +63,7 @@ def test_a_slow_node_can_be_paused_killed_and_healed_like_any_other(on_broker: O
         assert (await runtime.heal())["failed"] == []
         assert (await runtime.heal_cpu("f", 1))["stops"] == 0
 
-    on_broker(body)
+    on_real_broker(body)
 
 
 class Restored(SwitchedOff):
@@ -78,12 +76,11 @@ class Restored(SwitchedOff):
 
 
 @pytest.mark.parametrize("off", [False, True], ids=["left_on", "switched_off"])
-def test_only_what_is_left_on_has_evidence(on_broker: OnCluster, off: bool) -> None:
+def test_only_what_is_left_on_has_evidence(on_real_broker: OnCluster, off: bool) -> None:
     async def body(runtime: Runtime) -> None:
-        if Act.SLOW not in runtime.acts:
-            pytest.skip(f"runtime {runtime.name} slows no CPU")
+        assert Act.SLOW in runtime.acts
         told = await played(Restored(runtime) if off else runtime, runtime, "slow", {"share": 0.2})
         assert bool(told["evidence"]) is not off, told
         assert bool(told["error"]) is off
 
-    on_broker(body)
+    on_real_broker(body)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
-import pytest
+from chaos.toolchain.lookout import compose_program
+from tests.support.lacking import skip_without
 
 
 def compose() -> list[str]:
-    """The program there is: Debian's, or the plugin of the `docker` program."""
-    if shutil.which("docker-compose"):
-        return ["docker-compose"]
-    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
-        return ["docker", "compose"]
-    pytest.skip("neither docker-compose nor docker's compose plugin is here")
+    """The program there is; skips the test where there is none."""
+    return compose_program() or skip_without("docker-compose", "as root: apt-get install -y docker-compose")

@@ -16,6 +16,7 @@ from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest
 from tests.live.docker.composing import compose
+from tests.support.lacking import skip_without
 
 FILE = Path(__file__).parents[3] / "compose/cluster.yaml"
 HERE = "127.0.0.1"
@@ -26,7 +27,7 @@ API, CLIENTS = 18474, (19091, 19092, 19093)
 def cluster(found: tuple[Engine, Images]) -> Iterator[None]:
     """The cluster, under a name of its own."""
     if not all(is_free(port) for port in (API, *CLIENTS)):
-        pytest.skip(f"ports {API}, {CLIENTS} are taken: somebody's cluster is up")
+        skip_without(f"ports {API}, {CLIENTS}: somebody's cluster is up", "end that cluster")
     name_latest(*found)
     command = [*compose(), "-p", f"squall-test-{os.getpid()}", "-f", str(FILE)]
     try:

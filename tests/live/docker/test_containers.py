@@ -16,6 +16,7 @@ from chaos.runtimes.docker import runtime as module
 from chaos.runtimes.docker.runtime import BROKER_MEMORY, DockerRuntime
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
+from tests.support.lacking import without
 
 EVERYTHING = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
 
@@ -121,6 +122,6 @@ async def test_two_clusters_do_not_share_a_folder(make_runtime: MakeRuntime, run
         await second.start()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason=without("root, who can be somebody else", "call it as root"))
 async def test_where_the_harness_is_root_brokers_are_not(runtime: DockerRuntime) -> None:
     assert runtime.trace_path(1).stat().st_uid == module.NOBODY

@@ -15,15 +15,25 @@ from chaos.runs.observer import Observer
 from chaos.runs.target_facts import about
 from chaos.runtimes.kafka.runtime import KafkaRuntime
 from chaos.runtimes.layout import addresses
-from chaos.toolchain.kafka import apache_kafka, at_hand
+from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from chaos.toolchain.lacks import one_line
+from chaos.toolchain.lookout import FETCH
+from tests.support.lacking import without
 from workloads.client.admin import NewTopic
 
 LEADER = "leader:t-0"
 
+
+def how_to_get_it() -> str:
+    """Everything that these tests lack, and then the jars."""
+    line = one_line(kafka_lacks())
+    return f"as root: {line}; then: {FETCH}" if line else FETCH
+
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not at_hand(), reason="needs Java, and Apache Kafka's jars in the cache or in KAFKA_HOME"),
+    pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", how_to_get_it())),
 ]
 
 

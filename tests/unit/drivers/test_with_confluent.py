@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from chaos.drivers import with_confluent
 from chaos.drivers.library import OK, Order
-
-with_confluent = pytest.importorskip("chaos.drivers.with_confluent")
 
 
 def order() -> Order:

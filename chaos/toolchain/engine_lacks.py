@@ -1,0 +1,52 @@
+"""What a machine lacks for runs in containers, and how an ordinary user gets it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+
+from chaos.errors import HarnessError
+from chaos.toolchain.engine import SOCKET, START, find_engine
+from chaos.toolchain.lacks import Lack
+
+
+def engine_lacks() -> list[Lack]:
+    """What is missing here for runs in containers, so far as it can be told without pulling an image.
+
+    An engine that was just installed is not yet everybody's, and has no images, which only root can make where no
+    registry answers.
+    """
+    path = (os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}").removeprefix("unix://")
+    try:
+        find_engine().close()
+    except HarnessError as trouble:
+        why = " ".join(str(trouble).split())
+    else:
+        return []
+    if not path.startswith("/"):
+        return [Lack(why)]
+    for_user = f"usermod -aG {_group_of(path)} {_user()}"
+    right = Lack(f"the right to use it, for {_user()}, who logs in again afterwards (or: newgrp docker)", (), for_user)
+    if not os.path.exists(path):
+        images = Lack("its images, which root has to make where no registry answers", (), "./squall images")
+        return [Lack(why, (), START), *([images, right] if os.getuid() else [])]
+    if not os.access(path, os.R_OK | os.W_OK):
+        return [Lack(why, (), for_user)]
+    # One that answers, and will not do, says what to do; one that does not answer is to be started.
+    return [Lack(why, (), START if "answers" in why else "")]
+
+
+def _group_of(path: str) -> str:
+    """Who may use an engine that is there; else as it will be."""
+    try:
+        return grp.getgrgid(os.stat(path).st_gid).gr_name
+    except (OSError, KeyError):
+        return "docker"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,187 @@
+"""What this machine has for Squall: found where it is, never fetched and never built. `squall doctor` tells it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from chaos.errors import HarnessError
+from chaos.toolchain import interpreter, toxiproxy
+from chaos.toolchain.cache import cache_folder
+from chaos.toolchain.engine import find_engine
+from chaos.toolchain.engine_lacks import engine_lacks
+from chaos.toolchain.java import java_here, java_unpacked
+from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
+from chaos.toolchain.lacks import Lack, one_line
+
+CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
+AS_ROOT, FETCH = "as root: ", "./squall doctor --fetch"
+GIB = 1 << 30
+ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_FILES, ENOUGH_CPUS = 4 * GIB, 3 * GIB, 1024, 2
+"""Spark's heap is 2 GiB beside three brokers of 50 MB; a set-up with all that the tests need takes 2 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that runs or tests use. `found`: what of it is here, in words; empty where nothing is.
+
+    `costs`: what it costs that it is not here, or is as it is; empty where it is well. `get`: how to get it.
+    """
+
+    name: str
+    found: str
+    costs: str = ""
+    get: str = ""
+
+
+def parts() -> list[Part]:
+    """Everything, in the order in which a newcomer needs it."""
+    return [_python(), _java(), _toxiproxy(), _engine(), _compose(), _kafka(), _clients(), *limits()]
+
+
+def python_part(version: tuple[int, int], said: str, *, optimised: bool, better: str) -> Part:
+    """Of the interpreter that runs this. `said`: its version and path; `better`: an optimised one on PATH, if any."""
+    if version > interpreter.NEWEST:
+        tried = "{}.{} to {}.{}".format(*interpreter.OLDEST, *interpreter.NEWEST)
+        return Part("Python", said, f"newer than {tried}, which the tests are run with")
+    if optimised:
+        return Part("Python", f"{said}, built with optimisation")
+    get = f"rm -r .venv && SQUALL_PYTHON={better} ./squall doctor" if better else "your distribution's own python3"
+    return Part("Python", f"{said}, built without optimisation", "brokers need 5 to 20 % more CPU", get)
+
+
+def limits() -> list[Part]:
+    """What the machine and its administrator leave to us."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cpus = len(os.sched_getaffinity(0))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    disk = min((shutil.disk_usage(each).free, str(each)) for each in (Path.cwd(), _existing(cache_folder())))
+    return limit_parts(cpus, memory, disk, files)
+
+
+def limit_parts(cpus: int, memory: int, disk: tuple[int, str], files: int) -> list[Part]:
+    """cpus: that we may use; memory: bytes; disk: bytes that are free, and where; files: that may be open."""
+    slow = f"below {ENOUGH_CPUS} faults land late and tests have one lane"
+    little = f"below {ENOUGH_MEMORY // GIB} GiB Spark may not fit beside the brokers"
+    full = f"below {ENOUGH_DISK // GIB} GiB a set-up with tests and runs may not fit"
+    few = f"below {ENOUGH_FILES} brokers with many partitions run out of them"
+    endless = files == resource.RLIM_INFINITY
+    return [
+        Part("CPUs", str(cpus), slow if cpus < ENOUGH_CPUS else ""),
+        Part("memory", f"{memory / GIB:.1f} GiB", little if memory < ENOUGH_MEMORY else ""),
+        Part("free disk", f"{disk[0] / GIB:.1f} GiB at {disk[1]}", full if disk[0] < ENOUGH_DISK else ""),
+        Part(
+            "open files",
+            "without limit" if endless else f"{files:,}",
+            few if files < ENOUGH_FILES and not endless else "",
+            f"ulimit -n {ENOUGH_FILES}" if files < ENOUGH_FILES and not endless else "",
+        ),
+    ]
+
+
+def _existing(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _python() -> Part:
+    optimised = interpreter.optimised_here()
+    said = f"{sys.version.split()[0]} ({os.path.realpath(sys.executable)})"
+    better = "" if optimised else _better_python()
+    return python_part(sys.version_info[:2], said, optimised=optimised, better=better)
+
+
+def _better_python() -> str:
+    """An interpreter of the best rank on PATH; empty where there is none."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for program in sorted(Path(folder).glob("python3*")):
+            if program.name.removeprefix("python3").strip(".0123456789") == "" and os.access(program, os.X_OK):
+                command = [str(program), "-I", interpreter.__file__]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+                if done.stdout.startswith(f"{interpreter.BEST} "):
+                    return str(program)
+    return ""
+
+
+def _java() -> Part:
+    there = java_here() or java_unpacked()
+    if there is None:
+        return Part("Java", "", "the first run fetches one for Spark: 35 MB", FETCH)
+    return Part("Java", f"{there.version} ({there.home})")
+
+
+def _toxiproxy() -> Part:
+    there = toxiproxy.toxiproxy_here()
+    if there is not None:
+        return Part("Toxiproxy", f"{toxiproxy.VERSION} ({there})")
+    with_what = "Go from PATH" if toxiproxy.go_here() else "Go from a wheel, 75 MB"
+    return Part("Toxiproxy", "", f"the first run builds it with {with_what}: half a minute", FETCH)
+
+
+def _engine() -> Part:
+    lacks = engine_lacks()
+    if lacks:
+        costs = f"no --runtime docker, its tests are skipped: {lacks[0].what}"
+        return Part("Docker engine", "", costs, _as_root(lacks))
+    engine = find_engine()
+    said = f"{engine.info.get('ServerVersion', '?')}, API {engine.api_version}"
+    ready = bool(engine.images("squall.image=broker"))
+    engine.close()
+    return Part("Docker engine", said, "" if ready else "the first run makes images: minutes", "" if ready else FETCH)
+
+
+def compose_program() -> list[str] | None:
+    """What brings a compose file up: Debian's docker-compose, or the plugin of the `docker` program."""
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+        return ["docker", "compose"]
+    return None
+
+
+def _compose() -> Part:
+    there = compose_program()
+    if there is None:
+        get = f"{AS_ROOT}apt-get install -y docker-compose"
+        return Part("docker-compose", "", "clusters of compose files cannot be tested", get)
+    return Part("docker-compose", " ".join(there))
+
+
+def _kafka() -> Part:
+    lacks = kafka_lacks()
+    if lacks:
+        costs = f"no --target kafka, its tests are skipped: {'; '.join(lack.what for lack in lacks)}"
+        return Part("Apache Kafka", "", costs, _as_root(lacks))
+    if not at_hand():
+        return Part("Apache Kafka", "", "the first --target kafka fetches it by Maven: 55 MB; tests are skipped", FETCH)
+    try:
+        return Part("Apache Kafka", apache_kafka(lambda line: None).version)
+    except HarnessError as wrong:
+        return Part("Apache Kafka", "", str(wrong))
+
+
+def _clients() -> Part:
+    there = {name: found for name in CLIENTS if (found := _version(name))}
+    said = ", ".join(f"{name} {found}" for name, found in there.items())
+    if len(there) == len(CLIENTS):
+        return Part("client libraries", said)
+    missing = ", ".join(name for name in CLIENTS if name not in there)
+    return Part("client libraries", said, f"no --client: {missing} not in .venv", "./squall test --help")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def _as_root(lacks: Sequence[Lack]) -> str:
+    line = one_line(lacks)
+    return f"{AS_ROOT}{line}" if line else ""
