@@ -188,7 +188,7 @@ class Node:
 
     def _server(self, nursery: trio.Nursery) -> Server:
         env, config = self.env, self.config
-        server = Server(env, config, self.replicas, nursery)
+        server = Server(env, config, self.replicas.woken, nursery)
         self.replicas.settle = server.settle
         context = AdminContext(self.feed.image, config, self.cluster_id)
         self.feed.follow(lambda _: setattr(context, "controller_id", self.quorum.leader_id))

@@ -17,6 +17,7 @@ from broker.protocol.schema.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from broker.replicas.waiters import AwaitedDeletion
 
 if TYPE_CHECKING:
     from broker.env import Env
@@ -26,49 +27,20 @@ if TYPE_CHECKING:
     from broker.replicas.replica_manager import ReplicaManager
 
 
-class Deletion:
-    """One partition of a request, for as long as some replica has not deleted yet."""
-
-    __slots__ = ("_hosted", "_offset", "_request", "result")
-
-    def __init__(
-        self, request: DelayedDeletions, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult
-    ) -> None:
-        self._request, self._hosted, self._offset, self.result = request, hosted, offset, result
-
-    def look(self) -> None:
-        """The low watermark may have moved, or is not for this broker to tell any more."""
-        state, result = self._hosted.state, self.result
-        if not state.is_leader:
-            result.error_code, result.low_watermark = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
-            self._request.settled(self)
-            return
-        result.low_watermark = state.low_watermark()
-        if result.low_watermark >= self._offset:
-            result.error_code = int(ErrorCode.NONE)
-            self._request.settled(self)
-
-    def forget(self) -> None:
-        """Nobody waits any more."""
-        self._hosted.deletions.pop(self, None)
-
-
 class DelayedDeletions:
     """A request whose deletions are not everywhere yet."""
 
     def __init__(self) -> None:
-        self.waiting: dict[Deletion, None] = {}
+        self.waiting: dict[AwaitedDeletion, None] = {}
         self.done = trio.Event()
 
     def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
         """Wait for a partition's low watermark to reach `offset`. Until then its result is that of a time-out."""
-        result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-        deletion = Deletion(self, hosted, offset, result)
+        deletion = AwaitedDeletion(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None
-        hosted.deletions[deletion] = None
         deletion.look()
 
-    def settled(self, deletion: Deletion) -> None:
+    def settled(self, deletion: AwaitedDeletion) -> None:
         """One partition's answer is known."""
         deletion.forget()
         del self.waiting[deletion]

@@ -7,20 +7,20 @@ Records leave as slices of the log's files; nothing here touches a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError
+from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
 
 if TYPE_CHECKING:
-    from broker.apis.fetch_session import FetchSession, Part, PartKey
+    from broker.apis.fetch_session import FetchSession, PartKey, Told
     from broker.env import Env
     from broker.log.slices import FileSlice
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
-    from broker.protocol.hot import FetchIn
+    from broker.protocol.hot import FetchIn, FetchPart
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
@@ -32,19 +32,6 @@ _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
-
-
-class Want(NamedTuple):
-    """One partition of a fetch: where it is asked from, and the replica here, if any."""
-
-    key: bytes
-    number: int
-    leader_epoch: int
-    offset: int
-    last_fetched_epoch: int
-    log_start: int
-    max_bytes: int
-    hosted: Hosted | None
 
 
 class DelayedFetch:
@@ -89,6 +76,10 @@ class DelayedFetch:
     def expire(self) -> None:
         """Max wait is over: answer with what there is."""
         self.api.answer(self)
+
+    def wake(self) -> None:
+        """Something moved on a watched partition: answer if that is enough."""
+        self.api.woken(self)
 
     def abandon(self) -> None:
         """Its connection has ended: nobody waits any more."""
@@ -149,13 +140,12 @@ class FetchApi:
         look: list[tuple[int, Want]] = []
         for place, part in session.parts.items():
             found = known.get(place)
-            if found is not None and found[0] is part and _stands_still(found[1], told.get(place)):
-                want = found[1]
+            if found is not None and found.part is part and _stands_still(found, told.get(place)):
+                want = found
                 if all_of_them:
                     look.append((len(wants), want))
             else:
-                want = _want(find, place[0], part)
-                known[place] = part, want
+                want = known[place] = _want(find, place[0], part)
                 look.append((len(wants), want))
             wants.append(want)
         return DelayedFetch(self, slot, request, wants, session, look)
@@ -163,25 +153,24 @@ class FetchApi:
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
         """What a follower asks from is what it has: rule 4 of the leader's state machine."""
         replicas, replica_id = self._replicas, fetch.replica_id
-        for number, want in fetch.look:
-            h, offset = want.hosted, want.offset
+        for place, (_, part, h) in fetch.look:
             if h is None:
                 continue
-            state, log = h.state, h.log
-            if state.check_leader_epoch(want.leader_epoch):
+            state, log, offset = h.state, h.log, part.offset
+            if state.check_leader_epoch(part.leader_epoch):
                 continue
             if offset > state.log_end_offset or offset < log.log_start_offset:
                 continue
-            if state.divergence(log.epochs, want.last_fetched_epoch, offset) is not None:
+            if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 continue
             effects = state.follower_fetched(replica_id, offset, broker_epoch, now_ms)
             if effects:
                 refused = replicas.apply_effects(h, effects)
                 if refused:
-                    fetch.refused[number] = int(refused)
+                    fetch.refused[place] = int(refused)
                     continue
             if h.deletions:
-                state.follower_starts_at(replica_id, want.log_start)
+                state.follower_starts_at(replica_id, part.log_start_offset)
                 replicas.low_watermark_moved(h)
 
     def _satisfied(self, fetch: DelayedFetch) -> bool:
@@ -190,23 +179,22 @@ class FetchApi:
             return True
         available = 0
         replica = fetch.replica_id >= 0
-        for _, want in fetch.look:
-            h, offset = want.hosted, want.offset
-            if h is None or h.state.check_leader_epoch(want.leader_epoch):
+        for _, (_, part, h) in fetch.look:
+            if h is None or h.state.check_leader_epoch(part.leader_epoch):
                 return True
-            state, log = h.state, h.log
+            state, log, offset = h.state, h.log, part.offset
             limit = state.log_end_offset if replica else state.high_watermark
-            if offset == limit and want.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
+            if offset == limit and part.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
                 continue
             if offset < log.log_start_offset or offset > state.log_end_offset:
                 return True
-            if state.divergence(log.epochs, want.last_fetched_epoch, offset) is not None:
+            if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 return True
             if offset < limit:
                 # A slice ends with its segment, so what an older one has left may never be enough.
                 if fetch.min_bytes <= 1 or offset < log.segments[-1].base_offset:
                     return True
-                found = log.slice(offset, limit, want.max_bytes, True)
+                found = log.slice(offset, limit, part.max_bytes, True)
                 available += found.length if found else 0
         return available >= fetch.min_bytes
 
@@ -256,11 +244,11 @@ class FetchApi:
         outs: list[tuple[bytes, FetchPartOut]] = []
         refused = fetch.refused
         told = fetch.session.told if fetch.session is not None and fetch.replica_id >= 0 else _NOTHING
-        for number, want in enumerate(fetch.wants):
-            error = refused.get(number) if refused else None
-            if told and not error and _stands_still(want, told.get((want.key, want.number))):
+        for place, want in enumerate(fetch.wants):
+            error = refused.get(place) if refused else None
+            if told and not error and _stands_still(want, told.get((want.key, want.part.index))):
                 continue
-            out = _failed(want.number, error, None) if error else self._read(fetch, want, left, first)
+            out = _failed(want.part.index, error, None) if error else self._read(fetch, want, left, first)
             records = out.records
             if records:
                 left -= records.length
@@ -290,63 +278,63 @@ class FetchApi:
 
     def _read(self, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
         """One partition: epoch gate, divergence, bounds, then the bytes."""
-        h = want.hosted
+        _, part, h = want
         if h is None:
             return self._unknown(want, fetch.slot.version)
-        state, log, offset = h.state, h.log, want.offset
-        error = state.check_leader_epoch(want.leader_epoch)
+        state, log, offset = h.state, h.log, part.offset
+        error = state.check_leader_epoch(part.leader_epoch)
         if error:
             leader = (state.leader_id, state.leader_epoch) if error in (_NOT_LEADER, _FENCED) else None
-            return _failed(want.number, int(error), leader)
+            return _failed(part.index, int(error), leader)
         # The state machine's end, not the log's: what waits for its fsync is nobody's to read.
         start, end, hw = log.log_start_offset, state.log_end_offset, state.high_watermark
         stable = state.last_stable_offset(None)
-        diverging = state.divergence(log.epochs, want.last_fetched_epoch, offset)
+        diverging = state.divergence(log.epochs, part.last_fetched_epoch, offset)
         if diverging is not None:
             if diverging.is_undefined:
-                return _failed(want.number, _OUT_OF_RANGE, None, hw, start)
+                return _failed(part.index, _OUT_OF_RANGE, None, hw, start)
         elif offset > end or offset < start:
-            return _failed(want.number, _OUT_OF_RANGE, None, hw, start)
+            return _failed(part.index, _OUT_OF_RANGE, None, hw, start)
         records: FileSlice | None = None
         if diverging is None and (left > 0 or first):
             limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, None)
             if offset < limit:
-                records = log.slice(offset, limit, max(min(want.max_bytes, left), 0), first)
+                records = log.slice(offset, limit, max(min(part.max_bytes, left), 0), first)
                 if records is not None and fetch.slot.conn not in h.readers:
                     h.read_by(fetch.slot.conn)
         aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
-        return FetchPartOut(want.number, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
+        return FetchPartOut(part.index, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
 
     def _unknown(self, want: Want, version: int) -> FetchPartOut:
-        error, leader = self._replicas.absent(want.key, want.number, by_id=version >= _TOPIC_IDS_FROM)
-        return _failed(want.number, int(error), leader)
+        error, leader = self._replicas.absent(want.key, want.part.index, by_id=version >= _TOPIC_IDS_FROM)
+        return _failed(want.part.index, int(error), leader)
 
 
 _EMPTY: Any = b""
-_NOTHING: dict[PartKey, tuple[int, int]] = {}
+_NOTHING: dict[PartKey, Told] = {}
 
 
-def _want(find: Find, key: bytes, part: Part) -> Want:
+def _want(find: Find, key: bytes, part: FetchPart) -> Want:
     hosted = find(key)
-    h = hosted.get(part[0]) if hosted else None
-    return Want(key, part[0], part[1], part[2], part[3], part[4], part[5], h)
+    return Want(key, part, hosted.get(part.index) if hosted else None)
 
 
-def _stands_still(want: Want, told: tuple[int, int] | None) -> bool:
+def _stands_still(want: Want, told: Told | None) -> bool:
     """Whether a follower has heard all there is to say of a partition, and has all of it (of an empty one it names no
     epoch: nothing can part from that).
     """
     # Asked of every partition of a session, twice a fetch: taken apart at once, what differs most often first.
-    _, _, leader_epoch, offset, last_fetched_epoch, _, _, h = want
+    _, part, h = want
     if h is None or told is None:
         return False
+    _, leader_epoch, offset, last_fetched_epoch, _, _, _ = part
     state = h.state
     return (
         offset == state.log_end_offset
-        and told[0] == state.high_watermark
+        and told.high_watermark == state.high_watermark
         and leader_epoch == state.leader_epoch
         and last_fetched_epoch in (leader_epoch, _NO_EPOCH)
-        and told[1] == h.log.log_start_offset
+        and told.log_start_offset == h.log.log_start_offset
         and state.is_leader
         and not h.deletions
     )

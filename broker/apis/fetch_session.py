@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.protocol.errors import ErrorCode
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
-    from broker.apis.fetch import Want
-    from broker.protocol.hot import FetchIn, FetchPartOut
+    from broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
+    from broker.replicas.hosted import Hosted
 
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 _MAX_EPOCH = 2**31 - 1
@@ -19,10 +19,23 @@ _EVICT_AFTER_MS = 120_000
 LOOK_EVERY_MS = 100
 """How often a follower's fetches are taken to say something of partitions too that they do not name."""
 
-Part = tuple[Any, ...]
-"""A partition as a Fetch request names it: index, leader epoch, offset, last fetched epoch, log start, max bytes, ...
-"""
 PartKey = tuple[bytes, int]
+"""Topic id or name as the request has it, partition."""
+
+
+class Want(NamedTuple):
+    """One partition of a fetch: where it is asked from, and the replica here, if any."""
+
+    key: bytes
+    part: FetchPart
+    hosted: Hosted | None
+
+
+class Told(NamedTuple):
+    """What a fetcher in a session was told last of a partition."""
+
+    high_watermark: int
+    log_start_offset: int
 
 
 class SessionError(Exception):
@@ -41,11 +54,10 @@ class FetchSession:
         self.session_id, self.replica_id, self.last_used_ms, self.by_ids = session_id, replica_id, now_ms, by_ids
         self.epoch = 1
         self.full = True
-        self.parts: dict[PartKey, Part] = {}
-        self.told: dict[PartKey, tuple[int, int]] = {}
-        """High watermark and log start, as they were told last."""
-        self.wants: dict[PartKey, tuple[Part, Want]] = {}
-        """What `parts` came to at the last request, each with the part it was made from."""
+        self.parts: dict[PartKey, FetchPart] = {}
+        self.told: dict[PartKey, Told] = {}
+        self.wants: dict[PartKey, Want] = {}
+        """What `parts` came to at the last request: good as long as the part is the same one."""
         self.replica_epoch = -1
         self.looked_ms = -LOOK_EVERY_MS
 
@@ -53,7 +65,7 @@ class FetchSession:
         """Take over what the request adds, moves or forgets."""
         for key, parts in request.topics:
             for part in parts:
-                self.parts[key, part[0]] = part
+                self.parts[key, part.index] = part
         for key, indexes in request.forgotten:
             for index in indexes:
                 self.parts.pop((key, index), None)
@@ -67,7 +79,7 @@ class FetchSession:
         tell, told = [], self.told
         for item in outs:
             key, out = item
-            place, offsets, records = (key, out.index), (out.high_watermark, out.log_start_offset), out.records
+            place, offsets, records = (key, out.index), Told(out.high_watermark, out.log_start_offset), out.records
             if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
             told[place] = offsets
@@ -88,7 +100,7 @@ class FetchSessions:
 
     def open(
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
-    ) -> tuple[FetchSession | None, Iterable[tuple[bytes, Part]]]:
+    ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchPart]]]:
         """The session of a request (None: none) and the partitions it asks for, to be gone through at once if at all.
         `by_ids`: its version names topics so.
 

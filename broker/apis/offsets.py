@@ -16,6 +16,7 @@ from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from broker.protocol.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _CONSUMER = -1
 _EPOCHS_FROM = 4
 _NOT_AVAILABLE_FROM = 5

@@ -6,10 +6,11 @@ the next one on the same connection is appended meanwhile, and replies still lea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
+from broker.replicas.waiters import AwaitedAppend, ProduceResult, give_up
 
 if TYPE_CHECKING:
     from broker.env import Env
@@ -30,56 +31,43 @@ _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
 
-Result = list[Any]
-"""One partition's part of the reply: index, error, base offset, append time, log start, message, current leader."""
-Results = list[tuple[bytes, list[Result]]]
-Parked = tuple[int, "Hosted", Result]
-"""The offset that a partition's high watermark must reach, the partition, its result."""
+Results = list[tuple[bytes, list[ProduceResult]]]
+"""By topic, as the request names it."""
 
 
 class DelayedProduce:
-    """A Produce whose acknowledgement waits for high watermarks; `owed` counts the partitions still waited for."""
+    """A Produce whose acknowledgement waits for high watermarks, or with acks=1 for flushes."""
 
-    __slots__ = ("_api", "_parked", "_results", "_slot", "bucket", "owed")
+    __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
 
-    def __init__(self, api: ProduceApi, slot: Slot, results: Results, parked: list[Parked]) -> None:
+    def __init__(self, api: ProduceApi, slot: Slot, results: Results, parked: list[AwaitedAppend]) -> None:
         self._api, self._slot, self._results, self._parked = api, slot, results, parked
-        self.owed = len(parked)
+        self._owed = len(parked)
+        """How many partitions are still waited for."""
         self.bucket = -1
 
-    def complete(self, result: Result, error: int) -> None:
-        """One partition is settled; the last one sends the reply. Late calls (after expiry) change nothing."""
-        if not self.owed:
-            return
-        if error:
-            result[1], result[2] = error, -1
-        result[7] = False
-        self.owed -= 1
-        if not self.owed:
+    def settled(self) -> None:
+        """One partition has its answer; the last one sends the reply."""
+        self._owed -= 1
+        if not self._owed:
             self._api.timers.remove(self)
             self._api.reply(self._slot, self._results)
 
     def expire(self) -> None:
         """The client's time-out: whatever is still owed may or may not get replicated later."""
-        if not self.owed:
+        if not self._owed:
             return
-        for result in self._give_up():
-            result[1], result[2] = _TIMED_OUT, -1
+        self._owed = 0
+        for append in give_up(self._parked):
+            append.result.refuse(_TIMED_OUT)
         self._api.reply(self._slot, self._results)
 
     def abandon(self) -> None:
         """Its connection has ended: nobody waits any more, whatever becomes of the records."""
-        if self.owed:
+        if self._owed:
+            self._owed = 0
             self._api.timers.remove(self)
-            self._give_up()
-
-    def _give_up(self) -> list[Result]:
-        """The results that are still owed, and will not be waited for."""
-        self.owed = 0
-        owed = [(h, result) for _, h, result in self._parked if result[7]]
-        for h, _ in owed:
-            h.give_up()
-        return [result for _, result in owed]
+            give_up(self._parked)
 
 
 class ProduceApi:
@@ -95,23 +83,23 @@ class ProduceApi:
         now_ms, wall_ms = int(now * 1000), self._env.wall_ms()
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
         results: Results = []
-        parked: list[Parked] = []
+        parked: list[AwaitedAppend] = []
         for key, parts in request.topics:
             hosted = find(key)
-            out: list[Result] = []
+            out: list[ProduceResult] = []
             results.append((key, out))
             for index, records in parts:
                 h = hosted.get(index) if hosted else None
                 if h is None:
                     error, leader = self._replicas.absent(key, index, by_id=slot.version >= _TOPIC_IDS_FROM)
-                    out.append([index, int(error), -1, -1, -1, None, leader, False])
+                    out.append(ProduceResult(index, int(error), leader=leader))
                 elif acks not in (-1, 0, 1):
-                    out.append([index, _INVALID_ACKS, -1, -1, -1, None, None, False])
+                    out.append(ProduceResult(index, _INVALID_ACKS))
                 else:
-                    result, wait_for = self._append(h, index, records, slot.version, acks, now_ms, wall_ms)
+                    result, awaited = self._append(h, index, records, slot.version, acks, now_ms, wall_ms)
                     out.append(result)
-                    if wait_for >= 0:
-                        parked.append((wait_for, h, result))
+                    if awaited is not None:
+                        parked.append(awaited)
         if acks == 0:
             self._answer_nothing(slot, results)
         elif parked:
@@ -121,65 +109,58 @@ class ProduceApi:
 
     def _append(
         self, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, now_ms: int, wall_ms: int
-    ) -> tuple[Result, int]:
-        """Append one partition's batch. Returns its result and the offset up to which it has to be replicated, or with
-        acks=1 known here, before it is acknowledged: -1 where it can be at once.
+    ) -> tuple[ProduceResult, AwaitedAppend | None]:
+        """Append one partition's batch. Returns its result, and what has to come before it is acknowledged: that it is
+        replicated, or with acks=1 flushed. None where it can be acknowledged at once.
         """
         state, log = h.state, h.log
         if not state.is_leader:
-            return [index, _NOT_LEADER, -1, -1, -1, None, (state.leader_id, state.leader_epoch), False], -1
+            return ProduceResult(index, _NOT_LEADER, leader=(state.leader_id, state.leader_epoch)), None
         if acks == -1 and state.under_min_isr_before_append():
-            return [index, _NOT_ENOUGH_REPLICAS, -1, -1, log.log_start_offset, None, None, False], -1
+            return ProduceResult(index, _NOT_ENOUGH_REPLICAS, log_start_offset=log.log_start_offset), None
         if records is None:
-            return [index, _INVALID_RECORD, -1, -1, -1, "no records", None, False], -1
+            return ProduceResult(index, _INVALID_RECORD, message="no records"), None
         done = log.append_as_leader(records, state.leader_epoch, wall_ms, zstd=version >= _ZSTD_FROM)
         if done.error:
-            return [index, done.error, -1, -1, log.log_start_offset, done.message, None, False], -1
+            return ProduceResult(index, done.error, -1, -1, log.log_start_offset, done.message), None
         if not done.duplicate:
             self._replicas.appended(h, now_ms, wall_ms)
-        result = [index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset, None, None, False]
+        result = ProduceResult(index, _NONE, done.base_offset, done.log_append_time_ms, log.log_start_offset)
         end = done.last_offset + 1
         if acks != -1:
-            return result, end if end > state.log_end_offset else -1
-        if state.high_watermark >= end:
-            if state.under_min_isr_after():
-                result[1], result[2] = _NOT_ENOUGH_AFTER_APPEND, -1
-            return result, -1
-        return result, end
+            return result, AwaitedAppend(h.unflushed, end, result) if end > state.log_end_offset else None
+        if state.high_watermark < end:
+            return result, AwaitedAppend(h.uncommitted, end, result)
+        if state.under_min_isr_after():
+            result.refuse(_NOT_ENOUGH_AFTER_APPEND)
+        return result, None
 
-    def _park(self, slot: Slot, results: Results, parked: list[Parked], acks: int, deadline_ms: int) -> None:
+    def _park(self, slot: Slot, results: Results, parked: list[AwaitedAppend], acks: int, deadline_ms: int) -> None:
         delayed = DelayedProduce(self, slot, results, parked)
+        for append in parked:
+            append.queue.add(append, delayed)
         if acks != -1:
-            # For a flush of the log's own, which takes as long as it takes.
-            for end, h, result in parked:
-                result[7] = True
-                h.unflushed.append((end, delayed, result))
-            return
-        for end, h, result in parked:
-            result[7] = True
-            h.waiting.append((end, delayed, result))
+            return  # A flush of the log's own takes as long as it takes.
         slot.parked = delayed
         self.timers.add(delayed, deadline_ms)
 
     def _answer_nothing(self, slot: Slot, results: Results) -> None:
         """acks=0 has no response; an error is told by closing the connection, as Kafka does."""
         slot.drop()
-        if any(result[1] for _, parts in results for result in parts):
+        if any(result.error for _, parts in results for result in parts):
             slot.conn.close()
 
     def reply(self, slot: Slot, results: Results) -> None:
         """Encode and send; leader hints (KIP-951) where the version carries them."""
         endpoints: list[tuple[int, str, int, str | None]] = []
         if slot.version >= _LEADER_HINTS_FROM:
-            ids = {r[6][0]: None for _, parts in results for r in parts if r[6] is not None and r[6][0] >= 0}
-            endpoints = self._replicas.endpoints(list(ids), slot.conn.listener) if ids else []
+            ids = {r.leader[0]: None for _, parts in results for r in parts if r.leader is not None}
+            endpoints = self._replicas.endpoints([i for i in ids if i >= 0], slot.conn.listener) if ids else []
         body = encode_produce_response(
-            slot.version, [(key, [_told(r) for r in parts]) for key, parts in results], 0, endpoints
+            slot.version, [(key, [_on_the_wire(r) for r in parts]) for key, parts in results], 0, endpoints
         )
         slot.reply(body)
 
 
-def _told(result: Result) -> ProducePartOut:
-    """What of a result goes on the wire."""
-    index, error, base_offset, append_time_ms, log_start_offset, message, leader, _ = result
-    return index, error, base_offset, append_time_ms, log_start_offset, message, leader
+def _on_the_wire(r: ProduceResult) -> ProducePartOut:
+    return r.index, r.error, r.base_offset, r.append_time_ms, r.log_start_offset, r.message, r.leader

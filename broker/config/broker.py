@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+from broker.config.relations import check
 from broker.config.settings import (
     INT_MAX,
     LONG_MAX,
@@ -266,8 +267,6 @@ class BrokerConfig:
         return cls(**known, given=MappingProxyType(dict(properties)))
 
     def __post_init__(self) -> None:
-        from broker.config.relations import check
-
         check(self)
 
     def changed(self, properties: Mapping[str, str]) -> BrokerConfig:

@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from broker.config.settings import ConfigError, Endpoint
+from broker.config.settings import ConfigError, Endpoint, NodeAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from broker.config.broker import BrokerConfig
+    from collections.abc import Mapping, Sequence
 
 
-def check(config: BrokerConfig) -> None:
+class Related(Protocol):
+    """What of a configuration is looked at by name; times and sizes are looked up by their settings' names."""
+
+    @property
+    def process_roles(self) -> tuple[str, ...]: ...
+
+    @property
+    def is_controller(self) -> bool: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]: ...
+
+    @property
+    def controller_quorum_voters(self) -> tuple[NodeAddress, ...]: ...
+
+    @property
+    def voters(self) -> Mapping[int, NodeAddress]: ...
+
+    @property
+    def squall_peers(self) -> tuple[NodeAddress, ...]: ...
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]: ...
+
+    @property
+    def bind_listeners(self) -> tuple[Endpoint, ...]: ...
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]: ...
+
+    @property
+    def inter_broker_listener(self) -> str: ...
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def listener_security_protocol_map(self) -> tuple[str, ...]: ...
+
+    @property
+    def broker_heartbeat_interval_ms(self) -> int: ...
+
+    @property
+    def broker_session_timeout_ms(self) -> int: ...
+
+    @property
+    def queued_max_request_bytes(self) -> int: ...
+
+    @property
+    def retention_ms(self) -> int: ...
+
+
+def check(config: Related) -> None:
     """Raise ConfigError for the first relation that does not hold."""
     _check_roles(config)
     _check_listeners(config)
@@ -25,12 +78,12 @@ def _require(holds: bool, setting: str, message: str) -> None:
         raise ConfigError(setting, message)
 
 
-def _at_most(config: BrokerConfig, lesser: str, greater: str, why: str) -> None:
+def _at_most(config: Related, lesser: str, greater: str, why: str) -> None:
     low, high = getattr(config, lesser.replace(".", "_")), getattr(config, greater.replace(".", "_"))
     _require(low <= high, lesser, f"{lesser}={low} should be at most {greater}={high}: {why}")
 
 
-def _check_roles(config: BrokerConfig) -> None:
+def _check_roles(config: Related) -> None:
     _require(bool(config.process_roles), "process.roles", "process.roles should name broker, controller or both")
     _require(
         len(config.log_dirs) <= 1, "log.dirs", f"log.dirs={','.join(config.log_dirs)}: one directory holds all logs"
@@ -64,7 +117,7 @@ def _names(endpoints: Sequence[Endpoint]) -> list[str]:
     return [endpoint.name for endpoint in endpoints]
 
 
-def _check_listeners(config: BrokerConfig) -> None:
+def _check_listeners(config: Related) -> None:
     names, advertised = _names(config.listeners), _names(config.advertised_listeners)
     _require(bool(names), "listeners", "listeners should name at least one listener")
     _require(len(set(names)) == len(names), "listeners", f"listeners names a listener twice: {names}")
@@ -104,7 +157,7 @@ def _check_listeners(config: BrokerConfig) -> None:
         )
 
 
-def _check_times(config: BrokerConfig) -> None:
+def _check_times(config: Related) -> None:
     _require(
         config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
         "broker.heartbeat.interval.ms",
@@ -136,7 +189,7 @@ def _check_times(config: BrokerConfig) -> None:
     )
 
 
-def _check_sizes(config: BrokerConfig) -> None:
+def _check_sizes(config: Related) -> None:
     _at_most(config, "message.max.bytes", "socket.request.max.bytes", "the largest batch could not be sent")
     if config.queued_max_request_bytes != -1:
         _at_most(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any
 
 from crc32c import crc32c
 
@@ -89,13 +88,6 @@ class Log:
         self._names_durable = 0
         self._flushed_wall_ms = wall_ms
         self.configure(config)
-
-    @classmethod
-    def load(cls, fs: Fs, directory: str, config: LogConfig, **known: Any) -> Log:
-        """See `recovery.load`, of which this is another name."""
-        from broker.log.recovery import load
-
-        return load(fs, directory, config, **known)
 
     def configure(self, config: LogConfig) -> None:
         """Settings in force from the next call on (index.interval.bytes from the next segment on)."""

@@ -1,1 +1,1 @@
-"""Listeners, connections, frames, peers and deadlines."""
+"""Listeners, connections, frames, peers, deadlines and wake-ups."""

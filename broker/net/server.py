@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from broker.config import BrokerConfig
     from broker.env import Env, Link, Listener
-    from broker.replicas.replica_manager import ReplicaManager
+    from broker.net.wakeups import Woken
 
 _HEADER = Struct(">hhih").unpack_from
 _HEADER_SIZE = 10
@@ -65,8 +65,8 @@ class Route:
 class Server:
     """Serves every listener of a broker."""
 
-    def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
-        self._env, self._config, self._replicas, self._nursery = env, config, replicas, nursery
+    def __init__(self, env: Env, config: BrokerConfig, woken: Woken, nursery: trio.Nursery) -> None:
+        self._env, self._config, self._woken, self._nursery = env, config, woken, nursery
         self._memory = ReceiveMemory(config.queued_max_request_bytes)
         self._max_frame = config.socket_request_max_bytes
         self._max_parked = config.squall_connection_parked_max_requests
@@ -236,10 +236,10 @@ class Server:
 
     def settle(self) -> None:
         """After a burst: answer the fetches that it woke, then send once on each connection that got a reply."""
-        ready, dirty = self._replicas.ready, self._dirty
-        while ready:
-            fetch, _ = ready.popitem()
-            fetch.api.woken(fetch)
+        woken, dirty = self._woken, self._dirty
+        while woken:
+            request, _ = woken.popitem()
+            request.wake()
         while dirty:
             conn, _ = dirty.popitem()
             conn.flush()

@@ -1,1 +1,1 @@
-"""The replicas that this broker hosts: manager, fetchers, flushes, ISR proposals."""
+"""The replicas that this broker hosts: manager, waiters, fetchers, flushes, ISR proposals."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.apis.offsets import EARLIEST, LATEST
 from broker.env import LinkClosed
 from broker.log.scan import CorruptRecords, UnexpectedOffset
 from broker.net.frames import Frames, ReceiveMemory
@@ -27,13 +26,14 @@ from broker.protocol.hot import (
     encode_fetch_request,
 )
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.protocol.timestamps import EARLIEST, LATEST
 from broker.replicas.fetcher_session import LOST, FetcherSession, Following, PartKey
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.env import Env, Link
     from broker.net.peers import PeerClient
-    from broker.replicas.flushes import Held
+    from broker.replicas.flushes import HeldAppend
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
@@ -66,7 +66,7 @@ class Fetcher:
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
         self._memory = ReceiveMemory(1 << 62)
         self._link: Link | None = None
-        self._held: list[Held] = []
+        self._held: list[HeldAppend] = []
         """What was appended and has to be flushed."""
         self._changed = trio.Event()
         self._renew = False

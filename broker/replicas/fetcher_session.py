@@ -89,7 +89,7 @@ class FetcherSession:
             if asked.get(key) == now:
                 continue
             asked[key] = Asked(*now)
-            part = (key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
+            part = FetchPart(key[1], epoch, end, last, start, self._part_max_bytes, NO_HIGH_WATERMARK)
             topics.setdefault(key[0], []).append(part)
         forgotten: dict[bytes, list[int]] = {}
         if len(asked) > len(wanted):

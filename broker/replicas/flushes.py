@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from broker.env import Env
     from broker.replicas.hosted import Hosted
-    from broker.replicas.replica_manager import ReplicaManager
 
 
-class Held(NamedTuple):
+class HeldAppend(NamedTuple):
     """What a follower was told with records that are not durable yet: to be applied when they are."""
 
     hosted: Hosted
@@ -34,8 +33,9 @@ class Held(NamedTuple):
 class Flushes:
     """The flushes of one broker's logs that are under way."""
 
-    def __init__(self, env: Env, replicas: ReplicaManager) -> None:
-        self._env, self._replicas = env, replicas
+    def __init__(self, env: Env, is_hosted: Callable[[Hosted], bool], flushed: Callable[[Hosted, int], None]) -> None:
+        """`flushed` hears of each replica up to which offset it is as durable as its log's settings ask for."""
+        self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None
         self._running: dict[Hosted, trio.Event] = {}
         """Each with what is set when its present flush has ended."""
@@ -65,21 +65,21 @@ class Flushes:
                     log.finish_flush(job, self._env.wall_ms())
                 if not log.flush_due(self._env.wall_ms()):
                     # What came meanwhile and asks for no flush of its own need not wait for one.
-                    self._replicas.flushed(h, log.log_end_offset)
+                    self._flushed(h, log.log_end_offset)
                     return
                 if log.generation == generation:
-                    self._replicas.flushed(h, end)
+                    self._flushed(h, end)
                 done, self._running[h] = self._running[h], trio.Event()
                 done.set()
         except OSError:
-            if self._replicas.find(h.state.topic_id, h.state.index) is h:
+            if self._is_hosted(h):
                 raise
             # The log was deleted under the flush, with the directory that was to be synced.
         finally:
             h.flushing = h.holding = False
             self._running.pop(h).set()
 
-    async def until_durable(self, held: Iterable[Held]) -> None:
+    async def until_durable(self, held: Iterable[HeldAppend]) -> None:
         """Until what each of them waits for is on disk, or gone by a truncation. The flushes run side by side."""
         waiting = list(held)
         for item in waiting:
@@ -98,7 +98,7 @@ class Flushes:
         job = h.log.begin_flush()
         if job is not None:
             job.run()
-        self._replicas.flushed(h, h.log.log_end_offset)
+        self._flushed(h, h.log.log_end_offset)
 
     async def idle(self) -> None:
         """Until no flush is under way: before logs are closed."""

@@ -14,7 +14,7 @@ from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import TopicConfig, topic_config
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
-from broker.replicas.flushes import Flushes, Held
+from broker.replicas.flushes import Flushes, HeldAppend
 from broker.replicas.hosted import Hosted
 from broker.replication.partition import Partition
 from broker.replication.truncation import TRUNCATION_RULES
@@ -37,14 +37,13 @@ from broker.replication.values import (
 )
 
 if TYPE_CHECKING:
-    from broker.apis.fetch import DelayedFetch
     from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
     from broker.config import BrokerConfig
     from broker.env import Env
     from broker.log.log import Log
     from broker.log.manager import LogManager
-    from broker.replicas.fetcher import Fetchers
-    from broker.replicas.isr_proposals import IsrProposals
+    from broker.net.wakeups import Woken
+    from broker.replicas.ports import FollowingPort, ProposalPort
     from broker.replication.values import Effects
 
 _NONE = int(ErrorCode.NONE)
@@ -61,8 +60,8 @@ class ReplicaManager:
         config: BrokerConfig,
         image: ClusterImage,
         logs: LogManager,
-        fetchers: Fetchers,
-        proposals: IsrProposals,
+        fetchers: FollowingPort,
+        proposals: ProposalPort,
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
         self._in_force = config
@@ -74,13 +73,13 @@ class ReplicaManager:
         self._brokers = BrokerView()
         self.by_name: dict[bytes, dict[int, Hosted]] = {}
         self.by_id: dict[bytes, dict[int, Hosted]] = {}
-        self.ready: dict[DelayedFetch, None] = {}
-        """Parked fetches that something has woken; the server's settle answers them."""
-        self.flushes = Flushes(env, self)
+        self.woken: Woken = {}
+        """Parked fetches for which something has moved; the server's settle answers them."""
+        self.flushes = Flushes(env, self.is_hosted, self.flushed)
         self.starts_adopted = False
         """Some follower's log has a new start that its leader's brought, and no file says so yet."""
         self.settle: Callable[[], None] = lambda: None
-        """Answers what is ready and sends: set by the server, called by whoever moves a partition outside a burst."""
+        """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
 
     def hosted(self) -> list[Hosted]:
         """All replicas, in a deterministic order."""
@@ -90,6 +89,10 @@ class ReplicaManager:
         """The replica hosted here, if it is."""
         parts = self.by_id.get(topic_id)
         return parts.get(index) if parts else None
+
+    def is_hosted(self, h: Hosted) -> bool:
+        """False once this replica was dropped, also where another of its partition was taken up since."""
+        return self.find(h.state.topic_id, h.state.index) is h
 
     # ------------------------------------------------------------------ what requests ask of the metadata
 
@@ -134,7 +137,7 @@ class ReplicaManager:
             return
         effects = h.state.appended(log.log_end_offset, now_ms)
         if h.followers:
-            self.ready.update(h.followers)
+            self.woken.update(h.followers)
         if effects:
             self.apply_effects(h, effects)
 
@@ -143,11 +146,9 @@ class ReplicaManager:
         state = h.state
         if state.is_leader and end_offset > state.log_end_offset:
             effects = state.appended(end_offset, int(self._env.mono() * 1000))
-            self.ready.update(h.followers)
+            self.woken.update(h.followers)
             self.apply_effects(h, effects)
-        while h.unflushed and h.unflushed[0][0] <= state.log_end_offset:
-            _, delayed, result = h.unflushed.popleft()
-            delayed.complete(result, _NONE)
+        h.unflushed.answer_up_to(state.log_end_offset, _NONE)
         self.settle()
 
     def flush_by_time(self) -> None:
@@ -157,7 +158,7 @@ class ReplicaManager:
             if h.log.flushes and h.log.flush_due(wall_ms):
                 self.flushes.begin(h)
 
-    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> Held | None:
+    def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
         """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets.
 
         Where that is to be flushed first nothing is done yet: pass what is returned to `flush_followed` before the next
@@ -166,13 +167,13 @@ class ReplicaManager:
         log, state = h.log, h.state
         if log.flushes and log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
             end = log.log_end_offset
-            return Held(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
+            return HeldAppend(h, state.leader_epoch, log.generation, end, leader_high_watermark, leader_log_start)
         effects = state.leader_said(leader_high_watermark, leader_log_start, log.log_end_offset)
         if effects:
             self.apply_effects(h, effects)
         return None
 
-    async def flush_followed(self, held: list[Held]) -> None:
+    async def flush_followed(self, held: list[HeldAppend]) -> None:
         """Make durable what was appended, off the event loop, and then take note of it."""
         await self.flushes.until_durable(held)
         for item in held:
@@ -187,7 +188,7 @@ class ReplicaManager:
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
             # Their answers carry the new start; else they would hear of it when their wait is over.
-            self.ready.update(h.followers)
+            self.woken.update(h.followers)
 
     def log_starts_moved(self) -> None:
         """Make durable where logs start now, before anybody is told: what was deleted stays so."""
@@ -223,14 +224,12 @@ class ReplicaManager:
         return refused
 
     def _high_watermark_moved(self, h: Hosted) -> None:
-        waiting, high_watermark = h.waiting, h.state.high_watermark
-        if waiting and waiting[0][0] <= high_watermark:
+        high_watermark = h.state.high_watermark
+        if h.uncommitted.is_due(high_watermark):
             error = _NOT_ENOUGH_AFTER_APPEND if h.state.under_min_isr_after() else _NONE
-            while waiting and waiting[0][0] <= high_watermark:
-                _, delayed, result = waiting.popleft()
-                delayed.complete(result, error)
+            h.uncommitted.answer_up_to(high_watermark, error)
         if h.consumers:
-            self.ready.update(h.consumers)
+            self.woken.update(h.consumers)
 
     def _propose_isr(self, h: Hosted, effect: ProposeIsr) -> None:
         committed = h.state.isr
@@ -252,11 +251,9 @@ class ReplicaManager:
 
     def _leadership_lost(self, h: Hosted, effect: LeadershipLost) -> None:
         """Whoever waits here waits in vain: producers hear NOT_LEADER, though their append may yet survive."""
-        for queue in (h.waiting, h.unflushed):
-            while queue:
-                _, delayed, result = queue.popleft()
-                result[6] = (h.state.leader_id, h.state.leader_epoch)
-                delayed.complete(result, _NOT_LEADER)
+        leader = h.state.leader_id, h.state.leader_epoch
+        h.uncommitted.answer_all(_NOT_LEADER, leader)
+        h.unflushed.answer_all(_NOT_LEADER, leader)
         self.low_watermark_moved(h)
 
     def _start_fetching(self, h: Hosted, effect: StartFetching) -> None:
@@ -343,8 +340,8 @@ class ReplicaManager:
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:
-            self.ready.update(h.followers)
-            self.ready.update(h.consumers)
+            self.woken.update(h.followers)
+            self.woken.update(h.consumers)
             event = "became_leader" if leads else "became_follower"
             self._trace(h, event, leader=partition.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
@@ -373,8 +370,8 @@ class ReplicaManager:
             if not named:
                 del self.by_name[h.name]
         self.apply_effects(h, h.state.stop())
-        self.ready.update(h.followers)
-        self.ready.update(h.consumers)
+        self.woken.update(h.followers)
+        self.woken.update(h.consumers)
         self._checkpointed.pop((name, index), None)
         self._told.pop(h.log, None)
         self._logs.delete(name, index, self._env.wall_ms())

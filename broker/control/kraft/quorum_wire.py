@@ -10,6 +10,7 @@ from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header
 from broker.protocol.hot import (
     FetchIn,
+    FetchPart,
     FetchPartOut,
     decode_fetch_response,
     encode_fetch_request,
@@ -90,7 +91,7 @@ def encode_request(request: Request, sender: int, receiver: int, cluster_id: str
 
 def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
     high_watermark = request.high_watermark
-    part = (0, request.epoch, request.offset, request.last_epoch, 0, MAX_BYTES, high_watermark)
+    part = FetchPart(0, request.epoch, request.offset, request.last_epoch, 0, MAX_BYTES, high_watermark)
     asked = FetchIn(
         sender, -1, request.max_wait_ms, 1, MAX_BYTES, 0, 0, -1, cluster_id, [(METADATA_TOPIC_ID, [part])], [], ""
     )

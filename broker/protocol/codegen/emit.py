@@ -96,7 +96,7 @@ class MessageEmitter:
 
     def __init__(self, module: ModuleEmitter, message: MessageModel) -> None:
         self.module = module
-        self.use = module.use
+        self.use, self.format = module.use, module.format
         self.message = message
         self.out = Source()
 

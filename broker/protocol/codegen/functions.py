@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker.protocol.codegen.model import FIXED, SIZES, FieldModel, StructModel, Wire
-from broker.protocol.codegen.source import WIDTH, is_made_anew
+from broker.protocol.codegen.model import FIXED, SIZES, FieldModel, MessageModel, StructModel, Wire
+from broker.protocol.codegen.source import WIDTH, Source, is_made_anew
 
-if TYPE_CHECKING:
-    from broker.protocol.codegen.emit import MessageEmitter
+
+class MessageSource(Protocol):
+    """The source of a message as far as it is written, and what the functions of its structures ask of it."""
+
+    message: MessageModel
+    out: Source
+
+    def use(self, name: str) -> str:
+        """Import `name` from broker.protocol.wire."""
+
+    def format(self, code: str) -> str:
+        """The name under which the module has a Struct for `code`."""
+
+    def flexible(self, version: int) -> bool:
+        """True where the version has compact encodings and tags."""
+
+    def function(self, verb: str, name: str, version: int) -> str:
+        """Name of the function that reads or writes a structure in a version."""
+
+    def smallest(self, wire: Wire, version: int) -> int:
+        """The least number of bytes that an element (or, if no array, the field) takes."""
+
+    def literal(self, field: FieldModel) -> str:
+        """Source of a shared default, its name imported."""
+
+    def fresh(self, field: FieldModel) -> str:
+        """Source of a default, new where objects cannot share it, its name imported."""
 
 
 class FunctionEmitter:
     """What readers and writers of one shape have in common."""
 
-    def __init__(self, parent: MessageEmitter, struct: StructModel, version: int) -> None:
+    def __init__(self, parent: MessageSource, struct: StructModel, version: int) -> None:
         self.parent, self.struct, self.version = parent, struct, version
         self.out, self.use = parent.out, parent.use
         self.flexible = parent.flexible(version)
@@ -83,12 +108,12 @@ class Reader(FunctionEmitter):
         targets = ", ".join(target for target, _ in self.run)
         if len(self.run) == 1:
             targets = f"({targets},)"
-        line = f"{targets} = _unpack_{self.parent.module.format(code)}(view, at)"
+        line = f"{targets} = _unpack_{self.parent.format(code)}(view, at)"
         if len(line) + 4 * self.out.depth > WIDTH:
             self.out("(")
             for target, _ in self.run:
                 self.out(f"    {target},")
-            self.out(f") = _unpack_{self.parent.module.format(code)}(view, at)")
+            self.out(f") = _unpack_{self.parent.format(code)}(view, at)")
         else:
             self.out(line)
         self.out(f"at += {sum(SIZES[code] for _, code in self.run)}")
@@ -199,7 +224,7 @@ class Reader(FunctionEmitter):
             self.varint("m")
             out("m -= 1")
         else:
-            out(f"(m,) = _unpack_{self.parent.module.format('h')}(view, at)")
+            out(f"(m,) = _unpack_{self.parent.format('h')}(view, at)")
             out("at += 2")
         out("if m < 0:")
         out(f"    raise {self.use('negative')}(m)")
@@ -297,7 +322,7 @@ class Writer(FunctionEmitter):
         """Emit one packing for the gathered fields."""
         if self.run:
             code = "".join(code for _, code in self.run)
-            self._call(f"w(_pack_{self.parent.module.format(code)}(", [value for value, _ in self.run])
+            self._call(f"w(_pack_{self.parent.format(code)}(", [value for value, _ in self.run])
             self.run.clear()
 
     def _call(self, head: str, values: list[str]) -> None:

@@ -151,7 +151,8 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
                 at += 10
             else:
                 high_watermark, at = _asked_tags(view, at, tags)
-        parts.append((index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark))
+        asked = index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark
+        parts.append(tuple.__new__(FetchPart, asked))
     n = view[at]
     at += 1
     if n:
@@ -256,7 +257,8 @@ def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchP
         else:
             index, offset, max_bytes = _ASKED_4(view, at)
             at += 16
-        parts.append((index, leader_epoch, offset, -1, start_offset, max_bytes, NO_HIGH_WATERMARK))
+        asked = index, leader_epoch, offset, -1, start_offset, max_bytes, NO_HIGH_WATERMARK
+        parts.append(tuple.__new__(FetchPart, asked))
     return parts, at
 
 

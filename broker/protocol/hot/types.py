@@ -14,8 +14,6 @@ Topic = bytes
 """UTF-8 name, or 16-byte id where the version carries ids."""
 ProducePart = tuple[int, memoryview | None]
 """Partition index, records."""
-FetchPart = tuple[int, int, int, int, int, int, int]
-"""index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes, high_watermark."""
 ProducePartOut = tuple[int, int, int, int, int, str | None, tuple[int, int] | None]
 """index, error, base_offset, log_append_time_ms, log_start_offset, error_message, current_leader (id, epoch)."""
 NodeEndpoint = tuple[int, str, int, str | None]
@@ -30,6 +28,19 @@ class ProduceIn(NamedTuple):
     """-1: all in-sync replicas, 0: no answer, 1: the leader."""
     timeout_ms: int
     topics: list[tuple[Topic, list[ProducePart]]]
+
+
+class FetchPart(NamedTuple):
+    """One partition of a Fetch request. Epochs are -1 where none is named."""
+
+    index: int  # type: ignore[assignment]
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    """Of a follower's log; -1 for a consumer."""
+    max_bytes: int
+    high_watermark: int
 
 
 class FetchIn(NamedTuple):

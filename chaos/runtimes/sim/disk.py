@@ -58,7 +58,7 @@ class Disk:
         "fsync_dir" or "list". The path is as in `files`; of a handle, the one that it was opened by.
         """
         self.kill()
-        self._mount = Mount(self, gate)
+        self._mount = Mount(self.faults, self.names, gate)
         return self._mount
 
     def kill(self) -> None:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.env import Buffer, NodeDead
-from chaos.runtimes.sim.disk_faults import TRUNCATION, used
-from chaos.runtimes.sim.disk_names import FileNode, Folder, Place, clean, failure, parts
-
-if TYPE_CHECKING:
-    from chaos.runtimes.sim.disk import Disk
+from chaos.runtimes.sim.disk_faults import TRUNCATION, Faults, used
+from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
 
 Gate = Callable[[str, str], None]
 
@@ -100,12 +96,11 @@ class Handle:
 class Mount:
     """Files by path, as `Fs`."""
 
-    def __init__(self, disk: Disk, gate: Gate) -> None:
+    def __init__(self, faults: Faults, names: Names, gate: Gate) -> None:
         self.gate = gate
         """Asked before every effect; always raises NodeDead once revoked."""
         self.revoked = False
-        self.faults = disk.faults
-        self._names = disk.names
+        self.faults, self._names = faults, names
 
     def revoke(self) -> None:
         """From now on every call raises NodeDead."""

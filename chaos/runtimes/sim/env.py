@@ -19,14 +19,14 @@ from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
 from broker.env import Fs, NodeDead
+from chaos.runtimes.sim.ground import MONO_S, WALL_MS
 from chaos.runtimes.sim.kernel import ABORTED, GO_ON
-from chaos.runtimes.sim.world import MONO_S, WALL_MS
 
 if TYPE_CHECKING:
+    from chaos.runtimes.sim.ground import Ground
     from chaos.runtimes.sim.kernel import Handle
     from chaos.runtimes.sim.links import SimLink
-    from chaos.runtimes.sim.network import SimListener
-    from chaos.runtimes.sim.world import World
+    from chaos.runtimes.sim.network import Network, SimListener
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class SimClock:
 
     __slots__ = ("_anchor_node", "_anchor_true", "_kernel", "_never_bent", "_world", "offset_ms", "rate")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Ground) -> None:
         self._world, self._kernel = world, world.kernel
         self.offset_ms = 0.0
         self.rate = 1.0
@@ -93,7 +93,8 @@ class SimEnv:
 
     def __init__(
         self,
-        world: World,
+        world: Ground,
+        network: Network,
         name: str,
         incarnation: int,
         *,
@@ -107,6 +108,7 @@ class SimEnv:
         self.name, self.incarnation, self.fs = name, incarnation, fs
         self.rng = world.rng("node", name, incarnation)
         self.world, self.host, self.source = world, host, source
+        self._network = network
         self._kernel = world.kernel
         self.clock = clock or SimClock(world)
         self.alive = True
@@ -239,12 +241,12 @@ class SimEnv:
         """As `Env.listen`."""
         self.gate("listen", f"{host}:{port}")
         await trio.lowlevel.checkpoint()
-        return self.world.network.listen(self, port)
+        return self._network.listen(self, port)
 
     async def connect(self, host: str, port: int) -> SimLink:
         """As `Env.connect`."""
         self.gate("connect", f"{host}:{port}")
-        return await self.world.network.connect(self, host, port)
+        return await self._network.connect(self, host, port)
 
     def trace(self, event: str, **fields: Any) -> None:
         """As `Env.trace`."""

@@ -7,8 +7,8 @@ short partition holds bytes and delivers them late, and an end that dies is a FI
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import trio
 from crc32c import crc32c
@@ -16,12 +16,11 @@ from trio._core._traps import WaitTaskRescheduled
 from trio.lowlevel import current_task
 
 from broker.env import Buffer, File, LinkClosed, NodeDead
-from chaos.runtimes.contract import Stream
+from chaos.runtimes.contract import Manner, Stream
 from chaos.runtimes.sim.kernel import ABORTED
 from chaos.runtimes.wire.conversation import Conversation, OnLink
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.env import SimEnv
     from chaos.runtimes.sim.wires import Wire
 
 WINDOW = 512 * 1024
@@ -30,13 +29,34 @@ SHORT_READ = 0.02
 """Probability that a receive brings less than there is: framing must not depend on how bytes come."""
 
 
+class Incarnation(Protocol):
+    """Whoever has a link's end, as the link knows it: `SimEnv`."""
+
+    alive: bool
+    paused: bool
+    links: dict[int, SimLink]
+    gate: Callable[[str, str], None]
+
+    def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
+        """As `SimEnv.rest`."""
+
+    def unhold(self, task: trio.lowlevel.Task) -> None:
+        """As `SimEnv.unhold`."""
+
+    async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
+        """As `SimEnv.wait`."""
+
+    def wake(self, task: trio.lowlevel.Task) -> None:
+        """As `SimEnv.wake`."""
+
+
 class SimLink:
     """One end of a connection, as `broker.env.Link`."""
 
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
                  "out", "peer", "serial")  # fmt: skip
 
-    def __init__(self, env: SimEnv, peer: str, serial: int) -> None:
+    def __init__(self, env: Incarnation, peer: str, serial: int) -> None:
         self.env, self.peer, self.serial = env, peer, serial
         self.out: Flow
         self.incoming: Flow
@@ -347,6 +367,14 @@ class Connection(Conversation):
         for end in (self.a, self.b):
             end.broken()
         self.over()
+
+    def healed(self, manner: Manner) -> None:
+        """As `Carried.healed`."""
+        for flow in (self.there, self.back):
+            if manner is Manner.DROP and flow.swallowed:
+                self.reset()
+                return
+            flow.pump()
 
     def over(self) -> None:
         """Nothing more is going to happen on it."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from broker.env import LinkClosed
-from chaos.runtimes.sim.links import Connection, SimLink
+from chaos.runtimes.sim.links import Connection, Incarnation, SimLink
 from chaos.runtimes.sim.wires import Wire
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.env import SimEnv
-    from chaos.runtimes.sim.world import World
+    from chaos.runtimes.sim.ground import Ground
 
 FIRST_FREE_PORT = 40_000
 BACKLOG = 1024
@@ -23,10 +22,21 @@ SYN_AGAIN_S = 0.25
 SYN_AGAIN_MAX_S = 2.0
 
 
+class Host(Incarnation, Protocol):
+    """Whoever listens or dials, as the network knows it: `SimEnv`."""
+
+    host: str
+    source: int | str | None
+    listeners: list[SimListener]
+
+    async def sleep(self, seconds: float) -> None:
+        """As `Env.sleep`."""
+
+
 class SimListener:
     """As `broker.env.Listener`."""
 
-    def __init__(self, network: Network, env: SimEnv, port: int) -> None:
+    def __init__(self, network: Network, env: Host, port: int) -> None:
         self._network, self.env, self.port = network, env, port
         self._queue: deque[SimLink] = deque()
         self._waiter: trio.lowlevel.Task | None = None
@@ -77,7 +87,7 @@ class SimListener:
 class Network:
     """Wires are made when they are first asked for."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Ground) -> None:
         self._world = world
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._wires: dict[tuple[int | str, int | str], Wire] = {}
@@ -100,7 +110,7 @@ class Network:
         """An address: whose it is, and which zone's clients dial it who have no source of their own."""
         self._sides[host, port] = (source, target)
 
-    def listen(self, env: SimEnv, port: int) -> SimListener:
+    def listen(self, env: Host, port: int) -> SimListener:
         """Listen at the Env's host."""
         if port == 0:
             self._free_port += 1
@@ -116,7 +126,7 @@ class Network:
         if self._listeners.get((listener.env.host, listener.port)) is listener:
             del self._listeners[listener.env.host, listener.port]
 
-    async def connect(self, env: SimEnv, host: str, port: int) -> SimLink:
+    async def connect(self, env: Host, host: str, port: int) -> SimLink:
         """A connection, after a round trip. ConnectionRefusedError; else waits until somebody answers."""
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)

@@ -25,8 +25,9 @@ from chaos.runtimes.sim.kernel import Handle
 from chaos.runtimes.sim.slowness import Slowness
 
 if TYPE_CHECKING:
+    from chaos.runtimes.sim.ground import Ground
     from chaos.runtimes.sim.links import SimLink
-    from chaos.runtimes.sim.world import World
+    from chaos.runtimes.sim.network import Network
 
 CRASH_OPS: Mapping[str, CrashOp] = {
     "fsync": "fsync",
@@ -50,8 +51,8 @@ class _CrashPoint:
 class SimNode:
     """See the module. `properties` are the settings of all its incarnations. ConfigError where one is wrong."""
 
-    def __init__(self, world: World, node_id: int, properties: Mapping[str, str]) -> None:
-        self._world = world
+    def __init__(self, world: Ground, network: Network, node_id: int, properties: Mapping[str, str]) -> None:
+        self._world, self._network = world, network
         self.id = node_id
         self.name = f"broker-{node_id}"
         self.incarnation = 0
@@ -95,6 +96,7 @@ class SimNode:
         self._scope, self._stop, self._ready, self._ended = trio.CancelScope(), trio.Event(), trio.Event(), trio.Event()
         env = self.env = SimEnv(
             self._world,
+            self._network,
             self.name,
             self.incarnation,
             host=self.name,

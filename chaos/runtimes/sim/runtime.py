@@ -32,8 +32,9 @@ from chaos.runtimes.damage import How
 from chaos.runtimes.sim import inquiry
 from chaos.runtimes.sim.disk import Disk
 from chaos.runtimes.sim.env import SimEnv
+from chaos.runtimes.sim.ground import true_wall_ms
 from chaos.runtimes.sim.node import DATA, SimNode
-from chaos.runtimes.sim.world import World, true_wall_ms
+from chaos.runtimes.sim.world import World
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -69,7 +70,7 @@ class SimRuntime:
         self._cluster_id = urlsafe_b64encode(world.rng("cluster-id").randbytes(16)).decode().rstrip("=")
         for node in self.nodes:
             try:
-                world.nodes[node] = SimNode(world, node, {**self._settings, **self._layout(node)})
+                world.nodes[node] = SimNode(world, world.network, node, {**self._settings, **self._layout(node)})
             except ConfigError as error:
                 raise Refused(str(error)) from error
             world.network.belongs(_host(node), INTERNAL_PORT, PROBER, node)
@@ -139,7 +140,8 @@ class SimRuntime:
         if name not in self._envs:
             disk = Disk(self.world.rng("disk", name))
             fs = disk.mount(lambda op, path: None)
-            self._envs[name] = SimEnv(self.world, name, 1, host=name, source=None, fs=fs, disk=disk)
+            world = self.world
+            self._envs[name] = SimEnv(world, world.network, name, 1, host=name, source=None, fs=fs, disk=disk)
         return self._envs[name]
 
     def bootstrap(self, zone: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import log
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import (
@@ -21,15 +21,27 @@ from chaos.runtimes.contract import (
     SlowClose,
     Stream,
 )
+from chaos.runtimes.sim.ground import Message
 from chaos.runtimes.wire.conversation import OnLink, strike
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.links import Connection
-    from chaos.runtimes.sim.world import World
+    from chaos.runtimes.sim.ground import Ground
 
 BASE_S = 0.00015
 MEAN_S = 0.00025
 """One way takes this long, and an exponentially distributed time with this mean more: a local network."""
+
+
+class Carried(Protocol):
+    """A connection as its wire knows it."""
+
+    serial: int
+
+    def reset(self) -> None:
+        """Both ends hear of a reset at once."""
+
+    def healed(self, manner: Manner) -> None:
+        """A cut is over: what it held goes on, and where it took bytes the connection is reset."""
 
 
 class _On:
@@ -46,11 +58,11 @@ class _On:
 class Wire:
     """From `source` to `target`. Connections that the target opens to the source are another wire's."""
 
-    def __init__(self, world: World, source: int | str, target: int | str) -> None:
+    def __init__(self, world: Ground, source: int | str, target: int | str) -> None:
         self.world, self.kernel = world, world.kernel
         self.source, self.target = source, target
         self.rng = world.rng("link", source, target)
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, Carried] = {}
         self.frame_faults: list[OnLink] = []
         self.faulty = False
         """There is any fault on it at all."""
@@ -88,11 +100,7 @@ class Wire:
         self._sort()
         if isinstance(on.fault, Cut):
             for connection in list(self.connections.values()):
-                for flow in (connection.there, connection.back):
-                    if on.fault.manner is Manner.DROP and flow.swallowed:
-                        connection.reset()
-                        break
-                    flow.pump()
+                connection.healed(on.fault.manner)
         return on.hits
 
     def clear(self) -> None:
@@ -107,7 +115,7 @@ class Wire:
             connection.reset()
         return len(found)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Carried) -> None:
         """A new connection runs over it."""
         self.connections[connection.serial] = connection
         for on in self._on.values():
@@ -215,8 +223,6 @@ class Wire:
 
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
         """For diagrams: a frame was sent. When it arrives is put in by whoever knows."""
-        from chaos.runtimes.sim.world import Message
-
         there = stream is Stream.THERE
         source, target = (self.source, self.target) if there else (self.target, self.source)
         kind = "request" if there else "response"

@@ -100,7 +100,7 @@ async def test_the_leaderships_are_gone_before_the_broker_is(autojump_clock: Any
         await node.lifecycle.may_stop.wait()
         hosted = node.replicas.hosted()
         assert not [h for h in hosted if h.state.is_leader]
-        assert not [h for h in hosted if h.waiting], "whoever waited was told who leads now"
+        assert not [h for h in hosted if h.uncommitted], "whoever waited was told who leads now"
         assert all(stopped not in cluster.partition(TOPIC, n).isr for n in range(PARTITIONS))
         await cluster.until(lambda: cluster.nodes[stopped].scope is None)
         await finish(nursery, *loads)

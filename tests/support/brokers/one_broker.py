@@ -131,7 +131,7 @@ class OneBroker:
         self.started: list[Any] = []
         self.replicas.flushes.bind(self.start_soon)
         tasks: Any = self
-        self.server = Server(self.env, self.config, self.replicas, tasks)
+        self.server = Server(self.env, self.config, self.replicas.woken, tasks)
         self.replicas.settle = self.server.settle
         self.timers = Timers()
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers)

@@ -12,7 +12,7 @@ from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum
 from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
-from broker.log.log import Log
+from broker.log.recovery import load
 from broker.net.frames import Frames, ReceiveMemory
 from broker.net.peers import PeerClient
 from broker.protocol.apis import ApiKey, request_class
@@ -57,7 +57,7 @@ class QuorumNode:
         with trio.CancelScope() as self.scope:
             self._listener = await env.listen("127.0.0.1", self._ensemble.ports.get(self.node_id, 0))
             self._ensemble.ports[self.node_id] = self._listener.port
-            self.log = Log.load(
+            self.log = load(
                 env.fs, self.directory, LogConfig(), topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID,
                 clean=False,
             )  # fmt: skip

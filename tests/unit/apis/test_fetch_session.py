@@ -8,7 +8,7 @@ import pytest
 
 from broker.apis.fetch_session import FetchSession, FetchSessions, SessionError
 from broker.protocol.errors import ErrorCode
-from broker.protocol.hot import FetchIn, FetchPartOut
+from broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
 
 T, U = b"t", b"u"
 
@@ -17,7 +17,7 @@ def request(
     *parts: tuple[bytes, int, int], session: tuple[int, int] = (0, 0), forgotten: tuple[bytes, ...] = ()
 ) -> FetchIn:
     """A Fetch of (topic, partition, offset)."""
-    topics = [(key, [(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
+    topics = [(key, [FetchPart(index, -1, offset, -1, -1, 100, -1)]) for key, index, offset in parts]
     return FetchIn(-1, -1, 0, 1, 1000, 0, *session, None, topics, [(key, [0]) for key in forgotten], "")
 
 
@@ -29,7 +29,7 @@ def opened(sessions: FetchSessions, *parts: tuple[bytes, int, int], now_ms: int 
 
 def asked_of(sessions: FetchSessions, what: FetchIn) -> list[tuple[bytes, int, int]]:
     """(topic, partition, offset) of what a request comes to."""
-    return [(key, part[0], part[2]) for key, part in sessions.open(what, 0)[1]]
+    return [(key, part.index, part.offset) for key, part in sessions.open(what, 0)[1]]
 
 
 def test_an_incremental_request_asks_for_what_was_asked_before_with_what_it_moves() -> None:

@@ -110,7 +110,7 @@ def test_requests_that_timed_out_do_not_pile_up_while_the_high_watermark_stands_
         room.produce(conn, timeout_ms=100)
         room.pass_ms(200)
     assert len(answers(conn)) == 5
-    assert not h.waiting
+    assert not h.uncommitted
 
 
 def test_who_hung_up_is_not_waited_for_whatever_time_out_was_asked_for() -> None:
@@ -123,12 +123,12 @@ def test_who_hung_up_is_not_waited_for_whatever_time_out_was_asked_for() -> None
         for _ in range(3):
             room.produce(conn, timeout_ms=2**31 - 1)
         conn.close()
-    assert len(h.waiting) <= 2
+    assert len(h.uncommitted) <= 2
     assert len(room.timers) == 1
     for replica in (2, 3):
         room.follower_has(replica, h.log.log_end_offset)
     assert produced(patient)[0].error_code == ErrorCode.NONE
-    assert not h.waiting
+    assert not h.uncommitted
 
 
 def test_what_was_settled_before_its_connection_ended_is_not_given_up_again() -> None:
@@ -141,7 +141,7 @@ def test_what_was_settled_before_its_connection_ended_is_not_given_up_again() ->
         room.follower_has(replica, 1)
     room.produce(room.client())
     conn.close()
-    assert len(h.waiting) == 1
+    assert len(h.uncommitted) == 1
 
 
 def test_a_late_acknowledgement_of_a_request_that_timed_out_changes_nothing() -> None:
@@ -151,11 +151,11 @@ def test_a_late_acknowledgement_of_a_request_that_timed_out_changes_nothing() ->
     room.produce(conn, timeout_ms=5000)
     room.produce(conn, timeout_ms=100)
     room.pass_ms(200)
-    assert len(h.waiting) == 2
+    assert len(h.uncommitted) == 2
     for replica in (2, 3):
         room.follower_has(replica, 2)
     assert len(answers(conn)) == 2
-    assert not h.waiting
+    assert not h.uncommitted
 
 
 def test_lost_leadership_is_told_to_who_waits_with_the_new_leader() -> None:

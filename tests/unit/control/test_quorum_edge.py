@@ -16,6 +16,7 @@ from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
 from broker.log.log import Log
+from broker.log.recovery import load
 from broker.net.peers import PeerClient
 from broker.protocol.schema.metadata_records import NoOpRecord, TopicRecord
 from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, VoteRequestTopicData
@@ -57,9 +58,7 @@ class SlowEnv(FakeEnv):
 
 
 def load_log(fs: MemoryFs) -> Log:
-    return Log.load(
-        fs, DIRECTORY, LogConfig(), topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID, clean=False
-    )
+    return load(fs, DIRECTORY, LogConfig(), topic=METADATA_TOPIC, partition=0, topic_id=METADATA_TOPIC_ID, clean=False)
 
 
 class Seat:

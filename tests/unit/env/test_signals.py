@@ -23,7 +23,7 @@ class NoDisk:
 
 
 def env_of(world: World) -> SimEnv:
-    return SimEnv(world, "a", 1, host="a", source=1, fs=cast(Any, None), disk=NoDisk())
+    return SimEnv(world, world.network, "a", 1, host="a", source=1, fs=cast(Any, None), disk=NoDisk())
 
 
 def in_trio(story: Story) -> None:

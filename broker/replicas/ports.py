@@ -1,0 +1,29 @@
+"""What the replica manager asks of those who carry out its state machines' effects elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.replicas.hosted import Hosted
+    from broker.replication.values import ProposeIsr
+
+
+class FollowingPort(Protocol):
+    """Fetches from leaders."""
+
+    def follow(self, hosted: Hosted) -> None:
+        """Fetch a partition from its current leader, and from no other."""
+
+    def unfollow(self, hosted: Hosted) -> None:
+        """Stop fetching a partition. No error where it is not fetched."""
+
+
+class ProposalPort(Protocol):
+    """Asks the controller for ISR changes."""
+
+    def propose(self, h: Hosted, proposal: ProposeIsr) -> None:
+        """Ask for an ISR; replaces an earlier proposal of that partition."""
+
+    def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
+        """Ask again for what was not decided: after a pause, unless something newer is asked for by then."""

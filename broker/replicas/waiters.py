@@ -1,0 +1,183 @@
+"""Who waits on a replica that this broker hosts, and for what.
+
+| waiter | waits for | is held by |
+|---|---|---|
+| `AwaitedAppend` of a Produce with acks=all | the high watermark to reach its end | `Hosted.uncommitted` |
+| `AwaitedAppend` of a Produce with acks=1 | the flush that the topic's settings promise | `Hosted.unflushed` |
+| `AwaitedDeletion` of a DeleteRecords | the low watermark to reach its offset | `Hosted.deletions` |
+| a parked Fetch (`net.wakeups.Wakeable`) | anything to move on a partition | `Hosted.followers`, `.consumers` |
+| `HeldAppend` of a follower (in `flushes`) | its own flush, before its next Fetch acknowledges | the fetcher |
+
+A request is answered when all its waiters are; it gives them up when its time is over or its connection has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.protocol.schema.delete_records import DeleteRecordsPartitionResult
+    from broker.replication.partition import Partition
+
+
+class ProduceResult:
+    """One partition's part of a Produce reply."""
+
+    __slots__ = ("append_time_ms", "base_offset", "error", "index", "leader", "log_start_offset", "message")
+
+    def __init__(
+        self,
+        index: int,
+        error: int,
+        base_offset: int = -1,
+        append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        message: str | None = None,
+        leader: tuple[int, int] | None = None,
+    ) -> None:
+        self.index, self.error, self.base_offset = index, error, base_offset
+        self.append_time_ms, self.log_start_offset = append_time_ms, log_start_offset
+        self.message = message
+        self.leader = leader
+        """(id, epoch) of the leader to ask instead."""
+
+    def refuse(self, error: int) -> None:
+        """It is an error after all. The record may exist all the same."""
+        self.error, self.base_offset = error, -1
+
+
+class Owing(Protocol):
+    """A request that owes its client an answer about several partitions."""
+
+    def settled(self) -> None:
+        """One of its waiters has its answer."""
+
+
+class AwaitedAppend:
+    """An append to one partition that is not acknowledged yet."""
+
+    __slots__ = ("end_offset", "is_owed", "queue", "request", "result")
+
+    def __init__(self, queue: AppendQueue, end_offset: int, result: ProduceResult) -> None:
+        self.queue, self.end_offset, self.result = queue, end_offset, result
+        self.is_owed = True
+        """False once it is answered, or nobody waits for the answer any more."""
+        self.request: Owing | None = None
+        """Set when the whole request is known to have to wait."""
+
+    def answer(self, error: int) -> None:
+        """What it waited for has come, or never will. After it was given up: no effect."""
+        if self.is_owed:
+            self.is_owed = False
+            if error:
+                self.result.refuse(error)
+            assert self.request is not None
+            self.request.settled()
+
+
+class AppendQueue:
+    """Appends of one partition that wait for an offset, in the order of their ends."""
+
+    __slots__ = ("_given_up", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[AwaitedAppend] = deque()
+        self._given_up = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, append: AwaitedAppend, request: Owing) -> None:
+        """Have it answered for `request`. Its end is not before any that is here already."""
+        append.request = request
+        self._waiting.append(append)
+
+    def is_due(self, offset: int) -> bool:
+        """Whether some of them wait for no more than `offset`."""
+        waiting = self._waiting
+        return bool(waiting) and waiting[0].end_offset <= offset
+
+    def answer_up_to(self, offset: int, error: int) -> None:
+        """All that end at `offset` or before have what they waited for."""
+        waiting = self._waiting
+        while waiting and waiting[0].end_offset <= offset:
+            waiting.popleft().answer(error)
+
+    def answer_all(self, error: int, leader: tuple[int, int]) -> None:
+        """None of them will have it here: ask that leader (id, epoch)."""
+        waiting = self._waiting
+        while waiting:
+            append = waiting.popleft()
+            append.result.leader = leader
+            append.answer(error)
+
+    def one_gave_up(self) -> None:
+        """One of them waits no more (`give_up`). While the offset stands still nothing else takes them out: they are
+        swept as soon as they are the half, so that none costs more than its share.
+        """
+        self._given_up += 1
+        if 2 * self._given_up > len(self._waiting):
+            still = [append for append in self._waiting if append.is_owed]
+            self._waiting.clear()
+            self._waiting.extend(still)
+            self._given_up = 0
+
+
+def give_up(appends: Iterable[AwaitedAppend]) -> list[AwaitedAppend]:
+    """Nobody waits for these any more, whatever becomes of the records. Those that were still owed."""
+    owed = [append for append in appends if append.is_owed]
+    for append in owed:
+        append.is_owed = False
+    for append in owed:
+        append.queue.one_gave_up()
+    return owed
+
+
+class Deleting(Protocol):
+    """A request that deletes records of several partitions."""
+
+    def settled(self, deletion: AwaitedDeletion) -> None:
+        """One of its deletions has its answer."""
+
+
+class AwaitedDeletion:
+    """One partition's deletion, for as long as some replica has not deleted yet."""
+
+    __slots__ = ("_offset", "_request", "_state", "_watchers", "result")
+
+    def __init__(
+        self,
+        request: Deleting,
+        state: Partition,
+        watchers: dict[AwaitedDeletion, None],
+        offset: int,
+        result: DeleteRecordsPartitionResult,
+    ) -> None:
+        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is that
+        of a time-out.
+        """
+        self._request, self._state, self._watchers, self._offset = request, state, watchers, offset
+        self.result = result
+        result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        watchers[self] = None
+
+    def look(self) -> None:
+        """The low watermark may have moved, or is not for this broker to tell any more."""
+        state, result = self._state, self.result
+        if not state.is_leader:
+            result.error_code, result.low_watermark = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            self._request.settled(self)
+            return
+        result.low_watermark = state.low_watermark()
+        if result.low_watermark >= self._offset:
+            result.error_code = int(ErrorCode.NONE)
+            self._request.settled(self)
+
+    def forget(self) -> None:
+        """Nobody waits any more. Idempotent."""
+        self._watchers.pop(self, None)

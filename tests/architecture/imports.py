@@ -1,0 +1,67 @@
+"""Who imports whom, as the sources say it: type-only imports and those inside functions included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import PurePosixPath
+
+from tests.architecture.source import PACKAGES, sources
+
+
+@cache
+def imports() -> Mapping[str, frozenset[str]]:
+    """Of each hand-written module, the hand-written modules that it names in an import, wherever that stands."""
+    known = {_module(source.name): source.tree for source in sources(*PACKAGES)}
+    return {name: frozenset(_named(tree, known)) - {name} for name, tree in known.items()}
+
+
+def _module(path: str) -> str:
+    parts = PurePosixPath(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _named(tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                if inside in known:
+                    yield inside
+                elif node.module in known:
+                    yield node.module
+
+
+def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
+    """Groups of modules each of which reaches the others of its group (Tarjan); each sorted, and so is their list."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: dict[str, None] = {}
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = lowest[module] = len(index)
+        path[module] = None
+        for other in sorted(graph.get(module, ())):
+            if other not in index:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in path:
+                lowest[module] = min(lowest[module], index[other])
+        if lowest[module] == index[module]:
+            group = []
+            while True:
+                member, _ = path.popitem()
+                group.append(member)
+                if member == module:
+                    break
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in sorted(graph):
+        if module not in index:
+            visit(module)
+    return sorted(found)
