@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 import click
 
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
+from chaos.interrupts import as_ctrl_c
 
+UNKNOWN = 2
 USAGE = 3
 INTERRUPTED = 130
 
@@ -80,7 +83,7 @@ def squall() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command. Returns the exit code; never lets a usage error look like an anomaly."""
+    """Run one command. Returns the exit code; neither a usage error nor a bug of ours ever looks like an anomaly."""
     try:
         result = squall.main(args=arguments, prog_name="squall", standalone_mode=False)
     except BaseException as error:
@@ -89,8 +92,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _told(error: BaseException) -> int:
-    """Say what went wrong and return its exit code. What is a bug of ours is raised again, with all it has."""
-    match trouble_of(error):
+    """Say what went wrong in a sentence and return its exit code."""
+    gravest = trouble_of(error)
+    match gravest:
         case click.exceptions.NoArgsIsHelpError() as asked:
             click.echo(asked.format_message())
             return 0
@@ -102,9 +106,35 @@ def _told(error: BaseException) -> int:
             return trouble.exit_code
         case click.Abort() | KeyboardInterrupt():
             return INTERRUPTED
-    raise error
+        case SystemExit():
+            raise gravest
+        case OSError():
+            sentence = f"the machine refused: {gravest}"
+        case _:
+            sentence = f"a failure inside Squall, and no word about the cluster: {type(gravest).__name__}: {gravest}"
+    click.echo(f"squall: {sentence}\n{_kept_traceback(error)}", err=True)
+    return UNKNOWN
+
+
+def _kept_traceback(error: BaseException) -> str:
+    """Write the traceback to a file and say where it is; the traceback itself where no file can be written."""
+    import os
+    import tempfile
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    for folder in (Path("runs"), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(exist_ok=True)
+            path = folder / f"squall-traceback-{os.getpid()}.txt"
+            path.write_text(text)
+        except OSError:
+            continue
+        return f"squall: the traceback is in {path}"
+    return text
 
 
 def main() -> None:
     """The entry point of the program."""
+    as_ctrl_c()
     sys.exit(run())

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from chaos.interrupts import stoppable
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import trio
-
     from chaos.runtimes.process.runtime import ProcessRuntime
 
 ZONE = "CLIENT"
 LOOK_S = 0.2
-INTERRUPTED = 130
 
 
 @click.group()
@@ -56,7 +51,8 @@ def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="squall-cluster-")))
         settings = dict(_setting(text) for text in given)
         runtime = ProcessRuntime(folder, nodes=nodes, zones=(ZONE,), settings=settings, proxied=False, client_port=port)
-        trio.run(_serve, runtime, folder)
+        with suppress(KeyboardInterrupt):  # that is how one ends it
+            trio.run(_serve, runtime, folder)
     return 0
 
 
@@ -68,30 +64,19 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
-    """Until SIGINT or SIGTERM. Another one while the brokers are leaving ends everything at once."""
-    import trio
+    """Until a signal asks for the end. Another one while the brokers are leaving is answered: leaving is bounded."""
 
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_on_signal, signals, nursery.cancel_scope)
-            try:
-                await runtime.start()
-                click.echo(f"{len(runtime.nodes)} brokers are up, with their files in {folder}; Ctrl-C stops them")
-                click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
-                await _tell_of_exits(runtime)
-            finally:
-                await runtime.stop()
-                click.echo("stopped")
+    async def serving() -> None:
+        try:
+            await runtime.start()
+            click.echo(f"{len(runtime.nodes)} brokers are up, with their files in {folder}; Ctrl-C stops them")
+            click.echo(f"bootstrap.servers={runtime.bootstrap(ZONE)}")
+            await _tell_of_exits(runtime)
+        finally:
+            await runtime.stop()
+            click.echo("stopped")
 
-
-async def _cancel_on_signal(signals: AsyncIterator[int], everything: trio.CancelScope) -> None:
-    async for _ in signals:
-        click.echo("stopping in good order; Ctrl-C again to end at once")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # The brokers are tethered to this process: they end with it.
-            signal.signal(number, lambda *_: os._exit(INTERRUPTED))
-        everything.cancel()
-        return
+    await stoppable(serving, click.echo)
 
 
 async def _tell_of_exits(runtime: ProcessRuntime) -> None:

@@ -57,7 +57,8 @@ Examples:
   squall sim --seed 7 --mutant 1           with a known bug planted
 
 \b
-Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged), 3 usage."""
+Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged, or too
+many seeds of a batch: --max-unknown), 3 usage."""
 )
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
@@ -65,6 +66,15 @@ Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged), 3 us
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes of a batch. [default: one for each CPU]")
 @click.option("--mutant", metavar="ID", help="Plant a known bug first.")
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
+@click.option(
+    "--max-unknown",
+    "most_unknown",
+    type=click.FloatRange(0, 100),
+    default=5.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Of a batch: above this share of seeds without a verdict, exit 2.",
+)
 @click.option("--all-violations", is_flag=True, help="Go on after the first broken invariant.")
 @click.option(
     "--runs",
@@ -84,6 +94,7 @@ def command(
     mutant: str | None,
     spark: bool,
     all_violations: bool,
+    most_unknown: float,
     root: Path,
     **flags: Any,
 ) -> int:
@@ -98,14 +109,14 @@ def command(
     _check(plan_file, seeds, swarm, mutant, flags)
     if seeds is not None:
         order = Order(plan_file, mutant, root, not all_violations)
-        return _batch(order, seeds, jobs or os.cpu_count() or 1, spark)
+        return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
         flags.update({name: value for name, value in LOAD.items() if flags[name] is None})
     try:
         plan = swarm_plan(flags["seed"]) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
-    return _single(plan, _command(plan, plan_file, swarm, mutant), mutant, not all_violations, root, spark)
+    return _single(plan, mutant, not all_violations, root, spark)
 
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
@@ -129,20 +140,13 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
         find(mutant)
 
 
-def _command(plan: Plan, plan_file: Path | None, swarm: bool, mutant: str | None) -> str:
-    """What repeats a single run, as long as its flags say everything; else its plan file does."""
-    how = "--swarm" if swarm else f"--plan {plan_file}" if plan_file is not None else ""
-    words = ["./squall sim", f"--seed {plan.seed}", how, f"--mutant {mutant}" if mutant else ""]
-    return " ".join(word for word in words if word)
-
-
 # -------------------------------------------------------------------------------------------------------- one seed
 
 
-def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
+def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
     from rich.console import Console
 
-    from chaos.runs.saved import save
+    from chaos.runs.saved import repeat_of, save
     from chaos.runs.simulation import simulate
 
     say = Console(stderr=True, highlight=False)
@@ -151,7 +155,7 @@ def _single(plan: Plan, repeat: str, mutant: str | None, stop_at_first: bool, ro
     with garbage_waits():
         result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)
         _say_result(say, result, time.monotonic() - began)
-        directory = save(result, root, repeat)
+        directory = save(result, root, lambda made: repeat_of(made, mutant, stop_at_first=stop_at_first))
     return _conclude(directory.path, say, spark)
 
 
@@ -222,6 +226,10 @@ class _Tally:
         elif each.verdict == "unknown":
             self.unknown.append(each)
 
+    def unknown_share(self) -> float:
+        """Of the seeds that are done, those without a verdict, 0 to 1."""
+        return len(self.unknown) / self.done if self.done else 0.0
+
     def rate(self) -> str:
         """How far, and how fast."""
         took_s = max(time.monotonic() - self.began, 1e-9)
@@ -231,7 +239,8 @@ class _Tally:
         return f"{words}, {len(self.failed)} failed" + (f", {left_s:.0f} s left" if self.done < self.total else "")
 
 
-def _batch(order: Order, seeds: range, jobs: int, spark: bool) -> int:
+def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
+    """Exit code of a batch. most_unknown: the share of seeds, 0 to 1, above which it proves too little."""
     from rich.console import Console
 
     from chaos.runs.batch import run_batch
@@ -250,9 +259,12 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool) -> int:
     except KeyboardInterrupt:
         say.print("interrupted")
     _say_end(tally, spark, say)
+    _say_unknown(tally, most_unknown)
     if any(each.failure is not None for each in tally.failed):
         return EXIT_INVALID
-    return EXIT_UNKNOWN if tally.failed or tally.done < tally.total else EXIT_VALID
+    if tally.failed or tally.done < tally.total or tally.unknown_share() > most_unknown:
+        return EXIT_UNKNOWN
+    return EXIT_VALID
 
 
 def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None:
@@ -279,6 +291,29 @@ def _page(path: Path, say: Console) -> None:
         say.print(f"  its page could not be rendered: {type(error).__name__}: {error}", markup=False)
 
 
+def _say_unknown(tally: _Tally, most: float) -> None:
+    """How many seeds have no verdict, the reasons by how often they came, and a few seeds to look at."""
+    from rich.console import Console
+
+    if not tally.unknown:
+        return
+    out = Console(highlight=False)
+    share = tally.unknown_share()
+    allowed = f"--max-unknown allows {most:.0%}"
+    limit = f"{allowed}: too little is proven" if share > most else allowed
+    out.print(f"{len(tally.unknown)} of {tally.done} seeds are unknown ({share:.1%}); {limit}", soft_wrap=True)
+    reasons = Counter(_kind_of(reason) for each in tally.unknown for reason in each.told[:1])
+    for reason, count in reasons.most_common():
+        out.print(f"  {count} x {reason}", markup=False, soft_wrap=True)
+    for each in sorted(tally.unknown, key=lambda each: each.seed)[:UNKNOWN]:
+        out.print(f"  seed {each.seed}: {'; '.join(each.told)}", markup=False, soft_wrap=True)
+
+
+def _kind_of(reason: str) -> str:
+    """A reason without its numbers, so that reasons of one kind count together."""
+    return re.sub(r"\d+(\.\d+)?", "N", reason)
+
+
 def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
     """The whole batch: verdicts, failures, faults that landed, rare paths."""
     from rich.console import Console
@@ -295,8 +330,6 @@ def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
     for signature, count in tally.signatures.most_common():
         first = min(each.seed for each in tally.failed if str(each.failure or "harness") == signature)
         out.print(f"  {count} x {signature}, first by seed {first}", markup=False)
-    for each in sorted(tally.unknown, key=lambda each: each.seed)[:UNKNOWN]:
-        out.print(f"  seed {each.seed} is unknown: {'; '.join(each.told)}", markup=False)
     table = Table("rare path", "times", box=None)
     for name, count in sorted(tally.counts.items(), key=lambda each: (-each[1], each[0])):
         table.add_row(name, str(count))

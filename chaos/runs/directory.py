@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ from chaos.errors import Refused
 
 RUNS = Path("runs")
 LATEST = "latest"
+RESERVE = ".reserve"
+RESERVE_BYTES = 8 << 20
+"""Kept free of everything else while a run goes on, so that a full disk still leaves room to say so."""
 
 
 class RunDirectory:
@@ -22,7 +27,7 @@ class RunDirectory:
     @classmethod
     def create(cls, root: Path, seed: int, *, latest: bool = True) -> RunDirectory:
         """A fresh directory below `root`, named by the time in UTC and the seed. `latest`: point `latest` at it."""
-        root.mkdir(parents=True, exist_ok=True)
+        writable(root)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for attempt in range(1000):
             path = root / (f"{stamp}-seed{seed}" + (f"-{attempt}" if attempt else ""))
@@ -87,6 +92,20 @@ class RunDirectory:
         """The page that people read."""
         return self.path / "report.html"
 
+    def reserve(self) -> None:
+        """Take the room in which the verdict will be written. Refused where there is none."""
+        path = self.path / RESERVE
+        try:
+            with path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+        except OSError as full:
+            path.unlink(missing_ok=True)
+            raise Refused(f"{self.path}: not even {RESERVE_BYTES >> 20} MiB can be written: {full.strerror}") from None
+
+    def release(self) -> None:
+        """Give that room back, to whoever writes next. Idempotent."""
+        (self.path / RESERVE).unlink(missing_ok=True)
+
     def write_info(self, info: dict[str, Any]) -> None:
         """Replace run.json whole."""
         fresh = self.info.with_suffix(".new")
@@ -100,3 +119,21 @@ class RunDirectory:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def writable(root: Path, needed_bytes: int = 0) -> None:
+    """Make the folder `root` for run directories. Refused where it cannot be, is not writable, or lacks the room."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe = root / f".writable-{os.getpid()}"
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        why = f"no run directory can be made there: {error.strerror}"
+        raise Refused(f"--runs {root}: {why}: name another folder") from None
+    free = shutil.disk_usage(root).free
+    if free < needed_bytes:
+        raise Refused(
+            f"--runs {root}: {free >> 20} MiB are free there, and this run may write {needed_bytes >> 20} MiB: "
+            "make room (`rm -r` of old runs), name another folder, or take a smaller load (--rate, --time)"
+        )

@@ -39,6 +39,7 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -
             troubles.append(trouble)
         compare_replicas(directory, troubles)
     troubles += _harness_troubles(directory.read_info())
+    directory.release()
     judge_run(directory.path, expect=expect, troubles=troubles)
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import trio
 from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
-from chaos.errors import HarnessError, Refused
+from chaos.errors import HarnessError, Refused, trouble_of
 from chaos.faults.framed import framed_links
 from chaos.faults.triggers import counts_calls
+from chaos.interrupts import stoppable
 from chaos.plans.plan import Plan, topic_names, write_plan
-from chaos.runs.directory import RunDirectory
+from chaos.runs.directory import RunDirectory, writable
 from chaos.runs.judgement import judge
 from chaos.runs.papers import DirectoryPapers
 from chaos.runs.progress import Progress
@@ -39,6 +41,10 @@ from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
 
+HISTORY_BYTES = 1_500
+"""A record's lines in history.jsonl, its rows in Parquet, and what Spark writes aside."""
+LOGS_BYTES = 128 << 20
+"""Everything that does not grow with the load: first segments, indexes, traces, what programs print, the page."""
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
 """Faults for which brokers are started on files that can be hurt, as they are for conditions on their calls; others
@@ -52,9 +58,11 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     """
     say = Console(stderr=True, highlight=False)
     refuse("this run", lacks(plan))
+    writable(root, room(plan))
     java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed)
+    directory.reserve()
     runtime = make_runtime(directory.path)
     command = repeat_command(directory)
     say.print(f"run {directory.run_id}: seed {plan.seed}, {len(plan.faults)} faults in {plan.time_s:g} s of load")
@@ -64,24 +72,21 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     drivers = driver_maker(plan, directory.path)
     run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
     try:
-        trio.run(_shown, run, progress)
-    except KeyboardInterrupt:
+        try:
+            trio.run(_shown, run, progress)
+        except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
+            _say_trouble(directory, run, error, say)
+        if say.is_terminal:
+            say.print("judging what was recorded ...")
+        with progress.phase("judge"):
+            judge(directory, say)
+    except BaseException as error:
+        if not isinstance(trouble_of(error), KeyboardInterrupt):
+            raise
         say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
         return None
-    except HarnessError as trouble:
-        say.print(f"[bold]trouble:[/] {trouble}")
-    except BaseExceptionGroup as group:
-        if group.subgroup(KeyboardInterrupt) is not None:
-            say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
-            return None
-        told = group.subgroup(HarnessError)
-        if told is None or group.split(HarnessError)[1] is not None:
-            record_traceback(directory, group)
-        say.print(f"[bold]trouble:[/] {run.info['trouble']}")
-    if say.is_terminal:
-        say.print("judging what was recorded ...")
-    with progress.phase("judge"):
-        judge(directory, say)
+    finally:
+        directory.release()
     return directory
 
 
@@ -98,6 +103,26 @@ def lacks(plan: Plan) -> list[Lack]:
     elif plan.runtime == "process" and plan.target == "kafka":
         found += kafka_lacks()
     return found
+
+
+def room(plan: Plan) -> int:
+    """Bytes that a run may write, with a margin: records on every replica, their lines in the history, logs."""
+    load = plan.workload
+    records = load.rate * (plan.warmup_s + plan.time_s)
+    return int(records * (load.replication_factor * (load.min_bytes + load.max_bytes) / 2 + HISTORY_BYTES)) + LOGS_BYTES
+
+
+def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
+    """What ended the run, into run.json and onto the terminal. A bug of ours keeps its traceback in a file."""
+    directory.release()
+    gravest = trouble_of(error)
+    if not isinstance(gravest, HarnessError):
+        record_traceback(directory, error)
+    run.info["trouble"] = run.info["trouble"] or f"{type(gravest).__name__}: {gravest}"
+    directory.write_info(run.info)
+    with suppress(Refused):
+        directory.reserve()
+    say.print(f"[bold]trouble:[/] {run.info['trouble']}")
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
@@ -163,10 +188,13 @@ def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
 
 
 async def _shown(run: Run, progress: Progress) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(progress.show)
-        await run.go()
-        nursery.cancel_scope.cancel()
+    async def shown() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(progress.show)
+            await run.go()
+            nursery.cancel_scope.cancel()
+
+    await stoppable(shown, progress.say)
 
 
 def repeat_command(directory: RunDirectory) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +23,26 @@ from checkers.verdict import to_json as verdict_json
 SERIES = "series.json"
 
 
-def save(result: SimResult, root: Path, command: str, *, latest: bool = True) -> RunDirectory:
-    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it.
+def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
+    """The command that repeats a simulated run: its saved plan says everything but the mutant and when to stop."""
+    plan = directory.plan.absolute()
+    shown = plan.relative_to(Path.cwd()) if plan.is_relative_to(Path.cwd()) else plan
+    words = ["./squall sim --plan", shlex.quote(str(shown)), f"--mutant {mutant}" if mutant else ""]
+    return " ".join(word for word in (*words, "" if stop_at_first else "--all-violations") if word)
+
+
+def save(
+    result: SimResult, root: Path, command: str | Callable[[RunDirectory], str], *, latest: bool = True
+) -> RunDirectory:
+    """Write a simulated run into a fresh directory below `root`, judged. `command` is what repeats it, or tells that of
+    the directory.
 
     Its verdict may be graver than the result's: the replicas' files are compared as well, now that they are files.
     """
     directory = RunDirectory.create(root, result.plan.seed, latest=latest)
     files = result.files
     info = json.loads(files[INFO])
-    info.update(command=command, simulated=_simulated(result))
+    info.update(command=command if isinstance(command, str) else command(directory), simulated=_simulated(result))
     export({**files, INFO: _text(info)}, directory)
     if result.judgement is not None:
         _write_judgement(directory.path, result, result.judgement)

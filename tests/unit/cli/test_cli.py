@@ -70,10 +70,40 @@ def test_trouble_is_found_in_the_groups_that_trio_wraps_it_in() -> None:
     assert trouble_of(BaseExceptionGroup("", [interrupted])) is interrupted
 
 
-def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (AssertionError("a rule"), "inside Squall, and no word about the cluster: AssertionError: a rule"),
+        (ExceptionGroup("two", [KeyError("x"), ValueError("y")]), "KeyError: 'x'"),
+        (OSError(28, "No space left on device"), "the machine refused: [Errno 28] No space left on device"),
+    ],
+)
+def test_a_bug_of_ours_is_unknown_in_a_sentence_and_keeps_its_traceback(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     def fails(**_: object) -> None:
-        raise AssertionError
+        raise error
 
     monkeypatch.setattr(cli.squall, "main", fails)
-    with pytest.raises(AssertionError):
-        cli.run([])
+    monkeypatch.chdir(tmp_path)
+    assert cli.run([]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert str(Path("runs") / kept.name) in told
+    assert "Traceback" in kept.read_text()
+
+
+def test_a_traceback_that_no_file_takes_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails(**_: object) -> None:
+        raise AssertionError("a broken rule")
+
+    monkeypatch.setattr(cli.squall, "main", fails)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").write_text("no folder")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere/at/all"))
+    assert cli.run([]) == 2
+    assert "Traceback" in capsys.readouterr().err

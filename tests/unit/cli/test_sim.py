@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -90,6 +93,62 @@ def test_every_failure_is_told_with_the_command_that_repeats_it(
 
 def test_trouble_of_the_harness_alone_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_batch_of(monkeypatch, [seeded(0), seeded(1, trouble="KeyError")]) == 2
+
+
+def unknown(seed: int) -> Seeded:
+    told = (f"fault {seed} (kill of 2) did not land",)
+    return Seeded(seed, "unknown", None, told, None, 40.0, 0.5, "d", Counter(), 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "flags", "code"),
+    [
+        ([unknown(0), unknown(1)], [], 2),
+        ([*(seeded(n) for n in range(19)), unknown(19)], [], 0),
+        ([*(seeded(n) for n in range(18)), unknown(18)], [], 2),
+        ([*(seeded(n) for n in range(18)), unknown(18)], ["--max-unknown", "6"], 0),
+        ([*(seeded(n) for n in range(19)), unknown(19)], ["--max-unknown", "0"], 2),
+    ],
+)
+def test_a_batch_with_too_many_unknown_seeds_is_unknown_and_says_why(
+    seeds: list[Seeded],
+    flags: list[str],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_batch_of(monkeypatch, seeds, *flags) == code
+    said = capsys.readouterr().out
+    assert f"of {len(seeds)} seeds are unknown" in said
+    assert "x fault N (kill of N) did not land" in said
+    assert ("too little is proven" in said) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--seed", "3"],
+        ["--seed", "3", "--acks", "1", "--min-isr", "1", "--faults", "kill,partition", "--expect", "safe"],
+        ["--seed", "5", "--mutant", "18", "--time", "8"],
+        ["--seed", "5", "--mutant", "18", "--time", "8", "--all-violations"],
+        ["--swarm", "--seed", "11"],
+    ],
+)
+def test_the_printed_command_repeats_a_single_simulation_exactly(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = cli.run(["sim", *flags])
+    made = (tmp_path / "runs/latest").resolve()
+    first = json.loads((made / "run.json").read_text())
+    words = shlex.split(first["command"])
+    assert words[0] == "./squall"
+    assert cli.run(words[1:]) == code
+    again = json.loads((tmp_path / "runs/latest/run.json").read_text())
+    assert (tmp_path / "runs/latest").resolve() != made
+    assert again["simulated"]["digest"] == first["simulated"]["digest"]
+    assert html.escape(first["command"]) in (made / "report.html").read_text()
+    assert (first["command"] in (made / "junit.xml").read_text()) == (code != 0)
 
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:

@@ -1,0 +1,67 @@
+"""SIGINT, SIGTERM and SIGHUP mean the same to every command: end in good order, and leave nothing behind.
+
+Ctrl-C comes from a person; `timeout`, Jenkins, systemd and Kubernetes send SIGTERM, a closed terminal SIGHUP. A signal
+that whoever started us has ignored (`nohup`, a background job of a script) stays ignored.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from chaos.toolchain.cache import Say
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a command to end."""
+
+
+def heard() -> tuple[signal.Signals, ...]:
+    """Those of them that are not ignored in this process."""
+    return tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def as_ctrl_c() -> None:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does by itself. For the main thread of a program."""
+    for number in heard():
+        if number is not signal.SIGINT:
+            signal.signal(number, _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+async def stoppable(work: Callable[[], Awaitable[None]], say: Say) -> None:
+    """Run `work` under trio. The first signal cancels it; while it ends, further signals are only answered.
+
+    KeyboardInterrupt once `work` has ended, if there was a signal: whatever `work` raised meanwhile came of that.
+    """
+    import trio
+
+    asked = False
+    with trio.open_signal_receiver(*heard()) as signals:
+        async with trio.open_nursery() as nursery:
+            scope = trio.CancelScope()
+
+            async def listen() -> None:
+                nonlocal asked
+                async for _ in signals:
+                    say("still ending what was begun: that is bounded" if asked else "ending in good order ...")
+                    asked = True
+                    scope.cancel()
+
+            nursery.start_soon(listen)
+            try:
+                with scope:
+                    await work()
+            except Exception as error:
+                if not asked:
+                    raise
+                raise KeyboardInterrupt from error
+            finally:
+                nursery.cancel_scope.cancel()
+    if asked:
+        raise KeyboardInterrupt

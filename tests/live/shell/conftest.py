@@ -1,0 +1,81 @@
+"""`squall` as a program of its own, watched by what it prints."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Squall:
+    """A running `squall ARGUMENTS`, in a folder of its own and with a registry of its own."""
+
+    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+        self.folder, self.log = folder, folder / "said.txt"
+        self._out = self.log.open("wb")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "chaos", *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._out,
+            start_new_session=True,
+        )
+
+    def said(self) -> str:
+        """All that it has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def until(self, words: str, limit_s: float = 60) -> None:
+        """Wait until it has said that. AssertionError where it ends or takes too long before."""
+        deadline = time.monotonic() + limit_s
+        while words not in self.said():
+            assert self.process.poll() is None, f"it ended before {words!r}:\n{self.said()}"
+            assert time.monotonic() < deadline, f"not within {limit_s:g} s: {words!r}:\n{self.said()}"
+            time.sleep(0.02)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to the harness alone, as `timeout` or a job runner sends it."""
+        self.process.send_signal(number)
+
+    def code(self, limit_s: float = 60) -> int:
+        """Its exit code, once it has ended."""
+        return self.process.wait(limit_s)
+
+    def left_behind(self) -> list[str]:
+        """Command lines of processes that name its folder: brokers, proxies, tethers, Spark."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.folder) in line:
+                found.append(line)
+        return found
+
+    def close(self) -> None:
+        """End it whatever happened."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._out.close()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[list[Squall]]:
+    """What a test starts and puts here is ended with the test."""
+    running: list[Squall] = []
+    yield running
+    for each in running:
+        each.close()
