@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from pathlib import Path
@@ -63,9 +64,11 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself; None where there is none of that name."""
+        """The command itself. UsageError with the nearest name where there is none."""
         if cmd_name not in COMMANDS:
-            return None
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}"
+            raise click.UsageError(f"there is no command {cmd_name!r}: {meant}", ctx)
         command = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command), f"{COMMANDS[cmd_name][0]}.command"
         return command

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from rich.console import Console
-
 from chaos.runs.directory import RunDirectory
 from chaos.runs.judgement import prune_data
+from chaos.screen import console
 from reports.junit import write_junit
 from reports.page import render
 from reports.terminal import summary
@@ -19,13 +18,13 @@ UNKNOWN = 2
 def conclude(directory: RunDirectory, *, keep_data: bool) -> int:
     """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict."""
     verdict = json.loads(directory.verdict.read_text())
-    console = Console(highlight=False)
+    out = console()
     try:
         write_junit(directory.path)
         render(directory.path)
     except Exception as error:  # whatever it is, the verdict stands, and is said
-        console.print(f"the report could not be rendered: {type(error).__name__}: {error}")
+        out.print(f"the report could not be rendered: {type(error).__name__}: {error}")
     if not keep_data:
         prune_data(directory, verdict)
-    summary(directory.path, console)
+    summary(directory.path, out)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from chaos.mutants import find, select
@@ -17,6 +16,7 @@ from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, h
 from chaos.mutants.table import write_docs
 from chaos.plans.plan import Plan
 from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.screen import console
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,15 @@ def command(
     """
     shrink_s = shrink_budget if shrinks else 0.0
     orders = [Order(m.id, first, seeds, budget_s, shrink_s, more, controls) for m in select(names)]
-    console = Console(highlight=False)
+    results = console()
     found = []
     for hunted in _carried_out(orders, jobs):
         found.append(hunted)
-        console.print(_line(hunted))
+        results.print(_line(hunted))
         if hunted.plan:
             out.mkdir(parents=True, exist_ok=True)
             (out / f"{hunted.mutant}.toml").write_text(hunted.plan)
-    console.print(_table(found))
+    results.print(_table(found))
     if docs is not None:
         write_docs(docs, found)
     return 0 if all(hunted.is_well for hunted in found) else 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.screen import console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,11 +49,10 @@ def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     run again with the same plan; with --in sim its plan is simulated under one seed after the other until one of its
     anomalies shows, which `squall shrink` can then shorten.
     """
-    from rich.console import Console
 
     from chaos.runs.recorded import recorded
 
-    say = Console(stderr=True, highlight=False)
+    say = console(stderr=True)
     what = recorded(run)
     if world is None:
         world = "sim" if what.simulated else what.plan.runtime

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from chaos.runs.directory import LATEST, RUNS, RunDirectory
+from chaos.screen import console
 
 
 @click.command()
@@ -21,7 +22,6 @@ def command(run: Path) -> int:
       squall report
       squall report runs/20260704T120000-seed7
     """
-    from rich.console import Console
 
     from reports.junit import write_junit
     from reports.page import render
@@ -30,5 +30,5 @@ def command(run: Path) -> int:
     path = RunDirectory.open(run).path
     render(path)
     write_junit(path)
-    summary(path, Console(highlight=False))
+    summary(path, console())
     return 0

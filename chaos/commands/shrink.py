@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.screen import console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,12 +45,11 @@ def command(run: Path, budget_s: float, wanted: str | None, mutant: str | None) 
     RUN is a run directory of `squall sim`. What comes of it is RUN/shrunk: a run directory of its own, with a plan
     that runs alone, story.txt and story.svg.
     """
-    from rich.console import Console
 
     from chaos.runs.recorded import recorded
 
     what = recorded(run)
-    return shrink_run(what, mutant or what.mutant, wanted, budget_s, Console(stderr=True, highlight=False))
+    return shrink_run(what, mutant or what.mutant, wanted, budget_s, console(stderr=True))
 
 
 @garbage_waits()

@@ -17,6 +17,7 @@ from chaos.faults.vocabulary import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.screen import console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,12 +145,11 @@ def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str
 
 
 def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spark: bool) -> int:
-    from rich.console import Console
 
     from chaos.runs.saved import repeat_of, save
     from chaos.runs.simulation import simulate
 
-    say = Console(stderr=True, highlight=False)
+    say = console(stderr=True)
     say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {len(plan.faults)} faults, {plan.time_s:g} s of load")
     began = time.monotonic()
     with garbage_waits():
@@ -241,11 +241,10 @@ class _Tally:
 
 def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
     """Exit code of a batch. most_unknown: the share of seeds, 0 to 1, above which it proves too little."""
-    from rich.console import Console
 
     from chaos.runs.batch import run_batch
 
-    say = Console(stderr=True, highlight=False)
+    say = console(stderr=True)
     tally = _Tally(len(seeds))
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
     try:
@@ -293,11 +292,10 @@ def _page(path: Path, say: Console) -> None:
 
 def _say_unknown(tally: _Tally, most: float) -> None:
     """How many seeds have no verdict, the reasons by how often they came, and a few seeds to look at."""
-    from rich.console import Console
 
     if not tally.unknown:
         return
-    out = Console(highlight=False)
+    out = console()
     share = tally.unknown_share()
     allowed = f"--max-unknown allows {most:.0%}"
     limit = f"{allowed}: too little is proven" if share > most else allowed
@@ -316,10 +314,9 @@ def _kind_of(reason: str) -> str:
 
 def _say_end(tally: _Tally, spark: bool, say: Console) -> None:
     """The whole batch: verdicts, failures, faults that landed, rare paths."""
-    from rich.console import Console
     from rich.table import Table
 
-    out = Console(highlight=False)
+    out = console()
     if spark:
         for each in tally.failed:
             if each.saved is not None:

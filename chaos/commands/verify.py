@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
+
+from chaos.screen import console
 
 
 @click.command(
@@ -29,5 +30,5 @@ def command(run: Path, expect: str | None) -> int:
     from chaos.runs.judgement import judge
 
     directory = RunDirectory.open(run)
-    judge(directory, Console(stderr=True, highlight=False), expect=expect)
+    judge(directory, console(stderr=True), expect=expect)
     return conclude(directory, keep_data=True)

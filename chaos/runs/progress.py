@@ -17,6 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from chaos import screen
+
 LINE_EVERY_S = 5.0
 REFRESH_S = 0.25
 
@@ -55,7 +57,7 @@ class Progress:
     """One run's display. `counts` gives the workload's counters, `faults` what is under way, once there are any."""
 
     def __init__(self, title: str, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or screen.console(stderr=True)
         self._title = title
         self._began = time.monotonic()
         self._phases: list[tuple[str, float, float | None]] = []

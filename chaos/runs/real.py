@@ -31,6 +31,7 @@ from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.layout import ZONE, links, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.processes.child import PACKAGES
+from chaos.screen import console
 from chaos.toolchain.cache import Say
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
@@ -56,7 +57,7 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
 
     Trouble of the harness ends the run, not the judging: what was recorded is judged, and the verdict is unknown.
     """
-    say = Console(stderr=True, highlight=False)
+    say = console(stderr=True)
     refuse("this run", lacks(plan))
     writable(root, room(plan))
     java_home(say.print)  # whatever takes minutes to install is installed before anything is timed

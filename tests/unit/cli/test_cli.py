@@ -11,6 +11,7 @@ import pytest
 
 from chaos import cli
 from chaos.errors import HarnessError, Refused, trouble_of
+from chaos.screen import console
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -107,3 +108,18 @@ def test_a_traceback_that_no_file_takes_is_printed(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere/at/all"))
     assert cli.run([]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "said"), [("rnu", "did you mean 'run'?"), ("zzz", "one of run, sim")])
+def test_a_command_that_does_not_exist_is_told_with_the_nearest_name(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([given]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_lines_in_a_pipe_are_whole_and_a_terminal_has_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width > 1000
+    monkeypatch.setenv("COLUMNS", "72")
+    assert console().width == 72
