@@ -9,7 +9,7 @@ import sys
 import trio
 
 from broker.config import BrokerConfig, ConfigError, parse_properties
-from broker.control.lifecycle import RegistrationFailed
+from broker.control.port import RegistrationFailed
 from broker.node import broker_main
 from broker.real_env import RealEnv
 from broker.replicas.fetcher import StorageFailed

@@ -20,12 +20,7 @@ from broker.apis.produce import ProduceApi
 from broker.apis.routes import admin_routes, check_served, data_routes, node_routes
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
-from broker.control.forwarder import Forwarder
-from broker.control.kraft.controller_service import ControllerService
-from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
-from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
-from broker.control.kraft.snapshotter import Snapshotter
-from broker.control.lifecycle import BrokerLifecycle
+from broker.control.planes import control_plane, own_logs
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
@@ -39,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.config import BrokerConfig
+    from broker.control.planes import Make
+    from broker.control.port import Membership
     from broker.env import Env
 
 DEFAULT_CLUSTER_ID = "squall-cluster-0000000"
@@ -52,6 +49,7 @@ async def broker_main(
     config: BrokerConfig,
     *,
     stop: trio.Event | None = None,
+    make_control: Make = control_plane,
     task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
@@ -59,18 +57,19 @@ async def broker_main(
     `task_status` is told the node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a
     listener's port that is taken or a disk that fails.
     """
-    node = Node(env, config)
+    node = Node(env, config, make_control)
     await node.run(trio.Event() if stop is None else stop, task_status)
 
 
 class Node:
     """The parts of one node, put together."""
 
-    def __init__(self, env: Env, config: BrokerConfig) -> None:
+    def __init__(self, env: Env, config: BrokerConfig, make_control: Make = control_plane) -> None:
         self.env, self.config = env, config
         env.trace("node_started", id=config.node_id, incarnation=env.incarnation)
         self.cluster_id = config.squall_cluster_id or DEFAULT_CLUSTER_ID
         self.feed = ImageFeed()
+        self._own_logs = own_logs(config)
         self.logs = LogManager(
             env.fs, config.data_dir, self._log_config, cluster_id=self.cluster_id, node_id=config.node_id, rng=env.rng
         )
@@ -80,28 +79,13 @@ class Node:
                 env.trace("recovered", topic=log.topic, partition=log.partition, leo=log.log_end_offset,
                           truncated_bytes=log.recovery.truncated_bytes, reason=log.recovery.reason)  # fmt: skip
         self.peers = PeerClient(env, self.address_of, f"node-{config.node_id}")
-        metadata_log = self.logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, env.wall_ms())
-        self.quorum = MetadataQuorum(
-            env,
-            config,
-            metadata_log,
-            self.peers,
-            self.cluster_id,
-            on_committed=self.feed.committed,
-            on_snapshot=self.feed.restored,
-            on_leadership=self._leadership,
-        )
-        self.snapshotter = Snapshotter(env, config, self.feed, self.quorum)
-        self.service = ControllerService(env, config, self.cluster_id, self.quorum, self.feed, NotLeader)
-        self.forwarder = Forwarder(env, config, self.peers, self.service, lambda: self.quorum.leader_id)
-        self.quorum.on_leader = self.forwarder.controller_moved
-        self.proposals = IsrProposals(env, config.node_id, self.forwarder, self._broker_epoch)
+        self.control = make_control(env, config, self.cluster_id, self.feed, self.logs, self.peers)
+        self.proposals = IsrProposals(env, self.control)
         self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
         self.timers = Timers()
         self._checkpointing = trio.Lock()
-        self.lifecycle: BrokerLifecycle | None = None
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
         """Where this node dials a peer: its own map first, then what it registered, then the voters."""
@@ -116,15 +100,11 @@ class Node:
         return (voter.host, voter.port) if voter is not None else None
 
     def _broker_epoch(self) -> int:
-        return self.lifecycle.broker_epoch if self.lifecycle is not None else -1
-
-    def _leadership(self, is_leader: bool, epoch: int) -> None:
-        self.service.on_leadership(is_leader, epoch)
+        return self.control.broker_epoch
 
     def _log_config(self, topic: str) -> LogConfig:
-        if topic == METADATA_TOPIC:
-            most = self.config.metadata_log_segment_bytes
-            return LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=most, max_message_bytes=most)
+        if topic in self._own_logs:
+            return self._own_logs[topic]
         overrides = self.feed.image.configs.get((2, topic), {})
         expiration_ms = self.config.producer_id_expiration_ms
         return LogConfig.of(topic_config(self.config, overrides), producer_id_expiration_ms=expiration_ms)
@@ -141,32 +121,30 @@ class Node:
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
             await nursery.start(self.peers.run)
-            nursery.start_soon(self.quorum.run)
-            nursery.start_soon(self.snapshotter.run)
-            nursery.start_soon(self.service.run)
+            self.control.start(nursery.start_soon)
             self._start_periodic(nursery, server)
-            lifecycle = self.lifecycle = self._lifecycle(server)
-            joined = await self._join(nursery, lifecycle, stop)
+            membership = self.control.join(self._endpoints(server))
+            joined = await self._join(nursery, membership, stop)
             if joined:
                 # Only now: what the log says before this registration is history, and to act on it piece by piece
                 # would be to lead again in epochs that are over, and to delete what was given back later.
-                self.feed.follow(self.replicas.apply, caught_up=True)
+                self.control.command(self.replicas)
                 self._drop_strays()
-                lifecycle.ready()
-                nursery.start_soon(self._announce, lifecycle, server, task_status)
+                membership.ready()
+                nursery.start_soon(self._announce, membership, server, task_status)
                 await stop.wait()
             env.trace("node_stopping")
-            controlled = joined and config.controlled_shutdown_enable and await self._leave(lifecycle)
+            controlled = joined and config.controlled_shutdown_enable and await self._leave(membership)
             server.close()
             self.fetchers.stop()
-            await self.quorum.leave()
+            await self.control.leave()
             await self.replicas.flushes.idle()
             async with self._checkpointing:
                 self._flush_everything()
             env.trace("node_stopped", controlled=controlled)
             nursery.cancel_scope.cancel()
 
-    async def _join(self, nursery: trio.Nursery, lifecycle: BrokerLifecycle, stop: trio.Event) -> bool:
+    async def _join(self, nursery: trio.Nursery, membership: Membership, stop: trio.Event) -> bool:
         """Register and catch up; False where this node was told to stop first, as it may be without a controller."""
         with trio.CancelScope() as scope:
 
@@ -175,15 +153,15 @@ class Node:
                 scope.cancel()
 
             nursery.start_soon(give_up)
-            await nursery.start(lifecycle.run)
-            await lifecycle.caught_up.wait()
+            await nursery.start(membership.run)
+            await membership.caught_up.wait()
             return True
         return False
 
-    async def _announce(self, lifecycle: BrokerLifecycle, server: Server, task_status: trio.TaskStatus[Node]) -> None:
-        await lifecycle.unfenced.wait()
+    async def _announce(self, membership: Membership, server: Server, task_status: trio.TaskStatus[Node]) -> None:
+        await membership.unfenced.wait()
         server.open_to_clients()
-        self.env.trace("node_ready", ports=server.ports, broker_epoch=lifecycle.broker_epoch)
+        self.env.trace("node_ready", ports=server.ports, broker_epoch=membership.broker_epoch)
         task_status.started(self)
 
     def _server(self, nursery: trio.Nursery) -> Server:
@@ -191,58 +169,49 @@ class Node:
         server = Server(env, config, self.replicas.woken, nursery)
         self.replicas.settle = server.settle
         context = AdminContext(self.feed.image, config, self.cluster_id)
-        self.feed.follow(lambda _: setattr(context, "controller_id", self.quorum.leader_id))
-        metadata = MetadataHandler(context, TopicCreator(self.forwarder, nursery))
+        self.feed.follow(lambda _: setattr(context, "controller_id", self.control.controller_id))
+        metadata = MetadataHandler(context, TopicCreator(self.control, nursery))
         produce = ProduceApi(env, self.replicas, self.timers)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
-        fetch = FetchApi(env, self.replicas, self.timers, slots, most, server.answer_later(self.quorum.fetch))
-        producer_ids = ProducerIds(self.forwarder, config.node_id, self._broker_epoch)
+        of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
+        fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
+        producer_ids = ProducerIds(self.control)
         for_clients = {
             **data_routes(
                 produce, fetch, OffsetApis(self.replicas), DeleteRecordsApi(env, self.replicas), producer_ids
             ),
-            **admin_routes(context, metadata, self.forwarder),
+            **admin_routes(context, metadata, self.control),
         }
-        for_nodes = node_routes(self.quorum, self.service)
+        for_nodes = node_routes(self.control.handlers(), fetch)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server
 
-    def _lifecycle(self, server: Server) -> BrokerLifecycle:
+    def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
         """Advertise what was said to be advertised; where nothing was, the port that was really opened."""
-        endpoints = {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
-        return BrokerLifecycle(
-            self.env,
-            self.config,
-            self.forwarder,
-            self.feed,
-            cluster_id=self.cluster_id,
-            endpoints=endpoints,
-            directory_id=self.logs.directory_id,
-            previous_broker_epoch=self.logs.previous_broker_epoch,
-        )
+        return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:
         """Delete what this broker holds of partitions that are not its own (any more): the image knows by now."""
         hosted = {(h.log.topic, h.log.partition) for h in self.replicas.hosted()}
         for topic, partition in list(self.logs.logs):
-            if (topic, partition) not in hosted and topic != METADATA_TOPIC:
+            if (topic, partition) not in hosted and topic not in self._own_logs:
                 self.env.trace("stray_log_deleted", topic=topic, partition=partition)
                 self.logs.delete(topic, partition, self.env.wall_ms())
 
-    async def _leave(self, lifecycle: BrokerLifecycle) -> bool:
+    async def _leave(self, membership: Membership) -> bool:
         """Controlled shutdown; given up where there is no controller to agree to it, as when a whole cluster stops."""
         left: list[bool] = []
 
         async def give_up_alone() -> None:
             began = self.env.mono()
-            while self.env.mono() - max(began, self.forwarder.answered_at) < ALONE_S:
+            while self.env.mono() - max(began, self.control.answered_at) < ALONE_S:
                 await self.env.sleep(0.1)
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(give_up_alone)
-            left.append(await lifecycle.controlled_shutdown(SHUTDOWN_PATIENCE_S))
+            left.append(await membership.controlled_shutdown(SHUTDOWN_PATIENCE_S))
             nursery.cancel_scope.cancel()
         return bool(left and left[0])
 

@@ -6,7 +6,7 @@ Records leave as slices of the log's files; nothing here touches a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError, Want
@@ -31,7 +31,6 @@ _NO_EPOCH = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 
 class DelayedFetch:
@@ -96,19 +95,31 @@ class FetchApi:
         timers: Timers,
         session_slots: int,
         max_bytes: int,
-        fetch_metadata: Callable[[Slot, FetchIn], None],
+        of_plane: Mapping[bytes, Callable[[Slot, FetchIn], None]],
     ) -> None:
+        """`of_plane`: who answers for the logs that other nodes fetch and no replica here holds, by topic id."""
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
-        self._fetch_metadata = fetch_metadata
+        self._of_plane = of_plane
         self.sessions = FetchSessions(session_slots, env.rng)
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Answer at once where there is data, an error or no patience; else park. May raise MalformedFrame."""
+        self._serve(slot, decode_fetch(view, at, slot.version))
+
+    def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:
+        """As `handle`, on the listener between brokers: only there the control plane's logs are to be had. To a client
+        they are topics that it has never heard of (UNKNOWN_TOPIC_ID).
+        """
         request = decode_fetch(view, at, slot.version)
+        if request.topics and slot.version >= _TOPIC_IDS_FROM:
+            ask = self._of_plane.get(request.topics[0][0])
+            if ask is not None:
+                ask(slot, request)
+                return
+        self._serve(slot, request)
+
+    def _serve(self, slot: Slot, request: FetchIn) -> None:
         by_ids = slot.version >= _TOPIC_IDS_FROM
-        if by_ids and request.topics and request.topics[0][0] == METADATA_TOPIC_ID:
-            self._fetch_metadata(slot, request)
-            return
         now_ms = int(self._env.mono() * 1000)
         try:
             session, parts = self.sessions.open(request, now_ms, by_ids=by_ids)

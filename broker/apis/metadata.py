@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from broker.apis.describe import AdminContext
     from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
-    from broker.control.forwarder import Forwarder
+    from broker.control.port import Decider
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_WITH_ENDPOINT_ERRORS = 1
@@ -173,8 +173,8 @@ class _View:
 class TopicCreator:
     """Has topics made that clients asked for: one CreateTopics for each at a time, however many ask."""
 
-    def __init__(self, forwarder: Forwarder, nursery: trio.Nursery) -> None:
-        self._forwarder, self._nursery = forwarder, nursery
+    def __init__(self, decider: Decider, nursery: trio.Nursery) -> None:
+        self._decider, self._nursery = decider, nursery
         self._under_way: dict[str, None] = {}
 
     def create(self, name: str) -> None:
@@ -189,6 +189,6 @@ class TopicCreator:
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)])
         try:
             # Whatever comes of it, the next Metadata request sees: the topic, or that it has to be tried again.
-            await self._forwarder.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)
+            await self._decider.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)
         finally:
             del self._under_way[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.apis import ApiKey
+from broker.control.port import RequestRefused
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -19,9 +19,7 @@ from broker.protocol.schema.offset_for_leader_epoch import (
 from broker.protocol.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from broker.control.forwarder import Forwarder
+    from broker.control.port import ProducerIdSource
     from broker.net.connection import Slot
     from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -130,8 +128,8 @@ class OffsetApis:
 class ProducerIds:
     """Producer ids from blocks that the controller hands out (AllocateProducerIds), unique in the cluster's life."""
 
-    def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
-        self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch
+    def __init__(self, source: ProducerIdSource) -> None:
+        self._source = source
         self._next = self._end = 0
 
     async def init_producer_id(self, request: Any, slot: Slot) -> Any:
@@ -150,18 +148,12 @@ class ProducerIds:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
     async def _allocate(self) -> ErrorCode:
-        from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
-
-        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
         try:
-            response = await self._forwarder.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, 5_000)
-        except OSError:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if response.error_code:
+            block = await self._source.allocate_producer_ids()
+        except (OSError, RequestRefused):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if self._next >= self._end:
-            self._next = response.producer_id_start
-            self._end = self._next + response.producer_id_len
+            self._next, self._end = block.start, block.stop
         return ErrorCode.NONE
 
 

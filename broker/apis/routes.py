@@ -11,13 +11,12 @@ from broker.apis.describe import (
     describe_configs,
     find_coordinator,
 )
-from broker.control.forwarder import open_envelope
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.net.server import Route
 from broker.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Mapping
 
     from broker.apis.delete_records import DeleteRecordsApi
     from broker.apis.describe import AdminContext
@@ -25,17 +24,8 @@ if TYPE_CHECKING:
     from broker.apis.metadata import MetadataHandler
     from broker.apis.offsets import OffsetApis, ProducerIds
     from broker.apis.produce import ProduceApi
-    from broker.control.forwarder import Forwarder
-    from broker.control.kraft.controller_service import ControllerService
-    from broker.control.kraft.metadata_quorum import MetadataQuorum
+    from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
-
-_BY_CONTROLLER = (
-    ApiKey.ALTER_PARTITION,
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.BROKER_HEARTBEAT,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-)
 
 
 def data_routes(
@@ -52,7 +42,7 @@ def data_routes(
     )
 
 
-def admin_routes(context: AdminContext, metadata: MetadataHandler, forwarder: Forwarder) -> dict[int, Route]:
+def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Decider) -> dict[int, Route]:
     """APIs answered from the image, and those that the active controller decides."""
 
     def versions(request: Any, slot: Slot) -> Any:
@@ -61,7 +51,7 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, forwarder: Fo
     def forward(key: ApiKey) -> Route:
         async def ask(request: Any, slot: Slot) -> Any:
             timeout_ms = getattr(request, "timeout_ms", None)
-            return await forwarder.forward(
+            return await decider.forward(
                 key, slot.version, request, client_id=slot.conn.client_id, timeout_ms=timeout_ms
             )
 
@@ -79,32 +69,23 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, forwarder: Fo
     )
 
 
-def node_routes(quorum: MetadataQuorum, service: ControllerService) -> dict[int, Route]:
-    """APIs between nodes: served on the inter-broker listener only."""
+def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[int, Route]:
+    """What is served on the listener between brokers only: the control plane's APIs, and Fetch of its logs."""
 
-    def of_quorum(key: ApiKey, handler: Callable[[Any], Awaitable[Any]]) -> Route:
-        async def ask(request: Any, slot: Slot) -> Any:
-            return await handler(request)
-
-        return Route(key, waits=ask)
-
-    def by_controller(key: ApiKey) -> Route:
-        return Route(key, plain=lambda request, slot: service.handle(key, request))
+    def by_control_plane(key: int, handler: NodeHandler) -> Route:
+        return Route(key, plain=lambda request, slot: handler(request))
 
     return _table(
-        of_quorum(ApiKey.VOTE, quorum.vote),
-        of_quorum(ApiKey.BEGIN_QUORUM_EPOCH, quorum.begin_quorum_epoch),
-        of_quorum(ApiKey.END_QUORUM_EPOCH, quorum.end_quorum_epoch),
-        of_quorum(ApiKey.FETCH_SNAPSHOT, quorum.fetch_snapshot),
-        of_quorum(ApiKey.ENVELOPE, lambda envelope: open_envelope(service, envelope)),
-        *(by_controller(key) for key in _BY_CONTROLLER),
+        *(by_control_plane(key, handler) for key, handler in handlers.items()),
+        Route(ApiKey.FETCH, hot=fetch.handle_between_nodes),
     )
 
 
 def check_served(for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
     """What ApiVersions lists is what dispatch has, no more and no less."""
     assert sorted(for_clients) == sorted(SERVED), f"{sorted(for_clients)} served, {sorted(SERVED)} listed"
-    assert sorted(for_nodes) == sorted(SERVED_TO_NODES)
+    only_nodes = sorted(key for key in for_nodes if key not in for_clients)
+    assert only_nodes == sorted(SERVED_TO_NODES), f"{only_nodes} served to nodes, {sorted(SERVED_TO_NODES)} meant"
 
 
 def _table(*routes: Route) -> dict[int, Route]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 METADATA_TOPIC = "__cluster_metadata"
 """The controllers' own log."""
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""Its fixed id (KIP-516)."""
 MAX_NAME_LENGTH = 249
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

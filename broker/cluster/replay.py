@@ -7,7 +7,7 @@ controller that wrote it, or a damaged log: an AssertionError stops the node bef
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cluster.image import NO_LEADER, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
 from broker.protocol.schema import metadata_records as records
@@ -22,6 +22,15 @@ LEADER_UNCHANGED = -2
 """`PartitionChangeRecord.leader` where the leader, and so the leader epoch, stays."""
 RECOVERY_UNCHANGED = -1
 """`PartitionChangeRecord.leader_recovery_state` where it stays."""
+
+
+class Write(NamedTuple):
+    """One record to append to the metadata log."""
+
+    record: Any
+    """A message of broker.protocol.schema.metadata_records."""
+    version: int
+    """Version of its schema to write."""
 
 
 def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
-from broker.cluster.replay import APPLY, PARTITION_VERSION, REGISTER_BROKER_VERSION
-from broker.controller.decision import Write
+from broker.cluster.replay import APPLY, PARTITION_VERSION, REGISTER_BROKER_VERSION, Write
 from broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:

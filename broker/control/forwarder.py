@@ -6,9 +6,9 @@ may therefore reach it twice: what a first attempt did is seen by the second (TO
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.control.kraft.controller_service import NotController
+from broker.control.port import NO_CONTROLLER, NoController, NotController
 from broker.control.refusals import refusal
 from broker.net.later import Later
 from broker.net.served import FORWARDED
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.config import BrokerConfig
-    from broker.control.kraft.controller_service import ControllerService
     from broker.env import Env
     from broker.net.peers import PeerClient
 
     Send = Callable[[int, float], Awaitable[Any]]
 
-NOBODY = -1
 FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
@@ -45,8 +43,14 @@ ENVELOPE_VERSION = 0
 SIZE_PREFIX = 4
 
 
-class NoController(OSError):
-    """No active controller answered in time. What the request asked for may have been done."""
+class LocalController(Protocol):
+    """The controller of this node, active or standing by."""
+
+    def begin(self, api_key: int, request: Any) -> Any:
+        """Decide a request: the answer, or a `Later` where it must be certain first. NotController, now or later."""
+
+    async def decide(self, api_key: int, request: Any) -> Any:
+        """As `begin`, waited for."""
 
 
 class Forwarder:
@@ -57,10 +61,10 @@ class Forwarder:
         env: Env,
         config: BrokerConfig,
         peers: PeerClient,
-        service: ControllerService | None,
+        service: LocalController | None,
         controller: Callable[[], int],
     ) -> None:
-        """`controller` tells the quorum's leader as this node knows it, -1 where it knows none."""
+        """`controller`: the active controller as this node knows it, or NO_CONTROLLER."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
         self.answered_at = env.mono()
@@ -135,7 +139,7 @@ class Forwarder:
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
         """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
         target = self.controller()
-        if target == NOBODY:
+        if target == NO_CONTROLLER:
             return False, None
         try:
             if target != self._config.node_id or self._service is None:
@@ -166,7 +170,7 @@ def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse)
     return response
 
 
-async def open_envelope(service: ControllerService, envelope: EnvelopeRequest) -> EnvelopeResponse:
+async def open_envelope(service: LocalController, envelope: EnvelopeRequest) -> EnvelopeResponse:
     """The controller's side: decide the request inside and wrap its response.
 
     The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, INVALID_REQUEST for what brokers do not forward or

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.control.forwarder import NoController
+from broker.control.port import NOT_REGISTERED, NoController, RegistrationFailed
 from broker.controller.features import FEATURES
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -32,10 +32,6 @@ SOON_S = 0.05
 FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION})
 
 
-class RegistrationFailed(Exception):
-    """The cluster does not take this broker: another cluster's, unsupported features, or its id stays in use."""
-
-
 class BrokerLifecycle:
     """Registers this incarnation and keeps its session. Fields are for reading."""
 
@@ -58,8 +54,8 @@ class BrokerLifecycle:
         self._cluster_id, self._endpoints, self._directory_id = cluster_id, endpoints, directory_id
         self._previous_broker_epoch = previous_broker_epoch
         self.incarnation_id = env.rng.randbytes(16)
-        self.broker_epoch = -1
-        """Epoch of this incarnation, -1 until it is registered."""
+        self.broker_epoch = NOT_REGISTERED
+        """Epoch of this incarnation."""
         self.registered = trio.Event()
         self.caught_up = trio.Event()
         """Set once the image holds this registration. What it said of this broker before is of an earlier life."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import NO_LEADER
-from broker.cluster.replay import REGISTER_BROKER_VERSION
-from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.cluster.replay import REGISTER_BROKER_VERSION, Write
+from broker.controller.decision import Decision, Refused, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from broker.controller.sessions import SessionChange
 from broker.protocol.errors import ErrorCode

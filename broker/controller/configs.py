@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from broker.cluster.replay import Write
 from broker.cluster.settings import DYNAMIC_BROKER_SETTINGS
 from broker.config import (
     BROKER_SETTINGS,
@@ -17,7 +18,7 @@ from broker.config import (
     alter_topic_configs,
     validate_topic_configs,
 )
-from broker.controller.decision import Decision, Refused, Write, duplicates
+from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.elections import elr_enabled
 from broker.controller.features import EVERY_TOPIC, MIN_INSYNC_REPLICAS
 from broker.protocol.errors import ErrorCode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.protocol.errors import ErrorCode
 
@@ -12,19 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.cluster.image import ClusterImage
+    from broker.cluster.replay import Write
     from broker.cluster.settings import ControllerSettings
     from broker.controller.sessions import SessionChange, Sessions
 
 R = TypeVar("R")
-
-
-class Write(NamedTuple):
-    """One record to append to the metadata log."""
-
-    record: Any
-    """A message of broker.protocol.schema.metadata_records."""
-    version: int
-    """Version of its schema to write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cluster.image import BROKER_RESOURCE, CLUSTER_DEFAULT, ELR_FEATURE
-from broker.controller.decision import Decision, Refused, Write
+from broker.cluster.replay import Write
+from broker.controller.decision import Decision, Refused
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 

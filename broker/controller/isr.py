@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import RECOVERED, RECOVERING
-from broker.cluster.replay import LEADER_UNCHANGED, changed
-from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.cluster.replay import LEADER_UNCHANGED, Write, changed
+from broker.controller.decision import Decision, Refused, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, partition_change
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import alter_partition as wire

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import NO_LEADER
-from broker.controller.decision import Decision, Refused, Write
+from broker.cluster.replay import Write
+from broker.controller.decision import Decision, Refused
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from broker.protocol.errors import ErrorCode
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.decision import Decision, Refused, Write, check_broker_epoch
+from broker.cluster.replay import Write
+from broker.controller.decision import Decision, Refused, check_broker_epoch
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from broker.protocol.schema.metadata_records import ProducerIdsRecord
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.cluster.image import RECOVERING
-from broker.controller.decision import Decision, Refused, Write
+from broker.cluster.replay import Write
+from broker.controller.decision import Decision, Refused
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from broker.controller.placement import check_manual
 from broker.protocol.errors import ErrorCode

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.image import TOPIC_RESOURCE
 from broker.cluster.names import METADATA_TOPIC, name_fault
-from broker.cluster.replay import PARTITION_VERSION
+from broker.cluster.replay import PARTITION_VERSION, Write
 from broker.config import ConfigError, describe_topic, validate_topic_configs
-from broker.controller.decision import Decision, Refused, Write, duplicates
+from broker.controller.decision import Decision, Refused, duplicates
 from broker.controller.placement import check_manual, live_replicas, place
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema import create_partitions as partitions_wire

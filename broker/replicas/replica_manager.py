@@ -1,7 +1,7 @@
 """Every replica that this broker hosts: events of the data plane into state machines, and their effects out.
 
-The control plane speaks to it through `apply` (what committed metadata changed) and hears from it through ISR proposals
-and fetches: nothing here knows whether metadata comes from KRaft or from elsewhere.
+The control plane gives it orders (`obey`) and hears from it through ISR proposals: nothing here knows whether they come
+from KRaft or from elsewhere.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.image import BROKER_RESOURCE, RECOVERING, TOPIC_RESOURCE
+from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import TopicConfig, topic_config
+from broker.control.port import BecomeFollower, BecomeLeader, BrokersChanged, SettingsChanged, StopReplica
 from broker.log.config import LogConfig
 from broker.protocol.errors import ErrorCode
 from broker.replicas.flushes import Flushes, HeldAppend
@@ -25,7 +26,6 @@ from broker.replication.values import (
     FetchRefused,
     HighWatermarkMoved,
     IsrChanged,
-    LeaderAndIsr,
     LeadershipLost,
     ProposeIsr,
     ReplicationSettings,
@@ -37,8 +37,11 @@ from broker.replication.values import (
 )
 
 if TYPE_CHECKING:
-    from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
+    from collections.abc import Sequence
+
+    from broker.cluster.image import ClusterImage, PartitionImage
     from broker.config import BrokerConfig
+    from broker.control.port import Order
     from broker.env import Env
     from broker.log.log import Log
     from broker.log.manager import LogManager
@@ -300,55 +303,48 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ the control plane
 
-    def apply(self, delta: ImageDelta) -> None:
-        """Committed metadata changed: take up, change or drop replicas accordingly."""
+    def obey(self, orders: Sequence[Order]) -> None:
+        """The control plane's orders, one after the other: take up, change or drop replicas."""
         now_ms = int(self._env.mono() * 1000)
-        if delta.brokers:
-            self._brokers_changed(now_ms)
-        for topic_id, topic in delta.deleted_topics.items():
-            for index in list(self.by_id.get(topic_id, {})):
-                self._drop(topic_id, topic.name, index)
-        for topic_id, index in delta.partitions:
-            partition = self.image.partition(topic_id, index)
-            if partition is None:
-                continue
-            if self._config.node_id in partition.replicas:
-                self._take_up(topic_id, index, partition, now_ms)
-            elif self.find(topic_id, index) is not None:
-                self._drop(topic_id, self.image.topics_by_id[topic_id].name, index)
-        for kind, name in delta.configs:
-            self._configs_changed(kind, name, now_ms)
+        for order in orders:
+            match order:
+                case BecomeLeader() | BecomeFollower():
+                    self._take_up(order, now_ms)
+                case StopReplica():
+                    self._stop(order)
+                case BrokersChanged():
+                    self._brokers_changed(order.brokers, now_ms)
+                case SettingsChanged():
+                    self._settings_changed(order.kind, order.name, now_ms)
         self.settle()
 
-    def _take_up(self, topic_id: bytes, index: int, partition: PartitionImage, now_ms: int) -> None:
-        h = self.find(topic_id, index)
+    def _take_up(self, order: BecomeLeader | BecomeFollower, now_ms: int) -> None:
+        said = order.state
+        h = self.find(order.topic_id, order.index)
         if h is None:
-            h = self._create(topic_id, index)
+            h = self._create(order.topic, order.topic_id, order.index)
         state = h.state
         before = state.leader_epoch
-        said = LeaderAndIsr(
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-            isr=partition.isr,
-            replicas=partition.replicas,
-        )
-        leads = partition.leader == self._config.node_id
-        if state.log_end_offset != h.log.log_end_offset and partition.leader_epoch != before:
+        if state.log_end_offset != h.log.log_end_offset and said.leader_epoch != before:
             self.flushes.now(h)
-        end = state.log_end_offset if h.holding and partition.leader_epoch == before else h.log.log_end_offset
+        end = state.log_end_offset if h.holding and said.leader_epoch == before else h.log.log_end_offset
+        leads = type(order) is BecomeLeader
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:
             self.woken.update(h.followers)
             self.woken.update(h.consumers)
             event = "became_leader" if leads else "became_follower"
-            self._trace(h, event, leader=partition.leader, epoch=state.leader_epoch, isr=state.isr,
+            self._trace(h, event, leader=said.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
-                        recovering=partition.leader_recovery_state == RECOVERING)  # fmt: skip
+                        recovering=order.recovering)  # fmt: skip
 
-    def _create(self, topic_id: bytes, index: int) -> Hosted:
-        name = self.image.topics_by_id[topic_id].name
+    def _stop(self, order: StopReplica) -> None:
+        h = self.find(order.topic_id, order.index)
+        if h is not None and not h.state.is_stale_stop(order.leader_epoch):
+            self._drop(order.topic_id, order.topic, order.index)
+
+    def _create(self, name: str, topic_id: bytes, index: int) -> Hosted:
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
         # One that was loaded at the start knew nothing of its topic's settings yet.
         log_config, settings = self._settings_of(name)
@@ -377,13 +373,8 @@ class ReplicaManager:
         self._logs.delete(name, index, self._env.wall_ms())
         self._trace(h, "stopped_replica")
 
-    def _brokers_changed(self, now_ms: int) -> None:
-        brokers = self.image.brokers.values()
-        self._brokers = BrokerView(
-            epochs={b.id: b.epoch for b in brokers},
-            fenced=frozenset([b.id for b in brokers if b.fenced]),
-            shutting_down=frozenset([b.id for b in brokers if b.in_controlled_shutdown]),
-        )
+    def _brokers_changed(self, brokers: BrokerView, now_ms: int) -> None:
+        self._brokers = brokers
         for h in self.hosted():
             self.apply_effects(h, h.state.brokers_changed(self._brokers, now_ms))
             self.low_watermark_moved(h)
@@ -405,7 +396,7 @@ class ReplicaManager:
             truncation=TRUNCATION_RULES[config.squall_replication_truncation],
         )
 
-    def _configs_changed(self, kind: int, name: str, now_ms: int) -> None:
+    def _settings_changed(self, kind: int, name: str, now_ms: int) -> None:
         if kind == BROKER_RESOURCE:
             self._in_force = with_altered(self._config, altered_settings(self.image, self._config.node_id))
         of_topics: dict[str, tuple[LogConfig, ReplicationSettings]] = {}

@@ -15,6 +15,7 @@ import trio
 
 from broker.cluster.settings import ControllerSettings
 from broker.control.kraft.control_trace import trace_changes
+from broker.control.port import NotController
 from broker.control.refusals import refusal
 from broker.controller.controller import COMMANDS, Controller
 from broker.net.later import Later
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 TICKS_PER_SESSION = 10
 """How often in a session time-out the clock is looked at: a fault is noticed at most a tenth too late."""
-
-
-class NotController(Exception):
-    """This node is not the active controller, or stopped being it before the outcome was certain."""
 
 
 class LeadershipLost(Exception):

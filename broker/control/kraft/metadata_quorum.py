@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from broker.cluster.names import METADATA_TOPIC
 from broker.control.kraft import quorum_wire as wire
 from broker.control.kraft.quorum_storage import Committed, QuorumStorage
 from broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
@@ -394,7 +395,7 @@ class MetadataQuorum:
             if isinstance(op, InstallSnapshot):
                 self._restored = op.snapshot
         for note in ready.notes:
-            where = {"topic": wire.METADATA_TOPIC, "partition": 0} if note.event == "truncated" else {}
+            where = {"topic": METADATA_TOPIC, "partition": 0} if note.event == "truncated" else {}
             self._env.trace(note.event, **where, **note.fields)
         for message in ready.messages:
             if not isinstance(message.body, REPLIES):

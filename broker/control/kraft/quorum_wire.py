@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.names import METADATA_TOPIC as METADATA_TOPIC
+from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.header import decode_response_header
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from broker.quorum.messages import Reply, Request
     from broker.quorum.raft import Raft
 
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
 VOTE_VERSION, EPOCH_VERSION, FETCH_VERSION = 2, 1, 18
 MAX_BYTES = 1 << 20
 """Most that one Fetch of the metadata log brings, but always one batch: a slow link must manage it in time."""

@@ -85,7 +85,8 @@ class Commands(RuleBasedStateMachine):
             self.beat(broker_id)
 
     def turn_on_elr(self) -> None:
-        from broker.controller.decision import Decision, Write
+        from broker.cluster.replay import Write
+        from broker.controller.decision import Decision
 
         self.room.commit(Decision(None, (Write(FeatureLevelRecord(name=ELR_FEATURE, feature_level=1), 0),)))
 

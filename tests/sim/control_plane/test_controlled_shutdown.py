@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
 from workloads.client import admin
 
 PARTITIONS = 6
@@ -76,7 +76,7 @@ async def test_a_rolling_restart_under_load_loses_nothing_and_every_stop_is_clea
         cluster, loads = await under_load(nursery)
         begin_anew(loads)
         for node_id in cluster.nodes:
-            epoch = cluster.running()[node_id].lifecycle.broker_epoch  # type: ignore[union-attr]
+            epoch = cluster.running()[node_id].control.broker_epoch
             await cluster.stop(node_id)
             await cluster.start(node_id)
             assert cluster.running()[node_id].logs.previous_broker_epoch == epoch
@@ -96,8 +96,9 @@ async def test_the_leaderships_are_gone_before_the_broker_is(autojump_clock: Any
         node = cluster.running()[stopped]
         node_stop = cluster.nodes[stopped].stop_event
         node_stop.set()
-        assert node.lifecycle is not None
-        await node.lifecycle.may_stop.wait()
+        lifecycle = kraft(node).lifecycle
+        assert lifecycle is not None
+        await lifecycle.may_stop.wait()
         hosted = node.replicas.hosted()
         assert not [h for h in hosted if h.state.is_leader]
         assert not [h for h in hosted if h.uncommitted], "whoever waited was told who leads now"

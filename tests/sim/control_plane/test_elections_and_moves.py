@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
 from workloads.client import admin
 from workloads.client.client import Client
 
@@ -165,7 +165,7 @@ async def test_a_feature_is_finalized_at_another_level_for_the_whole_cluster(aut
 
 def has_controller_after(cluster: WholeCluster, epoch: int) -> bool:
     controller = cluster.controller()
-    return controller is not None and controller.quorum.epoch > epoch
+    return controller is not None and kraft(controller).quorum.epoch > epoch
 
 
 async def test_the_controller_can_be_unseated_alive_and_nothing_committed_is_lost(autojump_clock: Any) -> None:

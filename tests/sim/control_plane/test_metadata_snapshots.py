@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
+from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, kraft, surely, values_of
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client import admin
 from workloads.client.client import Client
@@ -32,7 +32,7 @@ async def make_topics(cluster: WholeCluster, client: Client, first: int, count: 
 
 
 def log_start(cluster: WholeCluster, node_id: int) -> int:
-    return cluster.running()[node_id].quorum._raft.log.start_offset
+    return kraft(cluster.running()[node_id]).quorum._raft.log.start_offset
 
 
 def all_agree(cluster: WholeCluster) -> bool:

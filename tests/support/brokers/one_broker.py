@@ -13,6 +13,7 @@ from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
+from broker.control.orders import orders_of
 from broker.log.config import LogConfig
 from broker.log.manager import LogManager
 from broker.net.connection import Connection, Slot
@@ -135,18 +136,22 @@ class OneBroker:
         self.replicas.settle = self.server.settle
         self.timers = Timers()
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers)
-        self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, lambda slot, request: None)
+        self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
         self._correlation_id = 0
         for broker_id, epoch in EPOCHS.items():
             endpoints = {LISTENER: (f"host{broker_id}", 9092)}
             self.image.brokers[broker_id] = Broker(broker_id, epoch, bytes(16), endpoints, fenced=False)
-        self.replicas.apply(ImageDelta(brokers=dict.fromkeys(EPOCHS)))
+        self.learn(ImageDelta(brokers=dict.fromkeys(EPOCHS)))
 
     def start_soon(self, function: Any, *args: Any) -> None:
         """As a nursery; tests run what was started where they mean it to run."""
         self.started.append((function, args))
 
     # ------------------------------------------------------------------------------------------------ the controller
+
+    def learn(self, delta: ImageDelta) -> None:
+        """Obey what the change of the image means for this broker."""
+        self.replicas.obey(orders_of(self.image, delta, 1))
 
     def give(
         self,
@@ -166,25 +171,25 @@ class OneBroker:
         self.image.topic_ids[name] = topic_id
         before = topic.partitions.get(index)
         topic.partitions[index] = PartitionImage(replicas, isr, leader, epoch, partition_epoch)
-        self.replicas.apply(ImageDelta(partitions={(topic_id, index): before}))
+        self.learn(ImageDelta(partitions={(topic_id, index): before}))
         found = self.replicas.find(topic_id, index)
         return found if found is not None else None  # type: ignore[return-value]
 
     def remove(self, name: str) -> None:
         """Metadata says that a topic is gone."""
         topic_id = self.image.topic_ids.pop(name)
-        self.replicas.apply(ImageDelta(deleted_topics={topic_id: self.image.topics_by_id.pop(topic_id)}))
+        self.learn(ImageDelta(deleted_topics={topic_id: self.image.topics_by_id.pop(topic_id)}))
 
     def alter(self, kind: int, name: str, **settings: str) -> None:
         """Metadata says that settings were altered."""
         self.image.configs[kind, name] = {key.replace("_", "."): value for key, value in settings.items()}
-        self.replicas.apply(ImageDelta(configs={(kind, name): None}))
+        self.learn(ImageDelta(configs={(kind, name): None}))
 
     def fence(self, broker_id: int) -> None:
         """Metadata says that a broker is fenced."""
         before = self.image.brokers[broker_id]
         self.image.brokers[broker_id] = replace(before, fenced=True)
-        self.replicas.apply(ImageDelta(brokers={broker_id: before}))
+        self.learn(ImageDelta(brokers={broker_id: before}))
 
     def pass_ms(self, ms: int) -> None:
         """Time passes, and what is due then is done."""

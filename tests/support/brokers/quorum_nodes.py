@@ -8,9 +8,9 @@ from typing import Any
 
 import trio
 
+from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum
-from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
 from broker.log.recovery import load
 from broker.net.frames import Frames, ReceiveMemory

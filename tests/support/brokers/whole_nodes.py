@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import trio
 
 from broker.config import BrokerConfig
+from broker.control.kraft.plane import KraftPlane
 from broker.env import LinkClosed
 from broker.node import Node, broker_main
 from broker.protocol.records import decode_batch
@@ -221,7 +222,7 @@ class WholeCluster:
 
     def controller(self) -> Node | None:
         """The active controller's node."""
-        return next((node for node in self.running().values() if node.service.is_active), None)
+        return next((node for node in self.running().values() if kraft(node).service.is_active), None)
 
     def image(self) -> Any:
         """The cluster as the active controller's node has it."""
@@ -288,6 +289,12 @@ class Load:
             self.acknowledged[value] = outcome.offset
         else:
             self.failed.append((value, outcome.error))
+
+
+def kraft(node: Node) -> KraftPlane:
+    """A node's control plane, to look into."""
+    assert isinstance(node.control, KraftPlane)
+    return node.control
 
 
 def values_of(log: Any) -> dict[int, bytes]:

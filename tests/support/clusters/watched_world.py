@@ -53,9 +53,9 @@ class FakeNode:
         by_id: dict[bytes, dict[int, Hosted]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])
         self.node: Any = SimpleNamespace(
-            replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs, quorum=quorum,
-            config=self._world.config, proposals=SimpleNamespace(_open={}),
-            fetchers=None,
+            replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
+            control=SimpleNamespace(quorum=quorum), config=self._world.config,
+            proposals=SimpleNamespace(_open={}), fetchers=None,
         )  # fmt: skip
         log = logs.get_or_create("t", 0, TOPIC_ID)
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
+from broker.control.port import RequestRefused
 from broker.net.connection import Slot
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsResponse
 from broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -100,23 +100,23 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
 
 
 class Blocks:
-    """Plays Forwarder: hands out blocks of three ids."""
+    """Plays the control plane: hands out blocks of three ids."""
 
     def __init__(self) -> None:
         self.given = 0
         self.error = ErrorCode.NONE
 
-    async def ask(self, key: int, version: int, request: Any, timeout_ms: int) -> Any:
+    async def allocate_producer_ids(self) -> range:
         await trio.lowlevel.checkpoint()
+        if self.error:
+            raise RequestRefused(self.error)
         self.given += 1
-        return AllocateProducerIdsResponse(
-            error_code=self.error, producer_id_start=3 * (self.given - 1), producer_id_len=3
-        )
+        return range(3 * (self.given - 1), 3 * self.given)
 
 
 async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> None:
     blocks: Any = Blocks()
-    ids = ProducerIds(blocks, 1, lambda: 101)
+    ids = ProducerIds(blocks)
     given: list[int] = []
 
     async def one() -> None:
@@ -133,15 +133,11 @@ async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> 
 async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
     blocks: Any = Blocks()
     blocks.error = ErrorCode.BROKER_ID_NOT_REGISTERED
-    response = await ProducerIds(blocks, 1, lambda: 101).init_producer_id(
-        InitProducerIdRequest(transactional_id=None), slot_of(4)
-    )
+    response = await ProducerIds(blocks).init_producer_id(InitProducerIdRequest(transactional_id=None), slot_of(4))
     assert (response.error_code, response.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
 
 
 async def test_transactions_are_refused() -> None:
     blocks: Any = Blocks()
-    response = await ProducerIds(blocks, 1, lambda: 101).init_producer_id(
-        InitProducerIdRequest(transactional_id="x"), slot_of(4)
-    )
+    response = await ProducerIds(blocks).init_producer_id(InitProducerIdRequest(transactional_id="x"), slot_of(4))
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

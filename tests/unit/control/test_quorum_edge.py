@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.config import BrokerConfig
 from broker.control.kraft.metadata_quorum import MetadataQuorum, NotLeader
 from broker.control.kraft.quorum_storage import QuorumStorage
-from broker.control.kraft.quorum_wire import METADATA_TOPIC, METADATA_TOPIC_ID
 from broker.log.config import LogConfig
 from broker.log.log import Log
 from broker.log.recovery import load

@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.cluster.image import NO_LEADER
-from broker.control.forwarder import NoController, open_envelope
-from broker.control.lifecycle import RegistrationFailed
+from broker.control.forwarder import open_envelope
+from broker.control.port import NoController, RegistrationFailed
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode

@@ -213,7 +213,8 @@ def test_an_isr_that_completes_a_reassignment_may_cost_the_sender_its_leadership
     moving = PartitionChangeRecord(
         topic_id=topic_id, partition_id=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
-    from broker.controller.decision import Decision, Write
+    from broker.cluster.replay import Write
+    from broker.controller.decision import Decision
 
     room.commit(Decision(None, (Write(moving, 2),)))
     assert room.alter("t", [1, 2, 3]).error_code == ErrorCode.NEW_LEADER_ELECTED

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.control.forwarder import Forwarder, NoController
+from broker.control.forwarder import Forwarder
+from broker.control.port import NoController
 from broker.env import LinkClosed
 from broker.net.peers import PeerClient, PeerTimeout, Unreachable
 from broker.protocol.apis import ApiKey

@@ -1,21 +1,16 @@
-"""AlterPartition: proposals go out until they are answered for or overtaken."""
+"""ISR proposals go out until they are answered for or overtaken."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 import trio.testing
 
+from broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionResponsePartitionData,
-    AlterPartitionResponseTopicData,
-)
 from broker.replicas.hosted import Hosted
 from broker.replicas.isr_proposals import IsrProposals
 from tests.support.brokers.memory_env import FakeEnv
@@ -23,35 +18,26 @@ from tests.support.brokers.one_broker import OneBroker, answers
 
 
 class Controller:
-    """Plays Forwarder: each request is answered as the next of `script` says, the last one for ever."""
+    """Plays the control plane: each proposal is answered as the next of `script` says, the last one for ever."""
 
     def __init__(self, *script: ErrorCode | str) -> None:
         self.script = list(script)
-        self.requests: list[tuple[float, AlterPartitionRequest]] = []
+        self.requests: list[tuple[float, IsrProposal]] = []
 
-    async def ask(self, api_key: int, version: int, request: Any, timeout_ms: int) -> Any:
-        self.requests.append((trio.current_time(), request))
+    async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
+        [asked] = proposals
+        self.requests.append((trio.current_time(), asked))
         await trio.lowlevel.checkpoint()
         word = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if word == "silence":
             raise OSError("nobody there")
         if word == "refuse all":
-            return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+            raise RequestRefused(ErrorCode.NOT_CONTROLLER)
         assert isinstance(word, ErrorCode)
-        [topic] = request.topics
-        [p] = topic.partitions
-        isr = [member.broker_id for member in p.new_isr_with_epochs]
-        decided = AlterPartitionResponsePartitionData(
-            partition_index=p.partition_index,
-            error_code=word,
-            leader_id=1,
-            leader_epoch=p.leader_epoch,
-            isr=isr,
-            partition_epoch=p.partition_epoch + 1,
-        )
-        return AlterPartitionResponse(
-            topics=[AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=[decided])]
-        )
+        if word:
+            return [IsrRejected(asked.topic_id, asked.index, word)]
+        isr = tuple(broker_id for broker_id, _ in asked.isr)
+        return [IsrConfirmed(asked.topic_id, asked.index, asked.leader_epoch, asked.partition_epoch + 1, isr)]
 
 
 @asynccontextmanager
@@ -62,7 +48,7 @@ async def leading(*script: ErrorCode | str) -> AsyncIterator[tuple[OneBroker, Co
     unused: Any = None
     env: Any = FakeEnv(unused)
     env.mono = room.env.mono
-    proposals = IsrProposals(env, 1, controller, lambda: 101)
+    proposals = IsrProposals(env, controller)
     proposals.replicas = room.replicas
     room.replicas._proposals = proposals
     h = room.give(isr=(1, 2))
@@ -87,8 +73,9 @@ async def asked_times(controller: Controller, count: int) -> list[float]:
 async def test_what_the_controller_accepts_is_in_force(autojump_clock: Any) -> None:
     async with leading(ErrorCode.NONE) as (_, controller, h):
         await quiet()
-        [(_, request)] = controller.requests
-        assert (request.broker_id, request.broker_epoch) == (1, 101)
+        [(_, asked)] = controller.requests
+        assert (asked.leader_epoch, asked.partition_epoch) == (5, 10)
+        assert asked.isr == ((1, 101), (2, -1), (3, 103))
         assert h.state.isr == (1, 2, 3)
         assert (h.state.pending, h.state.partition_epoch) == (None, 11)
 

@@ -79,7 +79,7 @@ class QuorumWatch:
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
         """What a dead node's disk has of the metadata log."""
-        log = broker.quorum._storage._log
+        log = broker.control.quorum._storage._log
         before = self.known.copies.get(node)
         left = self.known.copies[node] = sight.copy_on_disk(disk, log.directory)
         if before is not None:
@@ -87,7 +87,7 @@ class QuorumWatch:
         left.compare(self.known.ledger)
         seat = self._seats.get(node)
         if seat is not None and seat.leads:  # One that stops as it commits is gone before anybody looks at it again.
-            self._commit(seat._replace(hw=broker.quorum._raft.high_watermark), left)
+            self._commit(seat._replace(hw=broker.control.quorum._raft.high_watermark), left)
 
     def final(self) -> None:
         """Nothing more is asked of the quorum at the end than all the time."""

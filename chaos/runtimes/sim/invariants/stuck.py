@@ -19,7 +19,7 @@ def what_lacks(nodes: Mapping[int, Any], partitions: Iterable[Known], cluster: C
         lines += _of_partition(known)
     for sim in running:
         lines += _proposals(sim)
-    leaders = sorted({sim.node.quorum.leader_id for sim in running if sim.node.quorum.is_leader})
+    leaders = sorted({sim.node.control.quorum.leader_id for sim in running if sim.node.control.quorum.is_leader})
     if lines or len(leaders) != 1:
         lines += [_seat(sim) for sim in running]
     return lines
@@ -63,7 +63,7 @@ def _proposals(sim: Any) -> list[str]:
 
 
 def _seat(sim: Any) -> str:
-    quorum = sim.node.quorum
+    quorum = sim.node.control.quorum
     role = quorum._raft.role.value
     return (
         f"quorum: node {sim.id} is {role} in epoch {quorum.epoch}, leader {quorum.leader_id}, "

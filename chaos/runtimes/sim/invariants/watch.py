@@ -116,7 +116,8 @@ class _Node:
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
-        self.quorum, self.raft, self.quorum_log = broker.quorum, broker.quorum._raft, broker.quorum._storage._log
+        self.quorum = quorum = broker.control.quorum
+        self.raft, self.quorum_log = quorum._raft, quorum._storage._log
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:

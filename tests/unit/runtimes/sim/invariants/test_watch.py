@@ -242,7 +242,7 @@ def test_two_images_at_one_offset_must_agree() -> None:
 
 def test_a_quorum_leader_to_which_nothing_happens_is_looked_at_all_the_same() -> None:
     world = replicated()
-    quorum = world.nodes[2].node.quorum
+    quorum = world.nodes[2].node.control.quorum
     quorum._now_ms = lambda: int(world.kernel.now * 1000)
     quorum._raft.leadership = SimpleNamespace(majority_heard_ms=lambda now_ms: 0)
     for world.kernel.now in (0.1, 1.0, 1.7, 2.0):

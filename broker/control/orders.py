@@ -1,0 +1,77 @@
+"""Orders for one broker's data plane, from what has changed in the cluster's image. Pure.
+
+For every plane that tells of its decisions by images: KRaft's does. One whose controller sends orders itself, as
+ZooKeeper's does (LeaderAndIsr, StopReplica), has no need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.cluster.image import RECOVERING
+from broker.control.port import (
+    BecomeFollower,
+    BecomeLeader,
+    BrokersChanged,
+    Order,
+    SettingsChanged,
+    StopReplica,
+)
+from broker.replication.values import BrokerView, LeaderAndIsr
+
+if TYPE_CHECKING:
+    from broker.cluster.image import ClusterImage, ImageDelta, PartitionImage
+
+
+def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
+    """What `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
+
+    Brokers come first, because who is fenced bears on who is waited for; deletions come before what may be made anew
+    by the same name; settings come last, when the replicas that they are for are there.
+    """
+    return list(_orders(image, delta, broker_id))
+
+
+def _orders(image: ClusterImage, delta: ImageDelta, broker_id: int) -> Iterator[Order]:
+    if delta.brokers:
+        yield BrokersChanged(broker_view(image))
+    for topic_id, topic in delta.deleted_topics.items():
+        for index, last in topic.partitions.items():
+            yield StopReplica(topic.name, topic_id, index, last.leader_epoch)
+    for (topic_id, index), before in delta.partitions.items():
+        partition = image.partition(topic_id, index)
+        if partition is None:
+            continue
+        name = image.topics_by_id[topic_id].name
+        if broker_id in partition.replicas:
+            yield become(name, topic_id, index, partition, broker_id)
+        elif before is not None and broker_id in before.replicas:
+            yield StopReplica(name, topic_id, index, partition.leader_epoch)
+    for kind, name in delta.configs:
+        yield SettingsChanged(kind, name)
+
+
+def become(
+    topic: str, topic_id: bytes, index: int, partition: PartitionImage, broker_id: int
+) -> BecomeLeader | BecomeFollower:
+    """The order for a replica of `partition` on `broker_id`."""
+    state = LeaderAndIsr(
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=partition.isr,
+        replicas=partition.replicas,
+    )
+    kind = BecomeLeader if partition.leader == broker_id else BecomeFollower
+    return kind(topic, topic_id, index, state, partition.leader_recovery_state == RECOVERING)
+
+
+def broker_view(image: ClusterImage) -> BrokerView:
+    """What an image says of the brokers."""
+    brokers = image.brokers.values()
+    return BrokerView(
+        epochs={b.id: b.epoch for b in brokers},
+        fenced=frozenset([b.id for b in brokers if b.fenced]),
+        shutting_down=frozenset([b.id for b in brokers if b.in_controlled_shutdown]),
+    )

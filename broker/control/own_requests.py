@@ -1,0 +1,77 @@
+"""What this broker itself asks of the active controller, in Kafka's requests: ISR changes (KIP-497), producer ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.control.port import IsrAnswer, IsrConfirmed, IsrProposal, IsrRejected, RequestRefused
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.control.forwarder import Forwarder
+
+ALTER_PARTITION_VERSION = 3
+ALLOCATE_VERSION = 0
+TIMEOUT_MS = 5_000
+
+
+class OwnRequests:
+    """In the name of one broker, in whichever epoch it is registered at that time."""
+
+    def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch
+
+    async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
+        """AlterPartition: see `port.IsrAuthority`."""
+        request = alter_partition(proposals, self._node_id, self._broker_epoch())
+        response = await self._forwarder.ask(ApiKey.ALTER_PARTITION, ALTER_PARTITION_VERSION, request, TIMEOUT_MS)
+        if response.error_code:
+            raise RequestRefused(ErrorCode(response.error_code))
+        return [
+            IsrRejected(topic.topic_id, part.partition_index, ErrorCode(part.error_code))
+            if part.error_code
+            else IsrConfirmed(
+                topic.topic_id, part.partition_index, part.leader_epoch, part.partition_epoch, tuple(part.isr)
+            )
+            for topic in response.topics
+            for part in topic.partitions
+        ]
+
+    async def allocate_producer_ids(self) -> range:
+        """AllocateProducerIds: see `port.ProducerIdSource`."""
+        from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest  # hardly ever asked for
+
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        response = await self._forwarder.ask(ApiKey.ALLOCATE_PRODUCER_IDS, ALLOCATE_VERSION, request, TIMEOUT_MS)
+        if response.error_code:
+            raise RequestRefused(ErrorCode(response.error_code))
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+
+def alter_partition(proposals: Sequence[IsrProposal], node_id: int, broker_epoch: int) -> AlterPartitionRequest:
+    """Proposals in one request, the topics in the order in which they are first named."""
+    topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
+    for proposal in proposals:
+        topics.setdefault(proposal.topic_id, []).append(
+            AlterPartitionRequestPartitionData(
+                partition_index=proposal.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[BrokerState(broker_id=b, broker_epoch=e) for b, e in proposal.isr],
+                leader_recovery_state=0,
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=node_id,
+        broker_epoch=broker_epoch,
+        topics=[AlterPartitionRequestTopicData(topic_id=t, partitions=p) for t, p in topics.items()],
+    )

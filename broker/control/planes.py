@@ -1,0 +1,32 @@
+"""Which control plane a node has. The one place, besides the planes themselves, that knows them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.cluster.names import METADATA_TOPIC
+from broker.control.kraft.plane import KraftPlane, metadata_log_config
+
+if TYPE_CHECKING:
+    from broker.cluster.feed import ImageFeed
+    from broker.config import BrokerConfig
+    from broker.control.port import ControlPlane
+    from broker.env import Env
+    from broker.log.config import LogConfig
+    from broker.log.manager import LogManager
+    from broker.net.peers import PeerClient
+
+    Make = Callable[[Env, BrokerConfig, str, ImageFeed, LogManager, PeerClient], ControlPlane]
+
+
+def control_plane(
+    env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: LogManager, peers: PeerClient
+) -> ControlPlane:
+    """The one that the configuration asks for. Raises what the plane raises at its start."""
+    return KraftPlane(env, config, cluster_id, feed, logs, peers)
+
+
+def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:
+    """Logs that control planes keep for themselves, by topic, with their settings: no replica's, and none to delete."""
+    return {METADATA_TOPIC: metadata_log_config(config)}

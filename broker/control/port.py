@@ -1,0 +1,258 @@
+"""The port between a broker and its control plane: what passes it, as frozen values, and who stands on either side.
+
+The control plane decides who leads, who is in sync and what there is; the data plane carries records. KRaft's plane
+(`kraft/`) is the default; one over ZooKeeper, or a list of states in a test, stands behind the same port, and neither
+`replicas/` nor `apis/` nor `node` knows which one it is.
+
+From the control plane come `Order`s, in the order in which they must be obeyed, answers to ISR proposals, and cluster
+images. To the control plane go registration, heartbeats and controlled shutdown (`Membership`), ISR proposals,
+requests for producer ids, and what clients want decided (`forward`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.protocol.errors import ErrorCode
+from broker.replication.values import BrokerView, LeaderAndIsr
+
+if TYPE_CHECKING:
+    import trio
+
+    from broker.cluster.feed import ImageFeed
+    from broker.protocol.hot import FetchIn
+
+NO_CONTROLLER = -1
+"""In place of a node id: no active controller is known."""
+NOT_REGISTERED = -1
+"""In place of a broker epoch: this incarnation is not registered yet."""
+
+
+# ------------------------------------------------------------------------------------- orders, from the control plane
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Who is registered, with which broker epoch, who is fenced and who is shutting down. Comes before the orders that
+    rest on it.
+    """
+
+    brokers: BrokerView
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeLeader:
+    """This broker leads the partition, or leads it on with another ISR or other replicas: `state` says in which epochs.
+    Ignored where the data plane has obeyed a later one.
+    """
+
+    topic: str
+    topic_id: bytes
+    index: int
+    state: LeaderAndIsr
+    recovering: bool = False
+    """The leader was elected from outside the ISR and may lack committed records (KIP-704)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeFollower:
+    """This broker has a replica of the partition, and another broker leads it, or none. Else as `BecomeLeader`."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    state: LeaderAndIsr
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """This broker has no replica of the partition any more: its log is deleted. Ignored where there is none, and where
+    the data plane has obeyed an order of a later leader epoch.
+    """
+
+    topic: str
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The settings of a topic or of brokers were altered; the image has them. `kind`: Kafka's config resource type."""
+
+    kind: int
+    name: str
+
+
+Order = BrokersChanged | StopReplica | BecomeLeader | BecomeFollower | SettingsChanged
+
+
+class DataPlane(Protocol):
+    """Who obeys."""
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Carry out orders, one after the other. Must not wait. AssertionError for one that contradicts itself."""
+
+
+# ----------------------------------------------------------------------------------- proposals, and what comes of them
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """The leader of `leader_epoch` wants this ISR, and has seen `partition_epoch`."""
+
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """(broker id, broker epoch) of each member; -1 for an epoch that the leader has not learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrConfirmed:
+    """The proposal is decided, in `partition_epoch`; `isr` is in force."""
+
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrRejected:
+    """The proposal is not decided. `error` tells whether it may have been (`replication.rules.NOT_APPLIED`)."""
+
+    topic_id: bytes
+    index: int
+    error: ErrorCode
+
+
+IsrAnswer = IsrConfirmed | IsrRejected
+
+
+class NotController(Exception):
+    """This node is not the active controller, or stopped being it before the outcome was certain."""
+
+
+class NoController(OSError):
+    """No active controller answered in time. What the request asked for may have been done."""
+
+
+class RequestRefused(Exception):
+    """The active controller refused a request as a whole: nothing of it was decided."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class RegistrationFailed(Exception):
+    """The cluster does not take this broker: another cluster's, unsupported features, or its id stays in use."""
+
+
+class IsrAuthority(Protocol):
+    """Who decides on ISRs."""
+
+    async def alter_isr(self, proposals: Sequence[IsrProposal]) -> Sequence[IsrAnswer]:
+        """One answer for each partition that is decided on, or known. Raises RequestRefused, and OSError where nobody
+        answered: then each may have been decided or not.
+        """
+
+
+class ProducerIdSource(Protocol):
+    """Who hands out producer ids, each once in the cluster's life."""
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of them for this broker alone. Raises RequestRefused, OSError."""
+
+
+class Decider(Protocol):
+    """Who has decided what clients ask for and no broker may decide by itself."""
+
+    async def forward(
+        self, api_key: int, version: int, request: Any, *, client_id: str | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """The response to a client's request. Never raises: REQUEST_TIMED_OUT, in the form of the API, where nobody
+        answered in time. The request may have been carried out all the same.
+        """
+
+
+# ----------------------------------------------------------------------------------------------------- the two planes
+
+
+class Membership(Protocol):
+    """This broker's standing in the cluster: registered, caught up, unfenced, stopping."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this incarnation, NOT_REGISTERED before its registration."""
+
+    @property
+    def caught_up(self) -> trio.Event:
+        """Set once the image holds this registration: what it said of this broker before is of an earlier life."""
+
+    @property
+    def unfenced(self) -> trio.Event:
+        """Set when this broker serves for the first time."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = ...) -> None:
+        """Register (then `task_status.started()`) and send heartbeats until the controller lets this broker go.
+
+        Raises RegistrationFailed.
+        """
+
+    def ready(self) -> None:
+        """Logs are recovered and the image is applied: ask to be unfenced from now on."""
+
+    async def controlled_shutdown(self, timeout_s: float) -> bool:
+        """Have leaderships moved away and leave every ISR. True where the controller agreed within `timeout_s`."""
+
+
+Answer = Callable[[list[Any]], None]
+FetchHandler = Callable[["FetchIn", int, Answer], None]
+"""`(request, version, answer)`: answers a Fetch now or later, by giving `answer` the response body in chunks, once."""
+NodeHandler = Callable[[Any], Any]
+"""The answer to a request of another node, or a `broker.net.later.Later`."""
+
+
+class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
+    """What a node asks of its control plane."""
+
+    @property
+    def feed(self) -> ImageFeed:
+        """This node's image of the cluster, and its changes."""
+
+    @property
+    def controller_id(self) -> int:
+        """The active controller as this node knows it, or NO_CONTROLLER."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this incarnation, NOT_REGISTERED before its registration."""
+
+    @property
+    def answered_at(self) -> float:
+        """When a controller last answered this node, by `env.mono()`; before the first answer, when the plane began."""
+
+    def handlers(self) -> Mapping[int, NodeHandler]:
+        """What is served to other nodes, by api key, on the listener between brokers only."""
+
+    def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
+        """Logs of the plane's own that other nodes fetch, by topic id, on the listener between brokers only."""
+
+    def start(self, start_soon: Callable[..., None]) -> None:
+        """Begin to take part. Raises, in a task, OSError where the disk fails."""
+
+    def join(self, endpoints: Mapping[str, tuple[str, int]]) -> Membership:
+        """This broker's membership, to be run. `endpoints`: listener name to advertised (host, port), all bound."""
+
+    def command(self, data_plane: DataPlane) -> None:
+        """Give orders from now on; first those that bring about all that is decided by now."""
+
+    async def leave(self) -> None:
+        """Take part no more: when this returns the plane's files are not touched again."""

@@ -1,0 +1,31 @@
+"""Behind the port: who may name a control plane."""
+
+from __future__ import annotations
+
+from tests.architecture.imports import imports
+
+PLANES = ("broker.control.kraft", "broker.quorum", "broker.controller")
+"""KRaft's plane, and the pure rooms that only it runs."""
+COMPOSITION = "broker.control.planes"
+"""Puts a plane into a node."""
+KNOWN = {
+    "broker.apis.describe": "broker.controller.features",
+    "broker.control.lifecycle": "broker.controller.features",
+}
+"""Which features this broker supports is told by the controller's own table."""
+
+
+def _of_plane(module: str) -> bool:
+    return module.startswith(tuple(f"{plane}." for plane in PLANES)) or module in PLANES
+
+
+def test_one_place_in_the_broker_names_a_plane_types_included() -> None:
+    found = [
+        f"{module} -> {imported}"
+        for module, others in sorted(imports().items())
+        if module.startswith("broker.") and not _of_plane(module) and module != COMPOSITION
+        for imported in sorted(others)
+        if _of_plane(imported) and KNOWN.get(module) != imported
+    ]
+    assert not found, "\n".join(found)
+    assert any(_of_plane(imported) for imported in imports()[COMPOSITION]), "that one does"

@@ -1,0 +1,69 @@
+"""The metadata log is fetched over the listener between brokers, and over no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from broker.cluster.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from broker.net.frames import Frames, ReceiveMemory
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.header import decode_response_header, encode_request
+from broker.protocol.hot import FetchPartOut, decode_fetch_response
+from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from tests.support.brokers.whole_nodes import CLIENT_PORT, INTERNAL_PORT, WholeCluster, WholeEnv, kraft
+from tests.support.disks.memory_fs import MemoryFs
+
+FIRST_WITH_REPLICA_STATE = 15
+
+
+async def metadata_fetched(cluster: WholeCluster, port: int, version: int) -> FetchPartOut:
+    """The one partition of the answer to a Fetch of the metadata log from its beginning, as a voter asks for it."""
+    epoch = kraft(cluster.running()[1]).quorum.epoch
+    part = FetchPartition(
+        partition=0, current_leader_epoch=epoch, fetch_offset=0, last_fetched_epoch=0, partition_max_bytes=1 << 20
+    )
+    asked = FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[part])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[asked])
+    if version < FIRST_WITH_REPLICA_STATE:
+        request.replica_id = 2
+    else:
+        request.replica_state = ReplicaState(replica_id=2, replica_epoch=-1)
+    env: Any = WholeEnv(cluster.wire, "curious", 1, MemoryFs())
+    link = await env.connect("n1", port)
+    link.send((encode_request(ApiKey.FETCH, version, 7, "curious", request.encode(version)),))
+    frames = Frames(env, link, ReceiveMemory(1 << 30), 1 << 20)
+    with trio.fail_after(5):
+        [view] = await frames.burst()
+    _, at = decode_response_header(view, ApiKey.FETCH, version)
+    [(_, [answer])] = decode_fetch_response(view, at, version).topics
+    frames.close()
+    link.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (17, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+async def test_to_a_client_the_metadata_log_is_a_topic_that_nobody_knows(
+    version: int, error: ErrorCode, autojump_clock: Any
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery, 1)
+        await cluster.start()
+        refused = await metadata_fetched(cluster, CLIENT_PORT + 1, version)
+        assert (refused.error, bytes(refused.records or b"")) == (error, b"")
+        nursery.cancel_scope.cancel()
+
+
+async def test_another_node_fetches_it(autojump_clock: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = WholeCluster(nursery, 1)
+        await cluster.start()
+        answer = await metadata_fetched(cluster, INTERNAL_PORT + 1, 17)
+        assert (answer.error, answer.current_leader) == (ErrorCode.NONE, (1, 1))
+        assert bytes(answer.records or b""), "the log's first batches"
+        nursery.cancel_scope.cancel()
