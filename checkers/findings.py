@@ -15,7 +15,7 @@ class Witness(NamedTuple):
 
     anomaly: str
     evidence: str
-    """What it takes to see it: see `checkers.catalog`."""
+    """What it takes to see it: see `checkers.anomalies`."""
     part: int
     off: int
     val: int
@@ -23,7 +23,7 @@ class Witness(NamedTuple):
     proc: int
     """The process whose settings say whether it is permitted; -1 where it is nobody's in particular."""
     other: int
-    """See `Anomaly.other` in `checkers.catalog`."""
+    """See `Anomaly.other` in `checkers.anomalies`."""
 
 
 @dataclass(frozen=True, slots=True)

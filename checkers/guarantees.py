@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from checkers.catalog import CATALOG
+from checkers.anomalies.registry import CATALOG
 
 
 class FaultClass(StrEnum):

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import convergence, guarantees, metrics, nemesis_log
-from checkers.catalog import FOUND
+from checkers import guarantees, metrics, nemesis_log
+from checkers.anomalies import not_converged, stuck
+from checkers.anomalies.registry import find_all, looked_for
+from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
 from checkers.history.tables import Fault, History, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.plan_facts import facts_of
-from checkers.reference import find_all
-from checkers.replica_findings import NAME as DIVERGENCE
 from checkers.verdict import Case, Verdict, decide
 
 
@@ -62,9 +62,9 @@ def judge_bytes(
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
-    lacking = convergence.lacking(converged, parsed.partitions)
-    findings = [*findings_of(find_all(parsed)), *metrics.liveness(measures, facts.limits), *(lacking or ())]
-    passed_over = {DIVERGENCE: True, convergence.NAME: lacking is None}
+    lacking = not_converged.lacking(converged, parsed.partitions)
+    findings = [*findings_of(find_all(parsed)), *stuck.liveness(measures, facts.limits), *(lacking or ())]
+    passed_over = {DIVERGENCE, *([not_converged.NAME] if lacking is None else [])}
     case = Case(
         run=parsed.run or run,
         findings=findings,
@@ -75,7 +75,7 @@ def judge_bytes(
         faults=faults,
         nemesis_read=trouble is None,
         troubles=[*troubles, *_told(parsed.problem, trouble)],
-        notes=[f"looked for: {', '.join(name for name in FOUND if not passed_over.get(name))}"],
+        notes=[looked_for(parsed.outcomes, passed_over)],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))

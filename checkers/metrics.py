@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checkers.findings import Finding, Witness
 from checkers.history.tables import Fault, FinalRead, History, Partition
 
 SCHEMA = 1
@@ -146,23 +145,6 @@ def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
             if fault.began >= 0
         ],
     }
-
-
-def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
-    """stuck-producer and stuck-consumer: what took longer after healing than the plan allows."""
-    findings = []
-    for name, limit_s, anomaly in (
-        (HEALED_GAP, limits.stuck_producer_s, "stuck-producer"),
-        (READER_GAP, limits.stuck_consumer_s, "stuck-consumer"),
-    ):
-        if limit_s is None:
-            continue
-        for measure in measures:
-            if measure.name == name and measure.a != OVERALL and measure.numbers[0] > limit_s * 1e9:
-                part, proc = (measure.a, -1) if name == HEALED_GAP else (measure.b, measure.a)
-                witness = Witness(anomaly, "", part, -1, -1, -1, proc, int(measure.numbers[0]))
-                findings.append(Finding(anomaly, "", proc, 1, (witness,)))
-    return findings
 
 
 _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers import convergence, fault_classes, guarantees, replica_findings
-from checkers.catalog import CATALOG, FOUND, LOSS
+from checkers import fault_classes, guarantees
+from checkers.anomalies import not_converged, replica_divergence
+from checkers.anomalies.registry import CATALOG, LOSS, looked_for
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
 from checkers.history.tables import Fault, Partition, Process
@@ -269,11 +270,12 @@ def _read_case(
         troubles.append(str(bad))
     faults, trouble = conversion.read_faults(run_dir)
     nemesis_read = trouble is None
-    run, partitions, processes = run_dir.name, [], []
+    run, partitions, processes, outcomes = run_dir.name, [], [], {}
     try:
         converted = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
+        outcomes = converted.outcomes
         troubles += map(str, converted.problems)
         if converted.torn_bytes:
             notes.append(
@@ -283,14 +285,16 @@ def _read_case(
         troubles.append("the history was not converted")
     except Exception as error:  # whatever is wrong with these files, the verdict says so
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
-    compared, replicas = replica_findings.read(run_dir, troubles, notes)
+    compared, replicas = replica_divergence.read(run_dir, troubles, notes)
     if findings is not None and compared:
         findings = [*findings, *replicas]
-    looked, lacking = convergence.read(run_dir, partitions)
+    looked, lacking = not_converged.read(run_dir, partitions)
     if findings is not None:
         findings = [*findings, *lacking]
-    passed_over = {replica_findings.NAME: not compared, convergence.NAME: not looked}
-    notes.append(f"looked for: {', '.join(name for name in FOUND if not passed_over.get(name))}")
+    passed_over = {
+        name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
+    }
+    notes.append(looked_for(outcomes, passed_over))
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     return Case(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkers.catalog import CATALOG, FOUND
+from checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "none found", "not run", "not judged"
-_LOOKED_FOR = "looked for: "
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
 
@@ -89,13 +88,13 @@ def _ran(files: RunFiles) -> set[str]:
     told = [*texts(files.verdict.get("reasons")), *texts(files.verdict.get("notes"))]
     if any(_NO_FINDINGS in each for each in told):
         return set()
-    listed = next((each.removeprefix(_LOOKED_FOR) for each in told if each.startswith(_LOOKED_FOR)), "")
+    listed = next((each.removeprefix(LOOKED_FOR) for each in told if each.startswith(LOOKED_FOR)), "")
     return {name.strip() for name in listed.split(",")} - {""}
 
 
 def notes_of(files: RunFiles) -> list[str]:
     """What the verdict says beside its reasons, without the list of checks, which has its own table."""
-    return [each for each in texts(files.verdict.get("notes")) if not each.startswith(_LOOKED_FOR)]
+    return [each for each in texts(files.verdict.get("notes")) if not each.startswith(LOOKED_FOR)]
 
 
 def sentence(files: RunFiles) -> str:

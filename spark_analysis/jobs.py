@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers import metrics
+from checkers.anomalies import stuck
+from checkers.anomalies.registry import IN_HISTORY
 from checkers.findings import Finding, Witness, findings_of, to_json
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
@@ -28,10 +31,11 @@ from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
-from spark_analysis import measures, queries, session
+from spark_analysis import measures, session, views
+from spark_analysis.query import Query, statement, views_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
 SCHEMA = 1
@@ -90,29 +94,42 @@ def run_queries(
     spark: SparkSession, folder: Path, converted: Conversion, context: Context, processes: Sequence[Process]
 ) -> tuple[list[Witness], list[Measure]]:
     """The witnesses and measures in the tables in `folder`."""
-    for name in ("records", "told"):
-        # With the columns given, no job is started to learn them.
-        columns = ", ".join(f"{column.name} {_SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
-        spark.read.schema(columns).parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
-    spark.sql(queries.partitions(context.partitions)).createOrReplaceTempView("partitions")
-    # All that follows groups or sorts by partition: one exchange serves it all.
-    places = spark.sql(queries.PLACES).repartition("part").cache()
-    places.createOrReplaceTempView("places")
-    standing = spark.sql(queries.STANDING).cache()
-    standing.createOrReplaceTempView("standing")
+    found = [each for query in _queries() for each in query(converted)]
+    kept = []
+    for name in views.in_order({*views_of(found), *measures.VIEWS}):
+        view = views.VIEWS.get(name)
+        table = _view(spark, context, view) if view else _table(spark, folder, name)
+        table.createOrReplaceTempView(name)
+        kept += [table] if view and view.kept else []
     counts, gaps = measures.statements(context, processes)
-    holes, corrupt = converted.holes > 0, converted.corrupt > 0
-    anomalies = queries.anomalies(corrupt=corrupt, compacted=converted.compacted, holes=holes)
     try:
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
-            tables = threads.map(lambda statement: spark.sql(statement).toArrow(), (anomalies, counts, gaps))
+            tables = threads.map(lambda statement: spark.sql(statement).toArrow(), (statement(found), counts, gaps))
             witnesses, *measured = tables
     finally:
-        standing.unpersist()
-        places.unpersist()
+        for table in reversed(kept):
+            table.unpersist()
     rows = (row for table in measured for row in _rows(table))
     return list(map(Witness._make, _rows(witnesses))), [measures.taken(*row) for row in rows]
+
+
+def _queries() -> list[Query]:
+    """Of each module of anomalies that a history shows, the module of `spark_analysis.queries` that has its name."""
+    return [import_module(f"spark_analysis.queries.{check.name}").query for check in IN_HISTORY]
+
+
+def _table(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    # With the columns given, no job is started to learn them.
+    columns = ", ".join(f"{column.name} {_SQL_TYPES[str(column.type)]}" for column in SCHEMAS[name])
+    return spark.read.schema(columns).parquet(str(folder / f"{name}.parquet"))
+
+
+def _view(spark: SparkSession, context: Context, view: views.View) -> DataFrame:
+    table = spark.sql(view.sql if isinstance(view.sql, str) else view.sql(context.partitions))
+    if view.by:
+        table = table.repartition(view.by)
+    return table.cache() if view.kept else table
 
 
 def limits_of(run_dir: Path) -> Limits:
@@ -133,7 +150,7 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     pq.write_table(
         pa.Table.from_pylist(rows, schema=WITNESSES), out / ANOMALIES / "anomalies.parquet", compression="zstd"
     )
-    findings = findings_of(witnesses) + metrics.liveness(taken, limits)
+    findings = findings_of(witnesses) + stuck.liveness(taken, limits)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
     (out / SERIES).write_text(json.dumps(analysis.series) + "\n")

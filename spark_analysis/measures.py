@@ -1,7 +1,7 @@
 """The measures of `checkers.metrics` as SQL.
 
-Same definitions and same numbers as `checkers.measures`; tests/parity holds them together. They read the
-views `standing` and `told` of `spark_analysis.queries`. What is small (faults, processes) stands in the statement.
+Same definitions and same numbers as `checkers.measures`; tests/parity holds them together. They read
+`spark_analysis.views`. What is small (faults, processes) stands in the statement.
 
 All counting is one aggregation and all gaps are one sort: each further statement, however small its data, costs a few
 tenths of a second of planning and compiling.
@@ -15,6 +15,9 @@ from checkers import metrics
 from checkers.history.tables import Fault, Process
 from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
 from checkers.nemesis_log import FOREVER, windows
+
+VIEWS = ("standing", "told")
+"""What the statements read."""
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:

@@ -17,8 +17,8 @@ from rich.console import Console
 from chaos.errors import HarnessError
 from chaos.runs.directory import RunDirectory
 from chaos.toolchain.java import java
+from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
-from checkers.replica_logs import compare_run
 from checkers.verdict import judge_run
 
 SPARK_LOG = "spark.log"

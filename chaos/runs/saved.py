@@ -12,10 +12,10 @@ from typing import Any
 from chaos.runs.directory import RunDirectory
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
-from checkers.convergence import NAME as NOT_CONVERGED
+from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
+from checkers.anomalies.replica_divergence import compare_run
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
-from checkers.replica_logs import compare_run
 from checkers.verdict import FILE as VERDICT
 from checkers.verdict import FINDINGS, INVALID, METRICS, judge
 from checkers.verdict import to_json as verdict_json

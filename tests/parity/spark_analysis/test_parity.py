@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from checkers.anomalies.registry import find_all
 from checkers.findings import Witness
 from checkers.history import conversion
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
-from checkers.reference import find_all
 from spark_analysis.jobs import run_queries
-from tests.support.histories.anomaly_cases import CASES
+from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
-from tests.support.histories.spoilers import PLANTS, plant, retire_doubled
+from tests.support.histories.spoilers import retire_doubled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path) ->
     for seed in range(3):
         for name in PLANTS:
             planted = generate(seed)
-            plant(name, planted)
+            PLANTS[name](planted)
             histories.append(planted)
     found = compared(spark, tmp_path, merged(histories), NEMESIS)
     assert {witness.anomaly for witness in found} == set(PLANTS)
@@ -84,7 +84,7 @@ def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
 def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path: Path, part: float) -> None:
     histories = [generate(seed) for seed in range(len(PLANTS))]
     for name, planted in zip(PLANTS, histories, strict=True):
-        plant(name, planted)
+        PLANTS[name](planted)
     text = b"".join(merged(histories))
     compared(spark, tmp_path, [text[: int(len(text) * part)]], NEMESIS)
 

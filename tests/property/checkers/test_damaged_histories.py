@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkers.anomalies.registry import find_all
 from checkers.findings import findings_of
 from checkers.history import conversion
 from checkers.history.parser import parse
 from checkers.measures import measure
 from checkers.metrics import context_of, shape
-from checkers.reference import find_all
 from checkers.verdict import UNKNOWN, VALID, judge
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS

@@ -1,8 +1,21 @@
-"""All short histories with their sentences, by sentence."""
+"""The histories of all anomalies that a history shows, each from the test file of its module."""
 
 from __future__ import annotations
 
-from tests.support.histories import reader_cases, record_cases
-from tests.support.histories.case import CASES
+from importlib import import_module
 
-__all__ = ["CASES", "reader_cases", "record_cases"]
+from checkers.anomalies.registry import IN_HISTORY
+from tests.support.histories.case import Case, Cases, Plant
+
+
+def cases_of(name: str) -> Cases:
+    """What tests/unit/checkers/anomalies/test_NAME.py holds."""
+    found = import_module(f"tests.unit.checkers.anomalies.test_{name}").CASES
+    assert isinstance(found, Cases)
+    return found
+
+
+CASES: dict[str, Case] = {
+    f"{check.name}: {sentence}": case for check in IN_HISTORY for sentence, case in cases_of(check.name).short.items()
+}
+PLANTS: dict[str, Plant] = {name: plant for check in IN_HISTORY for name, plant in cases_of(check.name).plants.items()}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.catalog import CATALOG, FOUND
+from checkers.anomalies.registry import CATALOG, FOUND
 from checkers.guarantees import (
     ACKED_ONLY,
     ADDED,

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from checkers import metrics
+from checkers.anomalies import stuck
+from checkers.anomalies.registry import find_all
 from checkers.findings import findings_of
 from checkers.history import conversion
 from checkers.in_memory import judge_bytes
 from checkers.measures import measure
 from checkers.plan_facts import BadPlan
-from checkers.reference import find_all
 from checkers.verdict import INVALID, UNKNOWN, judge, to_json
 from tests.support.histories.builder import generate
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -54,7 +55,7 @@ def on_disk(path: Path, lines: bytes, converged: dict[str, Any] | None) -> dict[
     loaded, faults = conversion.load(path)
     context = metrics.context_of(loaded, faults)
     taken = measure(loaded, context)
-    findings = [*findings_of(find_all(loaded)), *metrics.liveness(taken, metrics.Limits(15, 15))]
+    findings = [*findings_of(find_all(loaded)), *stuck.liveness(taken, metrics.Limits(15, 15))]
     return to_json(judge(path, findings, metrics.shape(taken, context)))
 
 

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from checkers.measures import measure
 from checkers.metrics import (
-    HEALED_GAP,
-    OVERALL,
     READER_GAP,
     Context,
-    Limits,
     Measure,
     context_of,
-    liveness,
     series,
     shape,
 )
@@ -161,21 +155,6 @@ def test_final_readers_and_runs_without_faults_are_not_measured() -> None:
     poll_at(h, h.reader(), 100, 3, 9)
     assert reader_gap(h) == []
     assert len(reader_gap(h, fault_line(began_ms=1, ended_ms=2))) == 1
-
-
-@pytest.mark.parametrize(("seconds", "stuck"), [(None, 0), (0.5, 2), (2.0, 0)])
-def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float | None, stuck: int) -> None:
-    measures = [
-        Measure(HEALED_GAP, OVERALL, 0, (9e9, 0.0)),
-        Measure(HEALED_GAP, 4, 0, (1e9, 0.0)),
-        Measure(READER_GAP, 7, 4, (1e9, 0.0)),
-    ]
-    findings = liveness(measures, Limits(seconds, seconds))
-    assert len(findings) == stuck
-    if findings:
-        producer, consumer = findings
-        assert (producer.anomaly, producer.witnesses[0].part, producer.proc) == ("stuck-producer", 4, -1)
-        assert (consumer.anomaly, consumer.witnesses[0].part, consumer.proc) == ("stuck-consumer", 4, 7)
 
 
 def test_partitions_tell_what_was_acknowledged_and_read_finally() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from checkers import replica_findings
+from checkers.anomalies import replica_divergence
+from checkers.anomalies.registry import find_all
 from checkers.findings import Finding, Witness, findings_of, to_json
 from checkers.history import conversion
 from checkers.history.tables import Partition, Process
@@ -17,7 +18,6 @@ from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import BadPlan, facts_of, read_plan
-from checkers.reference import find_all
 from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, decide, judge, judge_run
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
@@ -309,7 +309,7 @@ def test_a_malformed_nemesis_line_is_unknown(tmp_path: Path) -> None:
 
 def test_replicas_that_differ_are_invalid(tmp_path: Path) -> None:
     found = analysed(run_directory(tmp_path))
-    replica_findings.write(tmp_path, [finding("replica-divergence", "content", proc=-1)], {})
+    replica_divergence.write(tmp_path, [finding("replica-divergence", "content", proc=-1)], {})
     verdict = judge(tmp_path, *found)
     assert [each.name for each in verdict.anomalies] == ["replica-divergence"]
     assert verdict.verdict == INVALID

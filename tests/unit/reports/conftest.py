@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog import FOUND
+from checkers.anomalies.registry import FOUND
 
 S = 1_000_000_000
 ORIGIN = 100 * S

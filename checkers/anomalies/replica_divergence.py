@@ -8,16 +8,32 @@ does not know yet (harmless), and may have truncated what its checkpoint still c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
-from checkers import replica_findings
-from checkers.findings import Finding, Witness, findings_of
+from checkers.anomalies.anomaly import Anomaly, Check, Family
+from checkers.findings import Finding, Witness, findings_of, from_json, to_json
 from checkers.history.tables import Partition
+
+NAME = "replica-divergence"
+ANOMALIES = (
+    Anomaly(
+        NAME,
+        Family.DATA,
+        "the logs of two replicas differ below both high watermarks",
+        source="KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
+        other="the node whose log differs",
+    ),
+)
+CHECK = Check(__name__, ANOMALIES)
+FILE = "replicas.json"
+"""What the comparison found, kept in the run directory for the verdict."""
+SCHEMA = 1
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -69,8 +85,26 @@ def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | 
     if len(folders) < 2:
         return None
     comparison = compare(folders, partitions)
-    replica_findings.write(run_dir, comparison.findings, comparison.compared)
+    write(run_dir, comparison.findings, comparison.compared)
     return comparison
+
+
+def write(run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any]) -> None:
+    """Keep them. `compared`: how far each partition's logs were compared, for people."""
+    stored = {"schema": SCHEMA, "compared": dict(compared), "findings": to_json(findings)}
+    (run_dir / FILE).write_text(json.dumps(stored, indent=1) + "\n")
+
+
+def read(run_dir: Path, troubles: list[str], notes: list[str]) -> tuple[bool, list[Finding]]:
+    """(whether the logs were compared, what was found). Adds to `troubles` and `notes` why not."""
+    try:
+        stored = json.loads((run_dir / FILE).read_text())
+        return True, from_json(stored["findings"])
+    except FileNotFoundError:
+        notes.append("the replicas' logs were not compared")
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        troubles.append(f"{FILE}: {type(error).__name__}: {error}")
+    return False, []
 
 
 def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Comparison:
@@ -129,7 +163,7 @@ def _differences(partition: Partition, one: Replica, other: Replica) -> Iterator
         found = _differing_batches(one, other, low, high)
     for offset, evidence, node in found:
         who = other.node if node < 0 else node
-        yield Witness(replica_findings.NAME, evidence, partition.part, offset, -1, -1, -1, who)
+        yield Witness(NAME, evidence, partition.part, offset, -1, -1, -1, who)
 
 
 def _differing_batches(one: Replica, other: Replica, low: int, high: int) -> Iterator[tuple[int, str, int]]:

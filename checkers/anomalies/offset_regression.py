@@ -1,26 +1,31 @@
-"""What brokers told of a partition beside its records: high watermark, last stable offset, end."""
+"""offset-regression: a high watermark, last stable offset or latest offset that goes back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.answers import answers
 from checkers.findings import Witness
-from checkers.history.tables import LISTED, History, Told
+from checkers.history.tables import LISTED
+
+ANOMALIES = (
+    Anomaly(
+        "offset-regression",
+        Family.READERS,
+        "high watermark or last stable offset, as told to one client by one leader epoch, goes back; or the latest "
+        "offset, by whichever epoch",
+        source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
+        other="the offset told before",
+        needs=(Need.MARKS,),
+    ),
+)
 
 HIGH_WATERMARK, LAST_STABLE_OFFSET = "high watermark", "last stable offset"
-"""Evidence of offset-regression: which of them went back."""
-ABOVE_HIGH_WATERMARK, READ_ABOVE = "above the high watermark", "read at or above it"
-"""Evidence of lso-violation."""
+"""Evidence: which of them went back."""
 
 
-def find(history: History) -> Iterator[Witness]:
-    """offset-regression and lso-violation."""
-    told = sorted(history.told.rows(), key=lambda each: (each.op, each.idx))
-    yield from regressions(told)
-    yield from violations(told)
-
-
-def regressions(told: list[Told]) -> Iterator[Witness]:
+def find(seen: Seen) -> Iterator[Witness]:
     """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
@@ -29,7 +34,7 @@ def regressions(told: list[Told]) -> Iterator[Witness]:
     """
     before: dict[tuple[object, ...], int] = {}
     highest: dict[tuple[int, int], dict[int, int]] = {}
-    for each in told:
+    for each in seen.view(answers):
         epoch, hw, listed = each.epoch, each.hw, each.kind == LISTED
         if epoch < 0:
             continue
@@ -48,13 +53,4 @@ def regressions(told: list[Told]) -> Iterator[Witness]:
         by_epoch[epoch] = max(by_epoch.get(epoch, -1), hw)
 
 
-def violations(told: list[Told]) -> Iterator[Witness]:
-    """What one answer says against itself."""
-    for each in told:
-        if each.lso < 0:
-            continue
-        where = (each.part, each.lso, -1, each.op, each.proc)
-        if 0 <= each.hw < each.lso:
-            yield Witness("lso-violation", ABOVE_HIGH_WATERMARK, *where, each.hw)
-        if each.iso == 1 and each.last_off >= each.lso:
-            yield Witness("lso-violation", READ_ABOVE, *where, each.last_off)
+CHECK = Check(__name__, ANOMALIES, find)

@@ -7,11 +7,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from checkers.anomalies.anomaly import Anomaly, Check, Family
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition
 
 FILE = "run.json"
 NAME = "not-converged"
+ANOMALIES = (
+    Anomaly(
+        NAME,
+        Family.LIVENESS,
+        "ISR not full, or a member not rejoined, longer than the plan allows, after healing",
+        source="the plan's limit; Kafka documentation, design, Replication (a follower that caught up joins the ISR)",
+    ),
+)
+CHECK = Check(__name__, ANOMALIES)
 
 
 def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Finding]]:

@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 from broker.protocol.records import encode_batch
-from checkers import replica_findings
+from checkers.anomalies import replica_divergence
+from checkers.anomalies.replica_divergence import (
+    CONTENT,
+    DAMAGED,
+    EPOCH,
+    MISSING,
+    Comparison,
+    compare,
+    compare_run,
+    read_offsets,
+)
 from checkers.history.tables import Partition
-from checkers.replica_logs import CONTENT, DAMAGED, EPOCH, MISSING, Comparison, compare, compare_run, read_offsets
 
 DELETE = Partition(3, "t", 0, "delete", -1, False)
 COMPACT = Partition(3, "t", 0, "compact", -1, False)
@@ -157,7 +166,7 @@ def test_a_runs_replicas_are_compared_and_kept(tmp_path: Path) -> None:
     assert comparison is not None
     assert found(comparison) == [(2, CONTENT, 2)]
     assert json.loads((tmp_path / "replicas.json").read_text())["compared"]["t-0"]["to"] == 5
-    compared, findings = replica_findings.read(tmp_path, [], [])
+    compared, findings = replica_divergence.read(tmp_path, [], [])
     assert (compared, findings) == (True, comparison.findings)
 
 
@@ -170,5 +179,5 @@ def test_a_run_with_one_nodes_data_is_not_compared(tmp_path: Path) -> None:
 def test_a_comparison_that_cannot_be_read_is_trouble(tmp_path: Path) -> None:
     (tmp_path / "replicas.json").write_text("{}")
     troubles: list[str] = []
-    assert replica_findings.read(tmp_path, troubles, []) == (False, [])
+    assert replica_divergence.read(tmp_path, troubles, []) == (False, [])
     assert troubles[0].startswith("replicas.json: KeyError")

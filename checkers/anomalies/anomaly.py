@@ -1,0 +1,103 @@
+"""What a module of this room says of its anomalies.
+
+Some anomalies can be seen with different evidence, and a configuration that may lose records also permits what such a
+loss looks like from further away: an offset given to a second record, an acknowledgement below an earlier one. It never
+permits the same thing among the final reads, where the cluster has converged. So a finding carries its evidence:
+
+- `final`: the final reads alone show it;
+- `reads`: an earlier read is needed to see it;
+- `acks`: an acknowledgement is needed to see it.
+
+`checkers.guarantees` permits a name (`duplicate`) or a name with one kind of evidence (`inconsistent-offset/acks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from checkers.findings import Witness
+from checkers.history.tables import History
+
+FINAL = "final"
+READS = "reads"
+ACKS = "acks"
+
+JEPSEN = "jepsen.tests.kafka"
+"""A source: Jepsen's Kafka workload, whose name for it is `Anomaly.jepsen`."""
+
+T = TypeVar("T")
+
+
+class Family(StrEnum):
+    """What an anomaly is about."""
+
+    DATA = "data"
+    READERS = "readers"
+    TRANSACTIONS = "transactions"
+    LIVENESS = "liveness"
+
+
+class Need(StrEnum):
+    """What a history must have in it for an anomaly to show."""
+
+    SENDS = "sends"
+    ACKS = "acknowledged sends"
+    READS = "reads"
+    FINAL_READS = "final reads"
+    MARKS = "high watermarks and last stable offsets that brokers reported"
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """One kind of wrong."""
+
+    name: str
+    family: Family
+    definition: str
+    source: str
+    """Where it is written that this is wrong; for what only Squall calls by this name, where the rule comes from."""
+    jepsen: str = ""
+    """Its name in jepsen.tests.kafka; empty where that has none."""
+    other: str = ""
+    """What a witness's `other` field holds; empty where it is -1."""
+    needs: tuple[Need, ...] = ()
+    """A history that lacks one of these neither shows it nor rules it out."""
+
+
+class Seen:
+    """A history, and the views of it that several finders share."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._views: dict[Any, Any] = {}
+
+    def view(self, make: Callable[[History], T]) -> T:
+        """What `make` makes of the history, made once. Finders must not change it."""
+        if make not in self._views:
+            self._views[make] = make(self.history)
+        return cast(T, self._views[make])
+
+
+Find = Callable[[Seen], Iterable[Witness]]
+"""The obvious slow finder: the oracle of the Spark query. Good for up to about a million records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one module looks for."""
+
+    module: str
+    """Its __name__."""
+    anomalies: tuple[Anomaly, ...]
+    find: Find | None = None
+    """Finds them in a history. None: something else than a history shows them."""
+    exists: bool = True
+    """False: nothing looks for them yet."""
+
+    @property
+    def name(self) -> str:
+        """Of the module, of its Spark query, and of its tests."""
+        return self.module.rpartition(".")[2]

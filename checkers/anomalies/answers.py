@@ -1,0 +1,10 @@
+"""What brokers reported of a partition beside its records: high watermark, last stable offset, end."""
+
+from __future__ import annotations
+
+from checkers.history.tables import History, Told
+
+
+def answers(history: History) -> list[Told]:
+    """All answers, in the order in which they were asked for."""
+    return sorted(history.told.rows(), key=lambda each: (each.op, each.idx))

@@ -1,0 +1,34 @@
+"""corrupt: a record that is not what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Log, logs_of
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "corrupt",
+        Family.DATA,
+        "payload, key, headers or timestamp differ from what was sent",
+        source="Kafka documentation, message format: a batch carries its CRC",
+        needs=(Need.READS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """A record whose payload did not verify: once for each offset."""
+    for off, op in log.corrupt.items():
+        yield Witness("corrupt", "", log.partition.part, off, -1, op, -1, -1)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

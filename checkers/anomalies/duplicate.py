@@ -1,0 +1,39 @@
+"""duplicate: one value at two offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Log, logs_of, witness
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "duplicate",
+        Family.DATA,
+        "one value at two offsets of a partition",
+        source=f"{JEPSEN}; KIP-98: Exactly Once Delivery (an idempotent producer's retries are appended once)",
+        jepsen="duplicate",
+        other="the lowest offset it was read at",
+        needs=(Need.READS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """One value read at two offsets. Final reads alone are the better evidence."""
+    for value in log.values.values():
+        for places, evidence in ((value.final_at, FINAL), (value.read_at, READS)):
+            if len(places) > 1:
+                yield witness("duplicate", value, max(places), min(places), evidence)
+                break
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,40 @@
+"""inconsistent-offset: one offset with two values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Seen
+from checkers.anomalies.logs import EVIDENCE, Log, logs_of
+from checkers.findings import Witness
+from checkers.history.tables import producer_of
+
+ANOMALIES = (
+    Anomaly(
+        "inconsistent-offset",
+        Family.DATA,
+        "one offset of a partition with two values, in reads or between an acknowledgement and reads",
+        source=f"{JEPSEN}; KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
+        jepsen="inconsistent-offsets",
+        other="the value that displaced this one",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """One offset with two values: the one with the least evidence is the one that was displaced."""
+    for off, there in log.at.items():
+        if len(there) > 1:
+            ranked = sorted((level, val, op) for val, (level, op) in there.items())
+            (_, val, op), second_best, (_, stands, _) = ranked[0], ranked[-2][0], ranked[-1]
+            where = (log.partition.part, off, val, op, producer_of(val))
+            yield Witness("inconsistent-offset", EVIDENCE[second_best], *where, stands)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,81 @@
+"""Acknowledged records that are gone: lost-write, and unseen at the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Log, logs_of, witness
+from checkers.findings import Witness
+from checkers.history.tables import INFO, Partition
+
+ANOMALIES = (
+    Anomaly(
+        "lost-write",
+        Family.DATA,
+        "acknowledged, or proven by a reader to have been committed; in no final read; at or below the highest "
+        "offset that any reader saw",
+        source=f"{JEPSEN}; Kafka documentation, design, Replication",
+        jepsen="lost-write",
+        other="the highest offset that any reader saw",
+        needs=(Need.SENDS, Need.FINAL_READS),
+    ),
+    Anomaly(
+        "unseen",
+        Family.DATA,
+        "acknowledged, in no final read, above the highest offset that any reader saw: missing at the tail",
+        source=f"{JEPSEN}; Kafka documentation, design, Replication",
+        jepsen="unseen",
+        other="the highest offset that any reader saw",
+        needs=(Need.SENDS, Need.FINAL_READS),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """lost-write and unseen.
+
+    A send without an acknowledgement counts once a reader got it: readers get only what is committed. One that
+    definitely failed never counts.
+    """
+    superseded = _last_of_key(log)
+    for value in log.values.values():
+        if not value.sent or value.final_at or not (value.acked or (value.st == INFO and value.read_at)):
+            continue
+        off = value.acked_at if value.acked_at >= 0 else max(value.read_at, default=-1)
+        since = value.t1 if value.acked else value.first_read
+        if not _judged(log.partition, off, since) or off in log.corrupt_finally:
+            continue
+        if value.key >= 0 and superseded.get(value.key, -1) > off:
+            continue
+        # Without an offset it cannot be placed: the worse name.
+        yield witness("lost-write" if off <= log.seen else "unseen", value, off, log.seen)
+
+
+def _judged(partition: Partition, off: int, since: int) -> bool:
+    """Whether a final read would have shown a record at `off`, known to be committed at `since`.
+
+    Either a final reader went past that offset, or it read to the end, and the record was in before it began.
+    """
+    if 0 <= off < partition.judged_from:
+        return False
+    passed = off >= 0 and partition.cover_from <= off < partition.cover_to
+    return passed or since <= partition.cover_t0
+
+
+def _last_of_key(log: Log) -> dict[int, int]:
+    """Key -> the highest offset at which a final read found a record of it. Compacted partitions only."""
+    last: dict[int, int] = {}
+    for value in log.values.values():
+        if value.key >= 0 and value.final_at:
+            last[value.key] = max(last.get(value.key, -1), max(value.final_at))
+    return last
+
+
+CHECK = Check(__name__, ANOMALIES, find)

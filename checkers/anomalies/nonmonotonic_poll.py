@@ -1,0 +1,40 @@
+"""nonmonotonic-poll, and int-nonmonotonic-poll inside one poll: a reader is given what it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.reads import consecutive_reads, witness
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "nonmonotonic-poll",
+        Family.READERS,
+        "a poll does not go on behind the poll before it",
+        source=JEPSEN,
+        jepsen="nonmonotonic-poll",
+        other="the offset read before",
+        needs=(Need.READS,),
+    ),
+    Anomaly(
+        "int-nonmonotonic-poll",
+        Family.READERS,
+        "one poll goes back",
+        source=JEPSEN,
+        jepsen="int-nonmonotonic-poll",
+        other="the offset read before",
+        needs=(Need.READS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Each record against the one before it."""
+    for before, after in seen.view(consecutive_reads):
+        if after.off <= before.off:
+            yield witness("nonmonotonic-poll", before, after)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

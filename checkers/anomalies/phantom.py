@@ -1,0 +1,35 @@
+"""phantom: a value that was not sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Log, logs_of
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "phantom",
+        Family.DATA,
+        "a value that nobody sent, or in a partition that it was not sent to",
+        source="Kafka documentation, design, Replication: a log holds what producers wrote to it",
+        needs=(Need.READS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """Read, but never sent to this partition."""
+    for value in log.values.values():
+        if not value.sent:
+            yield Witness("phantom", "", value.part, min(value.read_at), value.val, value.op, -1, -1)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

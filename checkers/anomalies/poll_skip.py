@@ -1,0 +1,45 @@
+"""poll-skip, and int-poll-skip inside one poll: a reader is not given records that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.reads import consecutive_reads, version_orders, witness
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "poll-skip",
+        Family.READERS,
+        "a poll skips over records that stand behind those of the poll before it",
+        source=JEPSEN,
+        jepsen="poll-skip",
+        other="the offset read before",
+        needs=(Need.READS,),
+    ),
+    Anomaly(
+        "int-poll-skip",
+        Family.READERS,
+        "one poll skips over records",
+        source=JEPSEN,
+        jepsen="int-poll-skip",
+        other="the offset read before",
+        needs=(Need.READS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """A compacted partition is full of holes by design, and which ones depends on when one reads: there, nothing counts
+    as skipped.
+    """
+    orders = seen.view(version_orders)
+    compacted = {partition.part for partition in seen.history.partitions if partition.compacted}
+    for before, after in seen.view(consecutive_reads):
+        order = orders[after.part]
+        if after.off > before.off and order[after.off] - order[before.off] > 1 and after.part not in compacted:
+            yield witness("poll-skip", before, after)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

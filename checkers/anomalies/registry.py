@@ -1,0 +1,89 @@
+"""Every module of this room, in the order in which reports list what they look for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from checkers.anomalies import (
+    corrupt,
+    duplicate,
+    inconsistent_offset,
+    loss,
+    lso_violation,
+    nonmonotonic_poll,
+    not_converged,
+    offset_regression,
+    phantom,
+    poll_skip,
+    replica_divergence,
+    send_reorder,
+    stale_ack,
+    stuck,
+    to_come,
+    wrong_offset,
+)
+from checkers.anomalies.anomaly import Anomaly, Check, Need, Seen
+from checkers.findings import Witness
+from checkers.history.tables import History
+
+CHECKS: tuple[Check, ...] = (
+    loss.CHECK,
+    duplicate.CHECK,
+    inconsistent_offset.CHECK,
+    phantom.CHECK,
+    corrupt.CHECK,
+    wrong_offset.CHECK,
+    send_reorder.CHECK,
+    stale_ack.CHECK,
+    replica_divergence.CHECK,
+    poll_skip.CHECK,
+    nonmonotonic_poll.CHECK,
+    offset_regression.CHECK,
+    lso_violation.CHECK,
+    stuck.CHECK,
+    not_converged.CHECK,
+    to_come.CHECK,
+)
+
+CATALOG: dict[str, Anomaly] = {anomaly.name: anomaly for check in CHECKS for anomaly in check.anomalies}
+"""Every anomaly by name."""
+
+FOUND: tuple[str, ...] = tuple(anomaly.name for check in CHECKS if check.exists for anomaly in check.anomalies)
+"""Those that a finder exists for: only these are ruled out by a `valid` verdict."""
+
+LOSS: tuple[str, ...] = tuple(anomaly.name for anomaly in loss.ANOMALIES)
+"""An acknowledged record is gone."""
+
+IN_HISTORY: tuple[Check, ...] = tuple(check for check in CHECKS if check.find)
+"""Those whose anomalies a history shows: each has a Spark query of its name."""
+
+
+LOOKED_FOR = "looked for: "
+"""How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
+
+
+def looked_for(outcomes: Mapping[str, Mapping[str, int]], passed_over: Collection[str]) -> str:
+    """That note. An anomaly that needs what the history has not was not looked for.
+
+    `outcomes`: of the history, as in `History.outcomes`. `passed_over`: names whose evidence, outside the history, was
+    not there.
+    """
+
+    def done(*operations: str) -> bool:
+        return any(outcomes.get(f, {}).get("ok", 0) for f in operations)
+
+    there = {
+        Need.SENDS: bool(outcomes.get("send")),
+        Need.ACKS: done("send"),
+        Need.READS: done("poll", "final_read"),
+        Need.FINAL_READS: done("final_read"),
+        Need.MARKS: done("poll", "final_read", "list_offsets"),
+    }
+    names = (name for name in FOUND if name not in passed_over and all(there[need] for need in CATALOG[name].needs))
+    return LOOKED_FOR + ", ".join(names)
+
+
+def find_all(history: History) -> list[Witness]:
+    """Every witness in a history, sorted: what the reference finders say."""
+    seen = Seen(history)
+    return sorted(witness for check in IN_HISTORY if check.find for witness in check.find(seen))

@@ -1,0 +1,55 @@
+"""stale-ack: an acknowledged offset that is not above what was acknowledged before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from checkers.anomalies.anomaly import ACKS, FINAL, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Log, logs_of, sent, witness
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "stale-ack",
+        Family.DATA,
+        "an acknowledged offset is not above every offset acknowledged before that send was invoked",
+        source="Kafka documentation, design, Replication: a log is appended to at its end",
+        other="the highest offset acknowledged before",
+        needs=(Need.ACKS,),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """In each partition."""
+    for log in seen.view(logs_of):
+        yield from _of(log)
+
+
+def _of(log: Log) -> Iterator[Witness]:
+    """Each acknowledged offset against the highest one acknowledged before that send was invoked.
+
+    Where both records stand where they were acknowledged, the final reads prove it. Else one of the two was lost: this
+    one, or another producer's.
+    """
+    acks = sorted((value.t1, value.acked_at, value.acked_at in value.final_at) for value in sent(log) if value.acked)
+    highest = highest_standing = -1
+    at = 0
+    for value in sorted(sent(log), key=attrgetter("t0", "op")):
+        while at < len(acks) and acks[at][0] < value.t0:
+            _, off, standing = acks[at]
+            highest = max(highest, off)
+            highest_standing = max(highest_standing, off if standing else -1)
+            at += 1
+        if value.acked_at < 0:
+            continue
+        stands = value.acked_at in value.final_at
+        if stands and value.acked_at <= highest_standing:
+            yield witness("stale-ack", value, value.acked_at, highest_standing, FINAL)
+        elif value.acked_at <= highest:
+            found = witness("stale-ack", value, value.acked_at, highest, ACKS)
+            yield found._replace(proc=-1) if stands else found
+
+
+CHECK = Check(__name__, ANOMALIES, find)

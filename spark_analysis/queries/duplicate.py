@@ -1,0 +1,24 @@
+"""duplicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.duplicate`."""
+    return [
+        Rule(
+            "judged",
+            "final_min < final_max or read_min < read_max",
+            "'duplicate'",
+            evidence="if(final_min < final_max, 'final', 'reads')",
+            off="if(final_min < final_max, final_max, read_max)",
+            val="val",
+            proc="producer",
+            other="if(final_min < final_max, final_min, read_min)",
+        )
+    ]

@@ -1,0 +1,22 @@
+"""inconsistent-offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+select 'inconsistent-offset' anomaly, if(finals > 1, 'final', if(reads > 1, 'reads', 'acks')) evidence,
+       part, off, displaced.val val, displaced.op op, shiftright(displaced.val, 40) proc, stands.val other
+from (select part, off, sum(is_final) finals, sum(is_read) reads, count(*) n,
+             min(struct(is_read + is_final as level, val, coalesce(send_op, read_op) as op)) displaced,
+             max(struct(is_read + is_final as level, val)) stands
+      from places where off >= 0 and val >= 0 group by part, off having n > 1)
+"""
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.inconsistent_offset`."""
+    return [Select(SQL, ("places",))]

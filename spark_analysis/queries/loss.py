@@ -1,0 +1,41 @@
+"""lost-write and unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+DAMAGED = """
+  exists (select 1 from places c where c.part = row.part and c.off = row.placed_at and c.val < 0 and c.is_final = 1)"""
+"""What stands in its place is damaged, and reported as that."""
+
+SUPERSEDED = """
+  (key >= 0 and coalesce(max(if(key >= 0, final_max, null)) over (partition by part, key), -1L) > placed_at)"""
+"""In a compacted partition a later record of its key is there."""
+
+LOST = """sent = 1 and final_min is null and (st = 0 or (st = 2 and read_min is not null))
+  and not (placed_at >= 0 and placed_at < judged_from)
+  and ((placed_at >= 0 and placed_at >= cover_from and placed_at < cover_to)
+       or if(st = 0, t1, first_read) <= cover_t0)"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.loss`."""
+    excuses = {
+        **({"damaged": DAMAGED} if history.corrupt else {}),
+        **({"superseded": SUPERSEDED} if history.compacted else {}),
+    }
+    return [
+        Rule(
+            "judged",
+            LOST + "".join(f" and not {name}" for name in excuses),
+            "if(placed_at <= seen, 'lost-write', 'unseen')",
+            off="placed_at",
+            val="val",
+            proc="producer",
+            other="seen",
+            columns=excuses,
+        )
+    ]

@@ -1,0 +1,32 @@
+"""lso-violation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.lso_violation`."""
+    return [
+        Rule(
+            "told",
+            "hw >= 0 and lso > hw",
+            "'lso-violation'",
+            evidence="'above the high watermark'",
+            off="lso",
+            proc="proc",
+            other="hw",
+        ),
+        Rule(
+            "told",
+            "lso >= 0 and iso = 1 and last_off >= lso",
+            "'lso-violation'",
+            evidence="'read at or above it'",
+            off="lso",
+            proc="proc",
+            other="last_off",
+        ),
+    ]

@@ -1,0 +1,13 @@
+"""phantom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.phantom`."""
+    return [Rule("judged", "sent = 0", "'phantom'", off="read_min", val="val")]

@@ -1,0 +1,26 @@
+"""poll-skip and int-poll-skip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+with order_of as (
+  select part, off, lead(off) over (partition by part order by off) next
+  from (select distinct part, off from places where off >= 0))
+select concat(if(inside = 1, 'int-', ''), 'poll-skip') anomaly, '' evidence, o.part, o.off, val, op,
+       bigint(proc) proc, before other
+from (select * from records where kind = 1 and before >= 0 and off > before + 1) o
+join order_of n on n.part = o.part and n.off = o.before join partitions p on p.part = o.part
+where next < o.off and not compacted
+"""
+"""The converter says what each reader read before each record, so that no sort of all reads is needed. Only reads with
+a hole between them are looked up in the version order."""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.poll_skip`."""
+    return [Select(SQL, ("records", "places", "partitions"))] if history.holes else []

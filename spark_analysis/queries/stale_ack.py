@@ -1,0 +1,31 @@
+"""stale-ack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+select 'stale-ack' anomaly, if(final, 'final', 'acks') evidence, part, acked_at off, val, op,
+       if(final or acked_final = 0, producer, -1L) proc, if(final, standing_highest, highest) other
+from (
+  select *, acked_final = 1 and acked_at <= coalesce(standing_highest, -1L) final
+  from (
+    select *, max(if(is_ack = 1, acked_at, null)) over earlier highest,
+           max(if(is_ack = 1 and acked_final = 1, acked_at, null)) over earlier standing_highest
+    from (
+      select part, val, op, producer, acked_at, acked_final, inline(array(
+               named_struct('t', t0, 'is_ack', 0), named_struct('t', t1, 'is_ack', 1)))
+      from standing where sent = 1 and st = 0 and acked_at >= 0)
+    window earlier as (partition by part order by t, is_ack rows between unbounded preceding and 1 preceding))
+  where is_ack = 0)
+where final or acked_at <= coalesce(highest, -1L)
+"""
+"""An acknowledgement at the very time of an invocation does not precede it."""
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.stale_ack`."""
+    return [Select(SQL, ("standing",))]

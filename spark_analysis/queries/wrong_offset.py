@@ -1,0 +1,25 @@
+"""wrong-offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.wrong_offset`."""
+    return [
+        Rule(
+            "judged",
+            """acked_at >= judged_from and read_min is not null
+            and if(final_min is not null, acked_final, acked_read) = 0""",
+            "'wrong-offset'",
+            evidence="if(final_min is not null, 'final', 'reads')",
+            off="acked_at",
+            val="val",
+            proc="producer",
+            other="coalesce(final_min, read_min)",
+        )
+    ]

@@ -1,0 +1,76 @@
+"""What a module of `spark_analysis.queries` says: how its witnesses are found in which views.
+
+Most anomalies show in one row of a view: a `Rule` says in which, and all rules of a view are looked at in one pass.
+Others compare rows: a `Select` is a statement of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checkers.findings import Witness
+from checkers.history.conversion import Conversion
+
+TEXTS = ("anomaly", "evidence")
+"""Columns of a witness that are text; all others are whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A witness for each row of `view` where `when` holds. All texts are SQL expressions on that row."""
+
+    view: str
+    when: str
+    anomaly: str
+    off: str
+    evidence: str = "''"
+    val: str = "-1L"
+    op: str = "op"
+    proc: str = "-1L"
+    other: str = "-1L"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Further columns of the row, which is called `row` here: windows and subqueries may stand in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A statement whose rows are witnesses, its columns in the order of `Witness`."""
+
+    sql: str
+    views: tuple[str, ...]
+    """What it reads."""
+
+
+Query = Callable[[Conversion], Sequence[Rule | Select]]
+"""The rules and statements for a history: none for what that history cannot show."""
+
+
+def views_of(found: Iterable[Rule | Select]) -> set[str]:
+    """All views that are read."""
+    return {view for each in found for view in ((each.view,) if isinstance(each, Rule) else each.views)}
+
+
+def statement(found: Sequence[Rule | Select]) -> str:
+    """All witnesses as one statement: planning each further one costs a few tenths of a second."""
+    passes: dict[str, list[Rule]] = {}
+    for each in found:
+        if isinstance(each, Rule):
+            passes.setdefault(each.view, []).append(each)
+    selects = [_pass(view, rules) for view, rules in passes.items()]
+    selects += [each.sql for each in found if isinstance(each, Select)]
+    columns = ", ".join(Witness._fields)
+    return "\nunion all\n".join(f"select {columns} from ({select})" for select in selects)
+
+
+def _pass(view: str, rules: Sequence[Rule]) -> str:
+    columns = {name: sql for rule in rules for name, sql in rule.columns.items()}
+    more = "".join(f", {sql} {name}" for name, sql in columns.items())
+    witnesses = ",\n  ".join(map(_witness, rules))
+    return f"select inline(array_compact(array(\n  {witnesses})))\nfrom (select row.*{more} from {view} row)"
+
+
+def _witness(rule: Rule) -> str:
+    values = {name: getattr(rule, name, name) for name in Witness._fields}
+    typed = (f"'{name}', {sql if name in TEXTS else f'bigint({sql})'}" for name, sql in values.items())
+    return f"if({rule.when}, named_struct({', '.join(typed)}), null)"

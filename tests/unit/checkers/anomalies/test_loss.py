@@ -1,0 +1,204 @@
+"""What is lost, and the nearest histories where nothing is."""
+
+from __future__ import annotations
+
+from checkers.history.tables import OK
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import LOST, SKIPPED, UNSEEN, Cases
+from tests.support.histories.spoilers import acked, drop
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+@CASES.case("an acknowledged record that a final read passes without finding it is lost", LOST, SKIPPED)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.final([(0, values[0]), (2, values[2])])
+    return h
+
+
+@CASES.case("what every final read finds is not lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.final(list(enumerate(values)))
+    return h
+
+
+@CASES.case("what one of two final reads finds is not lost, though the other one skipped it", SKIPPED)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.final(list(enumerate(values)))
+    h.final([(0, values[0]), (2, values[2])], round_=2, isolation=1)
+    return h
+
+
+@CASES.case("a record without an answer that nobody ever read is not lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first = h.sent(p, 0)
+    h.info(h.send(p))
+    h.final([(0, first), (2, h.sent(p, 2))])
+    return h
+
+
+@CASES.case("a record without an answer that a reader got was committed, and is lost when it is gone", LOST, SKIPPED)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, doubtful = h.sent(p, 0), h.info(h.send(p)).val
+    h.poll(h.reader(), [(0, first), (1, doubtful)])
+    h.final([(0, first), (2, h.sent(p, 2))])
+    return h
+
+
+@CASES.case("a record that definitely failed is not lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first = h.sent(p, 0)
+    h.fail(h.send(p))
+    h.final([(0, first)])
+    return h
+
+
+@CASES.case("without a final read nothing can be lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    h.poll(h.reader(), [(1, [h.sent(p, 0), h.sent(p, 1)][1])])
+    return h
+
+
+@CASES.case("a final read that was cut short proves a loss where it went past the record", LOST, SKIPPED)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(4)]
+    h.partial_final([(0, values[0]), (2, values[2])])
+    return h
+
+
+@CASES.case("a final read that was cut short proves nothing of what it did not come to")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(4)]
+    h.partial_final([(0, values[0])])
+    return h
+
+
+@CASES.case("a final reader that jumped over a part proves nothing of that part")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(4)]
+    reader = h.final_reader()
+    h.poll(reader, [(0, values[0])], f="final_read", at=0)
+    h.operation(reader, "seek", at={"0": 2})
+    h.poll(reader, [(2, values[2]), (3, values[3])], f="final_read", at=2).end = {0: 4}
+    return h
+
+
+@CASES.case("an acknowledged record missing at the end of the log is unseen", UNSEEN)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.final([(0, values[0]), (1, values[1])])
+    return h
+
+
+@CASES.case("a record acknowledged after the final read began need not be in it")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, late = h.sent(p, 0), h.send(p)
+    h.final([(0, first)])
+    h.ok(late, 1)
+    return h
+
+
+@CASES.case("an acknowledged record of unknown offset that no final read finds is lost", LOST)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer(acks=0)
+    first, _ = h.sent(p, -1), h.sent(p, -1)
+    h.final([(0, first)])
+    return h
+
+
+@CASES.case("what retention removed is not lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(3)]
+    h.final([(2, values[2])], at=2, log_start=2)
+    return h
+
+
+@CASES.case("below a log start that no retention moved, records are lost", LOST)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(2)]
+    h.final([(1, values[1])], at=1, log_start=1)
+    return h
+
+
+@CASES.case("what a request deleted is not lost")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    values = [h.sent(p, off) for off in range(2)]
+    h.operation(p, "admin", what="delete_records", part=0)
+    h.final([(1, values[1])], at=1, log_start=1)
+    return h
+
+
+@CASES.case("compaction may take a record whose key has a later one")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(cleanup="compact")
+    p = h.producer()
+    other, _, last = h.sent(p, 0, key="a"), h.sent(p, 1, key="b"), h.sent(p, 2, key="b")
+    h.final([(0, other), (2, last)])
+    return h
+
+
+@CASES.case("compaction must leave the last record of each key", LOST)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(cleanup="compact")
+    p = h.producer()
+    other, _, last = h.sent(p, 0, key="a"), h.sent(p, 1, key="c"), h.sent(p, 2, key="b")
+    h.final([(0, other), (2, last)])
+    return h
+
+
+@CASES.case("a damaged record in the place of the acknowledged one is corrupt, not lost", ("corrupt", ""))
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, _ = h.sent(p, 0), h.sent(p, 1)
+    h.final([(0, first), (1, -1)]).bad = [(0, 1, "checksum")]
+    return h
+
+
+@CASES.plant("lost-write")
+def _(history: GeneratedHistory) -> None:
+    drop(history, acked(history).val, polls=history.rng.choice((("final_read",), ("poll", "final_read"))))
+
+
+@CASES.plant("unseen")
+def _(history: GeneratedHistory) -> None:
+    part = max(range(len(history.logs)), key=lambda part: len(history.logs[part]))
+    tail = max((send for send in history.sends if send.st == OK and send.part == part), key=lambda send: send.off)
+    for _, off, val in history.logs[part]:
+        if off >= tail.off:
+            drop(history, val)

@@ -1,0 +1,111 @@
+"""Offsets that brokers take back, and the nearest that they do not."""
+
+from __future__ import annotations
+
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import Cases
+
+HW, LSO = ("offset-regression", "high watermark"), ("offset-regression", "last stable offset")
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+@CASES.case("a high watermark that one leader epoch takes back is a regression", HW)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, lso=2)
+    h.poll(reader, [], at=0, hw=4, lso=2)
+    return h
+
+
+@CASES.case("a last stable offset that one leader epoch takes back is a regression", LSO)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, lso=4)
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    return h
+
+
+@CASES.case("a new leader may know a lower high watermark")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=1)
+    h.poll(reader, [], at=0, hw=4, epoch=2)
+    return h
+
+
+@CASES.case("of a leader of unknown epoch nothing is known")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=-1)
+    h.poll(reader, [], at=0, hw=4, epoch=-1)
+    return h
+
+
+@CASES.case("another client may have been told more")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    h.poll(h.reader(), [], at=0, hw=5)
+    h.poll(h.reader(), [], at=0, hw=4)
+    return h
+
+
+@CASES.case("a latest offset below a high watermark that was told before it was asked for is a regression", HW)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5)
+    h.list_offsets(reader, 4)
+    return h
+
+
+@CASES.case("a latest offset below what an earlier leader told is a regression", HW)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=1)
+    h.poll(reader, [], at=0, hw=4, epoch=2)
+    h.list_offsets(reader, 4, epoch=2)
+    return h
+
+
+@CASES.case("a latest offset of an earlier leader, told late, may be lower")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.poll(reader, [], at=0, hw=5, epoch=2)
+    h.list_offsets(reader, 4, epoch=1)
+    h.list_offsets(reader, 4, epoch=-1)
+    h.list_offsets(reader, 5, epoch=2)
+    return h
+
+
+@CASES.case("a fetch may have been on its way since before the latest offset was asked for")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.list_offsets(reader, 5)
+    h.poll(reader, [], at=0, hw=4)
+    h.list_offsets(reader, 0, which="earliest")
+    return h
+
+
+@CASES.case("a latest offset of read_committed is a last stable offset", LSO)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.list_offsets(reader, 5, which="lso")
+    h.list_offsets(reader, 4, which="lso")
+    return h
+
+
+@CASES.plant("offset-regression")
+def _(history: GeneratedHistory) -> None:
+    reader = next(poll.proc for poll in history.polls if poll.entries)
+    told = [entry for poll in history.polls if poll.proc == reader for entry in poll.entries if entry.part == 0]
+    told[len(told) // 2].hw += 1000

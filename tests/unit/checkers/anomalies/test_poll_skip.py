@@ -1,0 +1,144 @@
+"""Readers who miss what is there, and the nearest who do not."""
+
+from __future__ import annotations
+
+from checkers.history.tables import FAIL
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import Cases
+from tests.support.histories.shapes import three
+from tests.support.histories.spoilers import consecutive, long
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+@CASES.case("a poll that leaves out a record is a skip", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("one poll that leaves out a record is an inner skip", ("int-poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0]), (2, v[2])])
+    return h
+
+
+@CASES.case("offsets that nobody ever saw are no records, and not skipped")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p = h.producer()
+    first, second = h.sent(p, 0), h.sent(p, 5)
+    h.final([(0, first), (5, second)])
+    reader = h.reader()
+    h.poll(reader, [(0, first)])
+    h.poll(reader, [(5, second)])
+    return h
+
+
+@CASES.case("after a seek a reader may go on anywhere")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.operation(reader, "seek", at={"0": 2})
+    h.poll(reader, [(2, v[2])])
+    h.operation(reader, "seek", part=0)
+    h.poll(reader, [(0, v[0])])
+    return h
+
+
+@CASES.case("after a failed poll a reader may go on anywhere")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.poll(reader, [], st=FAIL)
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("after an empty poll a reader goes on where it was", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.poll(reader, [], at=1)
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("after a rebalance a reader may go on anywhere")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.event("rebalance", p=reader)
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("after an assignment, or a crash, a reader may go on anywhere")
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.operation(reader, "assign", at={"0": 2})
+    h.poll(reader, [(2, v[2])])
+    h.operation(reader, "crash_client")
+    h.poll(reader, [(0, v[0])])
+    return h
+
+
+@CASES.case("a partition that was not assigned in between may go on anywhere")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(2)
+    p = h.producer()
+    v = [h.sent(p, off) for off in range(3)]
+    h.final(list(enumerate(v)))
+    reader = h.reader()
+    h.poll(reader, [(0, v[0])])
+    h.poll(reader, [], part=1)
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("a note in the history moves no position", ("poll-skip", ""))
+def _() -> HistoryBuilder:
+    h, v, reader = three()
+    h.poll(reader, [(0, v[0])])
+    h.event("poll_errors", p=reader)
+    h.poll(reader, [(2, v[2])])
+    return h
+
+
+@CASES.case("a reader whose place retention removed is moved on, and skips nothing")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(retention_ms=1000)
+    p = h.producer()
+    v = [h.sent(p, off) for off in range(3)]
+    reader = h.reader()
+    h.poll(reader, [(0, v[0])])
+    h.poll(reader, [(2, v[2])], log_start=2)
+    h.final([(2, v[2])], at=2, log_start=2)
+    return h
+
+
+@CASES.case("in a compacted partition a reader may find holes that another one did not")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(cleanup="compact")
+    p = h.producer()
+    v = [h.sent(p, off, key="k") for off in range(3)]
+    h.poll(h.reader(), list(enumerate(v)))
+    h.final([(0, v[0]), (2, v[2])])
+    return h
+
+
+@CASES.plant("poll-skip")
+def _(history: GeneratedHistory) -> None:
+    _, after = consecutive(history)
+    del after.pairs[0]
+
+
+@CASES.plant("int-poll-skip")
+def _(history: GeneratedHistory) -> None:
+    entry = next(entry for entry in long(history)[0].entries if len(entry.pairs) > 2)
+    del entry.pairs[1]

@@ -1,0 +1,117 @@
+"""Each module of anomalies is whole: definitions, finder, Spark query, histories where it fires and must not fire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import checkers.anomalies
+from checkers.anomalies.anomaly import Check, Need
+from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
+from checkers.history.tables import OK, POLL, SEND, History, Record, Table
+from tests.support.histories.anomaly_cases import CASES, cases_of
+
+FROM_HISTORIES = [anomaly.name for check in IN_HISTORY for anomaly in check.anomalies]
+BY_NAME = {check.name: check for check in IN_HISTORY}
+each_check = pytest.mark.parametrize("check", IN_HISTORY, ids=list(BY_NAME))
+
+
+def test_the_registry_lists_every_module_that_has_a_check() -> None:
+    (folder,) = checkers.anomalies.__path__
+    modules = {path.stem for path in Path(folder).glob("*.py") if "\nCHECK = " in path.read_text()}
+    assert modules == {check.name for check in CHECKS}
+    assert len(CATALOG) == sum(len(check.anomalies) for check in CHECKS), "no name twice"
+
+
+@pytest.mark.parametrize("anomaly", CATALOG.values(), ids=list(CATALOG))
+def test_every_anomaly_says_what_it_is_and_where_that_is_written(anomaly: object) -> None:
+    name = next(name for name, each in CATALOG.items() if each is anomaly)
+    assert CATALOG[name].definition
+    assert CATALOG[name].source
+    assert not CATALOG[name].jepsen or "jepsen" in CATALOG[name].source
+
+
+@each_check
+def test_every_finder_has_a_query_of_its_name(check: Check) -> None:
+    assert import_module(f"spark_analysis.queries.{check.name}").query
+
+
+@each_check
+def test_every_finder_has_histories_where_it_fires_and_where_it_must_not(check: Check) -> None:
+    names = {anomaly.name for anomaly in check.anomalies}
+    cases = cases_of(check.name)
+    fires = {name for case in cases.short.values() for name, _ in case.found if name in names}
+    assert fires == names
+    assert any(not names & {name for name, _ in case.found} for case in cases.short.values())
+    assert cases.plants.keys() == names
+
+
+def test_witnesses_say_where_and_who() -> None:
+    case = CASES["poll_skip: a poll that leaves out a record is a skip"]
+    history = case.build()
+    (witness,) = find_all(history.history())
+    reader = history.polls[-1].proc
+    assert (witness.part, witness.off, witness.other, witness.proc) == (0, 2, 0, reader)
+
+
+# ------------------------------------------------------------------------------------------------------------ needs
+
+
+def _keep(history: History, wanted: Callable[[Record], bool]) -> None:
+    kept = Table(Record)
+    for record in history.records.rows():
+        if wanted(record):
+            kept.append(record)
+    history.records = kept
+
+
+TAKEN_OUT: dict[Need, Callable[[History], None]] = {
+    Need.SENDS: lambda history: _keep(history, lambda record: record.kind != SEND),
+    Need.ACKS: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != OK),
+    Need.READS: lambda history: _keep(history, lambda record: record.kind != POLL),
+    Need.MARKS: lambda history: history.told.truncate(0),
+}
+
+
+def _without_final_reads(history: History) -> None:
+    _keep(history, lambda record: not record.final)
+    for partition in history.partitions:
+        partition.cover_from = partition.cover_to = partition.cover_t0 = -1
+
+
+TAKEN_OUT[Need.FINAL_READS] = _without_final_reads
+
+
+@pytest.mark.parametrize("need", Need)
+@pytest.mark.parametrize("name", [name for name in FROM_HISTORIES if CATALOG[name].needs])
+def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -> None:
+    shown = [case for case in CASES.values() if name in {found for found, _ in case.found}]
+    histories = [case.build().history() for case in shown]
+    for history in histories:
+        TAKEN_OUT[need](history)
+    still = [history for history in histories if name in {witness.anomaly for witness in find_all(history)}]
+    if need in CATALOG[name].needs:
+        assert not still
+
+
+SENT_AND_READ = {"send": {"ok": 3}, "poll": {"ok": 1}, "final_read": {"ok": 1}}
+
+
+def listed(outcomes: dict[str, dict[str, int]], passed_over: tuple[str, ...] = ()) -> set[str]:
+    return set(looked_for(outcomes, passed_over).removeprefix("looked for: ").split(", "))
+
+
+def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everything() -> None:
+    assert listed(SENT_AND_READ) == set(FOUND)
+    assert listed(SENT_AND_READ, ("not-converged",)) == {*FOUND} - {"not-converged"}
+
+
+def test_what_the_history_cannot_show_was_not_looked_for() -> None:
+    without = {**SENT_AND_READ, "final_read": {"info": 1}}
+    assert {*FOUND} - listed(without) == {"lost-write", "unseen"}
+    unacknowledged = {**SENT_AND_READ, "send": {"info": 5}}
+    assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset"}
+    assert listed({}) == {"inconsistent-offset", "replica-divergence", "not-converged"}
