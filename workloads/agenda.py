@@ -18,7 +18,7 @@ class Handover(NamedTuple):
     """One record of one producer."""
 
     at_s: float
-    """Since the workload began."""
+    """In a plan: since the load with faults began, negative in the warm-up. For an agenda: since the run did."""
     producer: int
     topic: str
     partition: int

@@ -2,65 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
+from pydantic.fields import FieldInfo
 
 from chaos.faults.vocabulary import ACTIONS, FaultError
-from chaos.plans.plan import LimitsPlan, Plan, PlanError, WorkloadPlan, make_plan, read_plan, with_schedule
+from chaos.plans.plan import LimitsPlan, Plan, PlanError, make_plan, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
+from workloads.registry import DEFAULT, SCENARIOS, unknown
 
-_HELP = {
-    "topics": "Topics of the workload.",
-    "partitions": "Partitions of each topic.",
-    "replication_factor": "Replicas of each partition.",
-    "min_isr": "min.insync.replicas of the topics.",
-    "client": "Which library produces and reads.",
-    "acks": "all, 1 or 0.",
-    "idempotence": "Idempotent producers; off by itself where acks is not all.",
-    "max_in_flight": "Produce requests in flight on each connection.",
-    "producers": "Producing processes at a time.",
-    "readers": "Readers beside them.",
-    "zones": "Client zones, over which both are dealt by turns; a fault may hit one: target zone:N.",
-    "rate": "Records a second, all producers together.",
-    "min_bytes": "Smallest record.",
-    "max_bytes": "Largest record.",
-    "linger_ms": "How long a producer waits to fill a batch.",
-    "batch_bytes": "Largest batch.",
-    "codec": "Compression of batches.",
-    "poll_pause_ms": "How long a reader takes over what a poll brought.",
-    "request_timeout_ms": "Until a request counts as lost.",
-    "delivery_timeout_ms": "Until a record is given up.",
-    "converge_s": "Limit for full ISRs after healing.",
-    "final_read_s": "Limit for each final reader.",
-    "stuck_s": "No progress for so long after healing is a finding.",
-}
 INTERRUPTED = 130
 KEPT = ("docker", "external")
 """Runtimes of a plan's file that are the run's, too."""
 _LEFT_OUT = ("name", "topic_settings")
 
 
+def _settings() -> dict[str, dict[str, FieldInfo]]:
+    """Setting of some workload -> workload that has it -> what it is there."""
+    found: dict[str, dict[str, FieldInfo]] = {}
+    for workload, scenario in SCENARIOS.items():
+        for name, about in scenario.model_fields.items():
+            if name not in _LEFT_OUT:
+                found.setdefault(name, {})[workload] = about
+    return found
+
+
+def _default(name: str, having: Mapping[str, FieldInfo]) -> str:
+    """The default of a setting, by workload where they differ or where some have none."""
+    told = {workload: "all" if name == "acks" else str(about.default) for workload, about in having.items()}
+    if len(set(told.values())) == 1 and len(told) == len(SCENARIOS):
+        return next(iter(told.values()))
+    return ", ".join(f"{value} ({workload})" if len(SCENARIOS) > 1 else value for workload, value in told.items())
+
+
 def workload_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A flag for every setting of the workload and the limits."""
-    for part in (LimitsPlan, WorkloadPlan):
-        for name, field in reversed(part.model_fields.items()):
-            if name in _LEFT_OUT:
-                continue
-            flag = "--" + name.replace("_", "-")
-            shown = f"{_HELP[name]} [default: {'all' if name == 'acks' else field.default}]"
-            if field.annotation is bool:
-                option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
-            elif name == "acks":
-                option = click.option(flag, name, type=click.Choice(["all", "-1", "1", "0"]), help=shown)
-            elif get_origin(field.annotation) is Literal:
-                option = click.option(flag, name, type=click.Choice(get_args(field.annotation)), help=shown)
-            else:
-                option = click.option(flag, name, type=field.annotation, help=shown)
-            command = option(command)
-    return command
+    """--workload, and a flag for every setting of the workloads and of the limits."""
+    limits = {name: {"": about} for name, about in LimitsPlan.model_fields.items()}
+    for name, having in reversed([*limits.items(), *_settings().items()]):
+        about = next(iter(having.values()))
+        flag = "--" + name.replace("_", "-")
+        default = str(about.default) if name in limits else _default(name, having)
+        shown = f"{about.description} [default: {default}]"
+        if about.annotation is bool:
+            option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
+        elif name == "acks":
+            option = click.option(flag, name, type=click.Choice(["all", "-1", "1", "0"]), help=shown)
+        elif get_origin(about.annotation) is Literal:
+            option = click.option(flag, name, type=click.Choice(get_args(about.annotation)), help=shown)
+        else:
+            option = click.option(flag, name, type=about.annotation, help=shown)
+        command = option(command)
+    shown = f"What clients do: {', '.join(SCENARIOS)}. [default: {DEFAULT}]"
+    return click.option("--workload", callback=_known, metavar="NAME", help=shown)(command)
+
+
+def _known(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given is not None and given not in SCENARIOS:
+        raise click.BadParameter(unknown(given))
+    return given
 
 
 def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -174,19 +176,7 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         if name in given:
             cluster[name] = given[name]
     cluster["settings"] = {**cluster["settings"], **given["broker_settings"]}
-    workload = values.setdefault("workload", {})
-    workload.update(
-        {name: given[name] for name in WorkloadPlan.model_fields if name in given and name not in _LEFT_OUT}
-    )
-    workload["topic_settings"] = {**workload.get("topic_settings", {}), **given["topic_settings"]}
-    if "acks" in given:
-        workload["acks"] = -1 if given["acks"] == "all" else int(given["acks"])
-        if workload["acks"] != -1 and "idempotence" not in given:
-            workload["idempotence"] = False
-    if "replication_factor" not in workload:
-        workload["replication_factor"] = min(3, cluster["nodes"])
-    if "min_isr" not in workload:
-        workload["min_isr"] = min(2, workload["replication_factor"])
+    values["workload"] = _table(values.get("workload", {}), given, cluster["nodes"])
     limits = values.setdefault("limits", {})
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})
     kinds = parse_kinds(given["faults"]) if "faults" in given else None
@@ -194,6 +184,26 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         return make_plan(values)
     values.pop("faults", None)
     return with_schedule(values, kinds)
+
+
+def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """The `[workload]` table: the file's, unless another workload is asked for, and the flags over it."""
+    name = given.get("workload", table.get("name", DEFAULT))
+    table = {**table} if name == table.get("name", DEFAULT) else {}
+    scenario = SCENARIOS[name]
+    settings = {each: given[each] for each in _settings() if each in given}
+    if strange := [each for each in settings if each not in scenario.model_fields]:
+        raise PlanError(f"--{strange[0].replace('_', '-')}: the workload {name} has no such setting")
+    if "acks" in settings:
+        settings["acks"] = -1 if settings["acks"] == "all" else int(settings["acks"])
+        if settings["acks"] != -1:
+            settings.setdefault("idempotence", False)
+    factor = scenario.model_fields["replication_factor"].default
+    table = {"name": name, **table, **settings}
+    table["topic_settings"] = {**table.get("topic_settings", {}), **given["topic_settings"]}
+    table.setdefault("replication_factor", min(factor, nodes))
+    table.setdefault("min_isr", min(scenario.model_fields["min_isr"].default, table["replication_factor"]))
+    return table
 
 
 def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:

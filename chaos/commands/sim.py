@@ -18,6 +18,7 @@ from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
+from workloads.registry import DEFAULT, SCENARIOS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from chaos.runs.result import SimResult
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN = 0, 1, 2
-LOAD = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
-"""The load of a single seed without a plan, where nobody asks for another rate: 200 records in the default 30 seconds.
-Producers hold them for ten times as long as in `squall run`, and readers rest for longer between polls, so that a
-request still brings several partitions' records now and then. Here every request costs what it costs, and time is free.
-"""
 PAGES = 3
 """Failing runs of one signature in a batch that get a page at once; `squall report RUN` makes the others'."""
 UNKNOWN = 5
@@ -102,19 +98,24 @@ def command(
     """Run clusters in virtual time: brokers, clients, network, disks and clocks, all from one seed.
 
     The same brokers, clients and checks as in `squall run`, exact, and much faster than real time. Invariants are
-    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, at 7 records
-    a second unless --rate says otherwise; a batch is a swarm.
+    looked at after every event. Without --plan, one seed is the run that `squall run` would make of it, with a lighter
+    load (of appends 7 records a second) unless --rate says otherwise; a batch is a swarm.
     """
     from chaos.runs.batch import Order
 
     _check(plan_file, seeds, swarm, mutant, flags)
     if seeds is not None:
-        order = Order(plan_file, mutant, root, not all_violations)
+        order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"] or DEFAULT)
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
-        flags.update({name: value for name, value in LOAD.items() if flags[name] is None})
+        light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
+        flags.update({name: value for name, value in light.items() if flags[name] is None})
     try:
-        plan = swarm_plan(flags["seed"]) if swarm else plan_of(plan_file, flags, "sim")
+        plan = (
+            swarm_plan(flags["seed"], workload=flags["workload"] or DEFAULT)
+            if swarm
+            else plan_of(plan_file, flags, "sim")
+        )
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     return _single(plan, mutant, not all_violations, root, spark)
@@ -122,7 +123,8 @@ def command(
 
 def _check(plan_file: Path | None, seeds: range | None, swarm: bool, mutant: str | None, flags: dict[str, Any]) -> None:
     """Refuse what does not go together, and what does not exist, before anything begins."""
-    given = [name for name, value in flags.items() if value not in (None, {}) and name != "seed"]
+    free = ("seed", "workload") if plan_file is None else ("seed",)
+    given = [name for name, value in flags.items() if value not in (None, {}) and name not in free]
     if seeds is not None and flags["seed"] is not None:
         raise click.UsageError("--seed is one run, --seeds a batch: give one of them")
     if (swarm or seeds is not None) and given:

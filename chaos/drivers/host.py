@@ -20,10 +20,10 @@ from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.real.processes.child import TETHER, tail
-from workloads.appends import AppendsSettings
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
-from workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from workloads.client.settings import ProducerSettings
+from workloads.libraries import Assigned, Needs, Part, Read, Sought, Troubled
 
 UP_S = 60.0
 END_S = 5.0
@@ -120,7 +120,7 @@ class Process:
 class LibraryProducer:
     """A library's producer (`workloads.libraries.Sending`)."""
 
-    def __init__(self, process: Process, settings: AppendsSettings, flush: Callable[[], None]) -> None:
+    def __init__(self, process: Process, settings: ProducerSettings, flush: Callable[[], None]) -> None:
         self._process = process
         self._buffer_bytes = settings.buffer_bytes
         self._give_up_s = settings.delivery_timeout_ms / 1000 + FINISH_SLACK_S
@@ -276,15 +276,15 @@ def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
 class LibraryDriver:
     """One library (`workloads.libraries.Driver`). `log` takes what the libraries print."""
 
-    def __init__(self, client: str, bootstrap: str, settings: AppendsSettings, log: Path) -> None:
+    def __init__(self, client: str, bootstrap: str, needs: Needs, log: Path) -> None:
         require(client)
         self.client = client
         try:
             self.version = version(DISTRIBUTIONS[client])
         except PackageNotFoundError:
             self.version = "unknown"
-        self._settings, self._log = settings, log
-        w = settings
+        self._settings, self._log = needs.producer, log
+        w = needs.producer
         self._order = partial(
             Order,
             library=client,
@@ -295,10 +295,10 @@ class LibraryDriver:
             linger_ms=w.linger_ms,
             batch_size=w.batch_size,
             codec=w.codec,
-            request_timeout_ms=w.request_timeout_ms,
+            request_timeout_ms=needs.request_timeout_ms,
             delivery_timeout_ms=w.delivery_timeout_ms,
-            max_record_bytes=w.max_size,
-            poll_pause_ms=w.poll_pause_ms,
+            max_record_bytes=needs.max_record_bytes,
+            poll_pause_ms=needs.poll_pause_ms,
         )
 
     def about(self) -> Mapping[str, object]:

@@ -70,10 +70,10 @@ def parse(here: str, when: str) -> Condition:
         return After(int(after[1]), after[2] == "ended")
     found = _COMPARED.fullmatch(when.strip())
     if found is None:
-        raise FaultError(f"{here}: when = {when!r}: such as 'isr:appends-0-0 == 1' or 'after fault 0 ended'")
+        raise FaultError(f"{here}: when = {when!r}: such as 'isr:orders-0-0 == 1' or 'after fault 0 ended'")
     subject, of, op, number = found[1], found[2] or "", found[3], int(found[4])
     if subject in OF_PARTITIONS and not re.fullmatch(r".+-\d+", of):
-        raise FaultError(f"{here}: when = {when!r}: {subject} needs a partition, as in {subject}:appends-0-0")
+        raise FaultError(f"{here}: when = {when!r}: {subject} needs a partition, as in {subject}:orders-0-0")
     if subject in OF_CALLS and not of.isdigit():
         raise FaultError(f"{here}: when = {when!r}: {subject} needs a broker, as in {subject}:2")
     if subject not in (*OF_PARTITIONS, *OF_CALLS, "controller") or (subject == "controller" and of):

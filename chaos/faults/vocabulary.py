@@ -293,7 +293,7 @@ def of_clients(target: str) -> bool:
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:
-    """(kind, argument) of a target such as "leader:appends-0-1". FaultError where it is none."""
+    """(kind, argument) of a target such as "leader:orders-0-1". FaultError where it is none."""
     kind, _, argument = target.partition(":")
     if kind in CLIENT_TARGETS:
         if argument and not argument.isdigit():
@@ -309,5 +309,5 @@ def check_target(here: str, target: str) -> tuple[str, str]:
     if kind == "node" and not argument.isdigit():
         raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
     if kind in OF_PARTITIONS and argument and "-" not in argument:
-        raise FaultError(f"{here}: target {target!r}: a partition is TOPIC-NUMBER, as in {kind}:appends-0-1")
+        raise FaultError(f"{here}: target {target!r}: a partition is TOPIC-NUMBER, as in {kind}:orders-0-1")
     return kind, argument

@@ -1,9 +1,12 @@
-"""The load as data: which producer hands over which record, and when. Drawn from a plan's seed; it can be shrunk."""
+"""The load as data: which client does what, and when. Drawn from a plan's seed; it can be shrunk."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from chaos.draws import rng_for
-from chaos.plans.plan import Operation, Plan, topic_names
+from chaos.plans.plan import Plan
 
 
 def concrete(plan: Plan) -> Plan:
@@ -17,20 +20,13 @@ def concrete(plan: Plan) -> Plan:
     return plan.model_copy(update={"operations": drawn(plan)})
 
 
-def drawn(plan: Plan) -> tuple[Operation, ...]:
-    """The records of a load at the workload's rate, in order of time, each producer from a stream of its own."""
-    w = plan.workload
-    places = [(topic, partition) for topic in topic_names(w.topics) for partition in range(w.partitions)]
-    interval_s = w.producers / w.rate
-    found = []
-    for producer in range(w.producers):
-        random = rng_for(plan.seed, "operations", producer).random
-        count = int((plan.warmup_s + plan.time_s) / interval_s)
-        for number in range(count):
-            at_s = round((number + random()) * interval_s - plan.warmup_s, 4)
-            if at_s < plan.time_s:
-                topic, partition = places[int(random() * len(places))]
-                size = w.min_bytes + int(random() * (w.max_bytes - w.min_bytes + 1))
-                found.append(Operation(at_s, producer, topic, partition, size))
-    found.sort()
-    return tuple(found)
+def of_the_run(plan: Plan) -> tuple[Any, ...] | None:
+    """The operations that a plan gives, counted from the beginning of the warm-up; None where it gives none."""
+    if plan.operations is None:
+        return None
+    return tuple(each._replace(at_s=plan.warmup_s + each.at_s) for each in plan.operations)
+
+
+def drawn(plan: Plan) -> tuple[Any, ...]:
+    """The operations of a load as its workload draws them, in order of time, each client's from a stream of its own."""
+    return plan.workload.drawn(partial(rng_for, plan.seed), -plan.warmup_s, plan.time_s)

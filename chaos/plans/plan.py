@@ -9,10 +9,20 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from chaos.faults import triggers
 from chaos.faults.link_actions import required_nodes
@@ -21,15 +31,14 @@ from chaos.faults.vocabulary import ACTIONS, Fault, FaultError, make_fault
 from chaos.plans.external import check_external, drawn_kinds, for_others
 from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
 from chaos.plans.settings import check_broker_settings, check_topic_settings
+from workloads.registry import DEFAULT, SCENARIOS, unknown
+from workloads.scenario import Scenario
 
 SCHEMA = 1
-TOPIC_PREFIX = "appends"
 OURS_ONLY = ("clock", "power_loss", "crash_at", "disk", "damage")
 """Faults that need our own broker's help: what is below its seam."""
 ON_FILES = ("power_loss", "crash_at", "disk", "bit_rot", "damage")
 """Faults that need a broker's files in reach."""
-MIN_BYTES, MAX_BYTES = 64, 1 << 20
-"""Of a record's value."""
 
 FAST_FAILOVER: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -52,11 +61,6 @@ RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
 """How much longer than ours a broker needs to come back, where several share two cores: a JVM has to warm up."""
 
 
-def topic_names(topics: int) -> list[str]:
-    """The workload's topics."""
-    return [f"{TOPIC_PREFIX}-{number}" for number in range(topics)]
-
-
 class PlanError(ValueError):
     """A plan that cannot be run; the message lists what is wrong, one line each."""
 
@@ -77,58 +81,13 @@ class ClusterPlan(_Part):
     """Of runtime docker: MiB that each broker's data may take, on a volume of its own; 0: no limit."""
 
 
-class WorkloadPlan(_Part):
-    """The load. Sizes in bytes, rate in records a second over all producers."""
-
-    name: Literal["appends"] = "appends"
-    topics: int = Field(2, ge=1, le=100)
-    partitions: int = Field(3, ge=1, le=1000)
-    replication_factor: int = Field(3, ge=1, le=9)
-    min_isr: int = Field(2, ge=1, le=9)
-    client: Literal["squall", "confluent", "aiokafka", "kafka-python"] = "squall"
-    """Which library produces and reads; final readers are always our own."""
-    acks: Literal[-1, 0, 1] = -1
-    idempotence: bool = True
-    max_in_flight: int = Field(5, ge=1, le=100)
-    producers: int = Field(4, ge=1, le=1000)
-    readers: int = Field(3, ge=1, le=1000)
-    zones: int = Field(1, ge=1, le=9, exclude_if=lambda count: count == 1)
-    """Client zones, over which producers and readers are dealt by turns. Each has links of its own to the brokers."""
-    rate: int = Field(2000, ge=1, le=1_000_000)
-    min_bytes: int = Field(100, ge=MIN_BYTES, le=MAX_BYTES)
-    max_bytes: int = Field(2048, ge=MIN_BYTES, le=MAX_BYTES)
-    linger_ms: int = Field(5, ge=0, le=60_000)
-    batch_bytes: int = Field(65_536, ge=1024, le=16 << 20)
-    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-    poll_pause_ms: int = Field(20, ge=0, le=60_000)
-    request_timeout_ms: int = Field(3_000, ge=100, le=600_000)
-    delivery_timeout_ms: int = Field(20_000, ge=100, le=3_600_000)
-    topic_settings: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _relations(self) -> Self:
-        if self.min_isr > self.replication_factor:
-            raise ValueError(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
-        if self.min_bytes > self.max_bytes:
-            raise ValueError(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
-        if self.idempotence and self.acks != -1:
-            raise ValueError("idempotence needs acks = -1 (all)")
-        if self.idempotence and self.max_in_flight > 5:
-            raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
-        if self.zones > max(self.producers, self.readers):
-            raise ValueError(
-                f"zones {self.zones}: {self.producers} producers and {self.readers} readers leave one without clients"
-            )
-        return self
-
-
 class LimitsPlan(_Part):
     """How long things may take after everything is healed, in seconds."""
 
-    converge_s: float = Field(30, gt=0, le=3600)
+    converge_s: float = Field(30, gt=0, le=3600, description="Limit for full ISRs after healing.")
     """ISRs full and every broker back."""
-    final_read_s: float = Field(30, gt=0, le=3600)
-    stuck_s: float = Field(15, gt=0, le=3600)
+    final_read_s: float = Field(30, gt=0, le=3600, description="Limit for each final reader.")
+    stuck_s: float = Field(15, gt=0, le=3600, description="No progress for so long after healing is a finding.")
     """No acknowledged write, or no record read, for so long after healing is a finding."""
 
 
@@ -146,16 +105,28 @@ class FaultPlan(_Part):
     """How long it waits for that; no longer than there is load."""
 
 
-class Operation(NamedTuple):
-    """One record that a producer hands over. In a file: [at_s, producer, topic, partition, bytes]."""
+def _which(table: Any) -> str | None:
+    """The name of the scenario whose table this is, for pydantic; None for what is no table."""
+    if isinstance(table, Scenario):
+        return table.name
+    return str(table.get("name", DEFAULT)) if isinstance(table, Mapping) else None
 
-    at_s: float
-    """Counted as faults are, from the beginning of the load: negative in the warm-up."""
-    producer: int
-    topic: str
-    partition: int
-    bytes: int
-    """Of the record's value."""
+
+@cache
+def _operations(name: str) -> TypeAdapter[Any]:
+    """Reads the operations of a workload."""
+    kind: Any = SCENARIOS[name].OPERATION
+    return TypeAdapter(tuple[kind, ...])
+
+
+if TYPE_CHECKING:
+    Workload = Scenario
+else:
+    Workload = Annotated[
+        Union[tuple(Annotated[each, Tag(name)] for name, each in SCENARIOS.items())],  # noqa: UP007
+        Discriminator(_which),
+    ]
+"""The model of the `[workload]` table is the scenario's own."""
 
 
 class Plan(_Part):
@@ -179,11 +150,21 @@ class Plan(_Part):
     expect: Literal["config", "safe", "loss"] = "config"
     """What the verdict holds the run to: what its configuration promises, or everything, or a loss."""
     cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
-    workload: WorkloadPlan = Field(default_factory=lambda: WorkloadPlan.model_validate({}))
+    workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
     faults: tuple[FaultPlan, ...] = ()
-    operations: tuple[Operation, ...] | None = None
-    """Where they are given they are the load, instead of the workload's rate."""
+    operations: tuple[Any, ...] | None = None
+    """Where they are given they are the load, instead of the workload's rate: as the workload's own NamedTuples."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_workload(cls, values: Any) -> Any:
+        """Operations are read as the workload has them."""
+        given = values.get("operations") if isinstance(values, Mapping) else None
+        name = _which(values.get("workload", {})) if given else None
+        if name not in SCENARIOS:
+            return values
+        return {**values, "operations": _operations(name).validate_python(given)}
 
     @model_validator(mode="after")
     def _relations(self) -> Self:
@@ -245,18 +226,12 @@ class Plan(_Part):
 
     def _check_operations(self) -> None:
         """Every operation is one that the workload could do."""
-        w = self.workload
-        topics = set(topic_names(w.topics))
         for number, op in enumerate(self.operations or ()):
             here = f"operation {number}"
             if not -self.warmup_s <= op.at_s < self.time_s:
                 raise ValueError(f"{here}: at {op.at_s:g} s, outside {-self.warmup_s:g} s to {self.time_s:g} s")
-            if not 0 <= op.producer < w.producers:
-                raise ValueError(f"{here}: there is no producer {op.producer}: workload.producers is {w.producers}")
-            if op.topic not in topics or not 0 <= op.partition < w.partitions:
-                raise ValueError(f"{here}: there is no partition {op.topic}-{op.partition}")
-            if not MIN_BYTES <= op.bytes <= MAX_BYTES:
-                raise ValueError(f"{here}: {op.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed")
+            if wrong := self.workload.wrong(op):
+                raise ValueError(f"{here}: {wrong}")
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -297,8 +272,7 @@ class Plan(_Part):
             if f.within_s is not None:
                 raise FaultError(f"{here}: within_s = {f.within_s:g}: there is no `when` to wait for")
             return fault
-        w = self.workload
-        places = [f"{topic}-{number}" for topic in topic_names(w.topics) for number in range(w.partitions)]
+        places = [f"{topic}-{number}" for topic, number in self.workload.places()]
         world = triggers.World(len(self.faults), places, self.nodes, triggers.uncounted(self.runtime, self.target))
         triggers.check(here, f.when, fault.id, world)
         return replace(fault, when=f.when, within_s=min(f.within_s or triggers.WITHIN_S, self.time_s - f.at_s))
@@ -327,7 +301,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
     listed = [
         {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": params}
         for f in (in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
-        for params in [overtaken(bare.seed, f.id, likely(f.params), bare.workload.max_in_flight)]
+        for params in [overtaken(bare.seed, f.id, likely(f.params), bare.workload.traffic().in_flight)]
     ]
     if bare.target != "squall":
         listed = [for_others(each, external=external) for each in listed]
@@ -343,12 +317,20 @@ def make_plan(values: Mapping[str, Any]) -> Plan:
     try:
         return Plan.model_validate(values)
     except ValidationError as error:
-        lines = [f"{'.'.join(str(p) for p in e['loc']) or 'plan'}: {_plain(e)}" for e in error.errors()]
+        lines = [f"{'.'.join(_where(e['loc'])) or 'plan'}: {_plain(e)}" for e in error.errors()]
         raise PlanError("\n".join(lines)) from None
+
+
+def _where(loc: tuple[int | str, ...]) -> list[str]:
+    """The path of a setting. Which scenario's model checked a table stands in the table already."""
+    named = [str(part) for part in loc]
+    return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 
 
 def _plain(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "union_tag_invalid":
+        return unknown(error["ctx"]["tag"])
     if error["type"] == "extra_forbidden":
         return "there is no such setting"
     given = error.get("input")

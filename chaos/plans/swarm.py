@@ -6,9 +6,8 @@ small, because what breaks replication is when things happen, and not how much o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from random import Random
+from functools import partial
 from typing import Any
 
 from chaos.draws import rng_for
@@ -18,6 +17,9 @@ from chaos.plans.landing import Ground, landing
 from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
 from chaos.plans.schedule import make_schedule
+from workloads.registry import DEFAULT, SCENARIOS
+from workloads.scenario import Ground as Drawn
+from workloads.scenario import Scenario
 
 KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition", "latency", "packet_loss", "reset",
          "protocol", "disk", "leadership")  # fmt: skip
@@ -29,7 +31,7 @@ NEWER_SHARE, SHAPE_SHARE, SIDE_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.25, 0
 QUIET_S = 8.0
 BETWEEN_BROKERS = ("partition", "latency", *(kind for kind in NEWER if kind not in ("rolling", "client")))
 OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk", "rolling")
-OF_FSYNCS, FLUSH_SHARE = ("crash_at", "disk"), 0.25
+OF_FSYNCS = ("crash_at", "disk")
 OF_ONE = ("crash_at", "stop")
 """Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
@@ -38,37 +40,38 @@ LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 SCENE_SHARE, RESIGN_SHARE = 0.08, 0.3
 CONTROLLERS = 3
 """As many as a cluster has of at least so many brokers; a smaller one has a single controller."""
-SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
-"""A batch of no more fits into a segment of so many bytes."""
 
 
-def swarm_plan(seed: int, *, time_s: float | None = None) -> Plan:
+def swarm_plan(seed: int, *, time_s: float | None = None, workload: str = DEFAULT) -> Plan:
     """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one."""
-    values = _drawn(seed, time_s)
+    values = _drawn(seed, time_s, SCENARIOS[workload])
     if rng_for(seed, "swarm", "scene").random() < SCENE_SHARE and time_s is None:
         rng = rng_for(seed, "swarm", "the scene")
         values = _staged(values, rng.choice(SCENES)(rng))
     return make_plan(values)
 
 
-def _drawn(seed: int, time_s: float | None) -> dict[str, Any]:
+def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[str, Any]:
     """A plan in which everything is drawn by itself."""
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
-    workload = _workload(seed, nodes, kinds) | ({"rate": LONG_RATE} if long else {})
-    replicas = workload["replication_factor"]
+    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), Drawn(nodes, not set(OF_FSYNCS).isdisjoint(kinds)))
+    if long and "rate" in scenario.model_fields:
+        table = {**table, "rate": LONG_RATE}
+    load = scenario.model_validate(table)
+    replicas, traffic = load.replication_factor, load.traffic()
     aimed = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
-    flushes = workload["topic_settings"].get("flush.messages") == "1"
-    faults = landing(seed, aimed, Ground(nodes, replicas, flushes, workload["rate"], workload["acks"]))
+    flushes = load.topic_settings.get("flush.messages") == "1"
+    faults = landing(seed, aimed, Ground(nodes, replicas, flushes, traffic.rate, traffic.acks))
     return {
         "seed": seed,
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
         "cluster": {"nodes": nodes, "settings": _settings(seed, kinds)},
-        "workload": workload,
+        "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, [_listed(fault) for fault in faults]),
     }
@@ -87,7 +90,11 @@ def _waiting(seed: int, faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _staged(values: dict[str, Any], scene: Scene) -> dict[str, Any]:
-    """The same plan with a scene in the place of its faults, and with what that needs."""
+    """The same plan with a scene in the place of its faults, and with what that needs; as it is where its workload has
+    no such settings.
+    """
+    if not scene.workload.keys() <= SCENARIOS[values["workload"]["name"]].model_fields.keys():
+        return values
     cluster = values["cluster"]
     return {
         **values,
@@ -178,60 +185,6 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     several = [] if fault.action in OF_ONE else ["majority", "all", *(["minority"] if minority_size(nodes) else [])]
     possible = [*several, *(["follower", "follower"] if replicas > 1 else [])]
     return rng.choice(possible) if possible else fault.target
-
-
-def _workload(seed: int, nodes: int, kinds: tuple[str, ...]) -> dict[str, Any]:
-    rng = rng_for(seed, "swarm", "workload")
-    replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= nodes] or [1])
-    min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
-    acks = rng.choice((-1, -1, -1, -1, 1, 0))
-    low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
-    settings = _topic_settings(seed, high, kinds)
-    return {
-        "topics": rng.choice((1, 1, 2)),
-        "partitions": rng.choice((1, 2, 3, 4)),
-        "replication_factor": replicas,
-        "min_isr": min_isr,
-        "acks": acks,
-        "idempotence": acks == -1 and rng.random() < 0.75,
-        "max_in_flight": rng.choice((1, 5, 5)),
-        "producers": rng.choice((1, 2, 3)),
-        "readers": rng.choice((1, 2)),
-        "rate": rng.choice((5, 10, 20, 40)),
-        "min_bytes": low,
-        "max_bytes": high,
-        "linger_ms": rng.choice((0, 5, 50, 100)),
-        "codec": rng.choice(("none", "none", "none", "gzip", "lz4", "zstd")),
-        "poll_pause_ms": rng.choice((20, 100, 300)),
-        "request_timeout_ms": rng.choice((1000, 3000)),
-        "delivery_timeout_ms": rng.choice((5000, 20_000)),
-        "topic_settings": settings,
-        **({"batch_bytes": SMALL_BYTES} if settings.get("segment.bytes") == SMALL_SEGMENT else {}),
-    }
-
-
-_RARE: Mapping[str, Callable[[Random], str]] = {
-    "unclean.leader.election.enable": lambda rng: "true",
-    "flush.messages": lambda rng: "1",
-    "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
-    "message.timestamp.type": lambda rng: "LogAppendTime",
-    "retention.ms": lambda rng: rng.choice(("2000", "5000")),
-}
-"""Topic settings that a seed has now and then."""
-
-
-def _topic_settings(seed: int, max_bytes: int, kinds: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for name, draw in _RARE.items():
-        rng = rng_for(seed, "swarm", "topic", name)
-        if rng.random() < 0.15:
-            found[name] = draw(rng)
-    if set(kinds) & set(OF_FSYNCS) and rng_for(seed, "swarm", "fsyncs").random() < FLUSH_SHARE:
-        found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
-    if "retention.ms" in found:
-        # What is retired is whole segments; a batch that is larger than one is refused.
-        found["segment.bytes"] = SMALL_SEGMENT if max_bytes < SMALL_BYTES else "16384"
-    return found
 
 
 def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from chaos.plans.plan import Plan, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runtimes.sim.garbage import garbage_waits
+from workloads.registry import DEFAULT
 
 CPU_LIMIT_S = 240
 """Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
@@ -36,17 +37,20 @@ class Order:
     """Where failing runs are saved."""
     stop_at_first: bool = True
     cpu_limit_s: float = CPU_LIMIT_S
+    workload: str = DEFAULT
+    """Of the swarm."""
 
     def plan_of(self, seed: int) -> Plan:
         """The plan of one seed. PlanError."""
         if self.plan is None:
-            return swarm_plan(seed)
+            return swarm_plan(seed, workload=self.workload)
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def command(self, seed: int) -> str:
         """What repeats one seed."""
         words = ["./squall sim", f"--seed {seed}"]
         words.append("--swarm" if self.plan is None else f"--plan {self.plan}")
+        words += [f"--workload {self.workload}"] if self.plan is None and self.workload != DEFAULT else []
         return " ".join([*words, *([f"--mutant {self.mutant}"] if self.mutant else [])])
 
 

@@ -17,7 +17,7 @@ from chaos.errors import HarnessError, Refused, trouble_of
 from chaos.faults.framed import framed_links
 from chaos.faults.triggers import counts_calls
 from chaos.interrupts import stoppable
-from chaos.plans.plan import Plan, topic_names, write_plan
+from chaos.plans.plan import Plan, write_plan
 from chaos.runs.directory import RunDirectory, writable
 from chaos.runs.judgement import judge
 from chaos.runs.papers import DirectoryPapers
@@ -175,7 +175,7 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
     if plan.compose:
         engine = find_engine()
         containers = brokers_of(Path(plan.compose), engine.containers(FILES), plan.nodes)
-    topics = topic_names(plan.workload.topics)
+    topics = plan.workload.topic_names()
     there = partial(ExternalRuntime, bootstrap=plan.bootstrap, nodes=plan.nodes, zones=(ZONE,), topics=topics)
     return partial(there, engine=engine, containers=containers, say=say)
 
@@ -185,7 +185,7 @@ def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
     client = plan.workload.client
     if client == "squall":
         return None
-    return lambda bootstrap, settings: LibraryDriver(client, bootstrap, settings, folder / "clients.log")
+    return lambda bootstrap, needs: LibraryDriver(client, bootstrap, needs, folder / "clients.log")
 
 
 async def _shown(run: Run, progress: Progress) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import platform
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -21,21 +20,20 @@ from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
-from chaos.plans.plan import TOPIC_PREFIX, Plan
+from chaos.plans.operations import of_the_run
+from chaos.plans.plan import Plan
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
-from workloads.agenda import Handover
-from workloads.appends import AppendsSettings, run_appends
-from workloads.client.admin import NewTopic
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
-from workloads.final_reads import FinalRead, final_reads
-from workloads.libraries import Driver, Zone
+from workloads.final_reads import FinalRead
+from workloads.libraries import Driver, Needs, Zone
 from workloads.recorder import Recorder
+from workloads.scenario import Surroundings
 
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""
@@ -44,39 +42,8 @@ QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
 
 
-def appends_settings(plan: Plan) -> AppendsSettings:
-    """The plan's workload as its scenario takes it."""
-    w = plan.workload
-    operations = None
-    if plan.operations is not None:
-        operations = tuple(Handover(plan.warmup_s + each.at_s, *each[1:]) for each in plan.operations)
-    return AppendsSettings(
-        topics=w.topics,
-        partitions=w.partitions,
-        replication_factor=w.replication_factor,
-        min_isr=w.min_isr,
-        topic_prefix=TOPIC_PREFIX,
-        topic_configs=tuple(w.topic_settings.items()),
-        acks=w.acks,
-        idempotence=w.idempotence,
-        max_in_flight=w.max_in_flight,
-        producers=w.producers,
-        readers=w.readers,
-        rate=float(w.rate),
-        min_size=w.min_bytes,
-        max_size=max(w.max_bytes, *(each.bytes for each in operations or ()), 0),
-        linger_ms=w.linger_ms,
-        batch_size=w.batch_bytes,
-        codec=w.codec,
-        poll_pause_ms=w.poll_pause_ms,
-        request_timeout_ms=w.request_timeout_ms,
-        delivery_timeout_ms=w.delivery_timeout_ms,
-        operations=operations,
-    )
-
-
-MakeDriver = Callable[[str, AppendsSettings], Driver]
-"""Bootstrap servers and workload into a library that drives it."""
+MakeDriver = Callable[[str, Needs], Driver]
+"""Bootstrap servers and what a workload needs into a library that drives it."""
 
 
 class Eyes(Protocol):
@@ -136,10 +103,6 @@ class Run:
     def fs(self) -> Fs:
         """Where the history is written, as `Papers.history`."""
         return self._env.fs
-
-    @cached_property
-    def _settings(self) -> AppendsSettings:
-        return appends_settings(self.plan)
 
     def _save(self) -> None:
         self.papers.info(self.info)
@@ -210,7 +173,7 @@ class Run:
                 self._say_landed(nemesis)
                 async with self._phase("converge"):
                     limit_s = self.plan.limits.converge_s
-                    self.info["converged"] = await observer.converged(self._settings.names(), limit_s)
+                    self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
                     if self._eyes is not None and not self.info["converged"]["ok"]:
                         self.info["converged"]["stuck"] = self._eyes.stuck()
                 async with self._phase("final reads"):
@@ -233,15 +196,13 @@ class Run:
             self.progress.say(f"{stranger.name} {stranger.version}".strip() + f": {line}")
 
     async def _create_topics(self, observer: Observer) -> None:
-        w = self.plan.workload
-        configs = {"min.insync.replicas": str(w.min_isr), **w.topic_settings}
-        topics = [NewTopic(name, w.partitions, w.replication_factor, configs) for name in self._settings.names()]
-        await observer.create_topics(topics, TOPICS_READY_S)
+        await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
 
-    def _zones(self, settings: AppendsSettings) -> list[Zone]:
+    def _zones(self) -> list[Zone]:
         """The workload's clients, by the listener that brokers advertise to them."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
-        drivers = {name: self._drivers(each, settings) for name, each in servers.items()} if self._drivers else {}
+        needs = self.plan.workload.needs(self.plan.operations or ())
+        drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
         return [Zone(name, addresses(each), drivers.get(name)) for name, each in servers.items()]
 
     async def _load(self, recorder: Recorder, nemesis: Nemesis) -> None:
@@ -250,13 +211,9 @@ class Run:
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
         async with trio.open_nursery() as nursery:
-            settings = self._settings
-            told = self._eyes.acknowledged if self._eyes else None
-            nemesis.clients = Controls(settings.producers, settings.readers)
-            nursery.start_soon(
-                partial(run_appends, envs=self.env, acknowledged=told, controls=nemesis.clients),
-                *(self.env("workload"), self._zones(settings), settings, recorder, stop, counters),
-            )
+            around = self._surroundings(recorder, counters, stop)
+            nemesis.clients = around.controls
+            nursery.start_soon(self.plan.workload.run, around)
             async with self._phase("warm-up"):
                 await trio.sleep(self.plan.warmup_s)
             async with self._phase("load with faults" if nemesis.played else "load"):
@@ -270,6 +227,21 @@ class Run:
                 stop.set()
         self.info["counters"] = counts_of(counters)
 
+    def _surroundings(self, recorder: Recorder, counters: Counters, stop: trio.Event) -> Surroundings:
+        """What the workload runs in. It begins with the warm-up, and its operations count from there."""
+        traffic = self.plan.workload.traffic()
+        return Surroundings(
+            env=self.env("workload"),
+            zones=self._zones(),
+            recorder=recorder,
+            counters=counters,
+            stop=stop,
+            controls=Controls(traffic.producers, traffic.readers),
+            envs=self.env,
+            acknowledged=self._eyes.acknowledged if self._eyes else None,
+            operations=of_the_run(self.plan),
+        )
+
     def _say_landed(self, nemesis: Nemesis) -> None:
         self.info["faults"] = {"planned": len(nemesis.played), "landed": sum(p.landed for p in nemesis.played)}
         self._save()
@@ -277,9 +249,8 @@ class Run:
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
         self.progress.counts = lambda: {"final reads": counters.read}
-        places = self._settings.places()
         limit_s = self.plan.limits.final_read_s
-        reads = await final_reads(env, servers, places, recorder, timeout_s=limit_s, counters=counters, zone=ZONE)
+        reads = await self.plan.workload.final_reads(env, servers, recorder, counters, limit_s, ZONE)
         return [_told(read) for read in reads]
 
 

@@ -50,6 +50,7 @@ class _Sim:
 
     def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]) -> None:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
+        self.acks, self.min_isr = plan.workload.traffic().acks, plan.workload.min_isr
         self.world = World(plan.seed)
         self.world.frames_matter = messages or any(fault.action == "protocol" for fault in plan.faults)
         if messages:
@@ -73,8 +74,7 @@ class _Sim:
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """As `Eyes.acknowledged`."""
-        w = self.plan.workload
-        self.watch.acknowledged(topic, partition, offset, payload.beginning(value), w.acks, w.min_isr)
+        self.watch.acknowledged(topic, partition, offset, payload.beginning(value), self.acks, self.min_isr)
 
     def stuck_now(self) -> list[str]:
         """As `Eyes.stuck`."""

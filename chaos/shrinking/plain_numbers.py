@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from chaos.shrinking.search import Search, Values
-from chaos.shrinking.structure import AT, BYTES, PRODUCER, operations_of
+from chaos.shrinking.structure import operations_of, scenario_of
+from workloads.scenario import AT
 
 _GRIDS = (10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 _GAPS_S = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_PLAIN_BYTES = 100
 
 
 def plainness(value: float) -> tuple[int, float]:
@@ -69,7 +69,7 @@ def _warped(values: Values, after: float, cut: float) -> Values:
         for f in values["faults"]
     ]
     if values.get("operations") is not None:
-        copy["operations"] = [[moved(op[AT]), *op[PRODUCER:]] for op in operations_of(values)]
+        copy["operations"] = [[moved(op[AT]), *op[AT + 1 :]] for op in operations_of(values)]
     return copy
 
 
@@ -136,9 +136,9 @@ def _first(search: Search[Any], index: int, targets: Iterable[str]) -> None:
 
 
 def plain_operations(search: Search[Any]) -> None:
-    """Every operation of the same plain size and by the first producer: all at once, else one by one."""
+    """Every operation as plain as its workload knows them, field by field: all at once, else one by one."""
     listed = operations_of(search.values())
-    for place, wanted in ((BYTES, _PLAIN_BYTES), (PRODUCER, 0)):
+    for place, wanted in scenario_of(search.values()).PLAIN.items():
         if all(op[place] == wanted for op in listed):
             continue
         values = _listed(search.values())

@@ -118,5 +118,5 @@ def _repeat(search: Search[Any], passes: tuple[tuple[str, Pass], ...], say: Call
 def describe(plan: Plan) -> str:
     """A plan's size in a few words."""
     operations = getattr(plan, "operations", None)
-    load = f"{plan.workload.rate} records/s" if operations is None else f"{len(operations)} operations"
+    load = f"{plan.workload.traffic().rate} records/s" if operations is None else f"{len(operations)} operations"
     return f"{load}, {len(plan.faults)} faults, {plan.cluster.nodes} nodes, {plan.time_s:g} s"

@@ -6,19 +6,21 @@ Each pass keeps this: the search's best plan fails as it did before, and is neve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chaos.faults.triggers import kept
 from chaos.plans.plan import make_plan
 from chaos.shrinking.ddmin import ddmin
 from chaos.shrinking.search import Search, Values
+from workloads.client.cluster import Place
+from workloads.registry import SCENARIOS
+from workloads.scenario import AT, Scenario
 
 Operation = list[Any]
-"""[at_s, producer, topic, partition, bytes]"""
-AT, PRODUCER, TOPIC, PARTITION, BYTES = range(5)
-TOPIC_NAME = "appends-{}"
-_SIZES = ("topics", "partitions", "producers", "readers")
+"""A workload's operation as a plan's file has it; its first field is its time."""
+RATE = "rate"
+"""What a load by rate is thinned out by, where its workload has such a setting."""
 _ONE_IN, _FEW = (251, 61, 17, 5, 2), 50
 """Primes: partitions and producers take turns in a load, and none of them may be left out by counting."""
 _OTHER_SEEDS = 4
@@ -31,6 +33,11 @@ def operations_of(values: Values) -> list[Operation]:
     """The operations of a plan's values as lists, whatever form they have there; empty for a load by rate."""
     listed = values.get("operations") or ()
     return [list(each.values()) if isinstance(each, dict) else list(each) for each in listed]
+
+
+def scenario_of(values: Values) -> type[Scenario]:
+    """The workload of a plan's values."""
+    return SCENARIOS[values["workload"]["name"]]
 
 
 def fewer_faults(search: Search[Any]) -> None:
@@ -47,7 +54,8 @@ def fewer_operations(search: Search[Any]) -> None:
         listed = operations_of(values)
         ddmin(listed, lambda kept: search.still_fails({**values, "operations": list(kept)}))
         return
-    _smallest(search, ("workload", "rate"), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
+    if RATE in values["workload"]:
+        _smallest(search, ("workload", RATE), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
 
 
 def thinner_load(search: Search[Any]) -> None:
@@ -111,7 +119,7 @@ def no_warm_up(search: Search[Any]) -> None:
         "warmup_s": 0.0,
         "time_s": values["time_s"] + later,
         "faults": [{**f, "at_s": round(f["at_s"] + later, 6)} for f in values["faults"]],
-        "operations": [[round(op[AT] + later, 6), *op[PRODUCER:]] for op in operations_of(values)],
+        "operations": [[round(op[AT] + later, 6), *op[AT + 1 :]] for op in operations_of(values)],
     }
     search.attempt(moved)
 
@@ -122,9 +130,10 @@ def no_warm_up(search: Search[Any]) -> None:
 def defaults_again(search: Search[Any]) -> None:
     """Every setting as it is by default, but for those that the failure needs."""
     values = search.values()
-    plain = make_plan({}).model_dump(mode="json")
+    plain = make_plan({"workload": {"name": values["workload"]["name"]}}).model_dump(mode="json")
     plain["warmup_s"] = 0.0
-    strange = [path for path in _paths(values, plain) if _at(values, path) != _at(plain, path)]
+    own = {("workload", name) for name in scenario_of(values).COUNTED}
+    strange = [path for path in _paths(values, plain) if path not in own and _at(values, path) != _at(plain, path)]
 
     def with_only(kept: Sequence[tuple[str, ...]]) -> bool:
         return search.still_fails(_reset(values, plain, [path for path in strange if path not in kept]))
@@ -133,7 +142,7 @@ def defaults_again(search: Search[Any]) -> None:
 
 
 _NO_SETTINGS = ("seed", "runtime", "schema_version", "faults", "operations", "time_s", "draws")
-_OWN_PASS = {("cluster", "nodes"), *(("workload", name) for name in (*_SIZES, "replication_factor", "min_isr"))}
+_OWN_PASS = {("cluster", "nodes"), ("workload", "replication_factor"), ("workload", "min_isr")}
 
 
 def _paths(values: Values, plain: Values) -> Iterable[tuple[str, ...]]:
@@ -196,12 +205,16 @@ def fewer_nodes(search: Search[Any]) -> None:
 
 
 def fewer_of_each(search: Search[Any]) -> None:
-    """The fewest topics, partitions, producers and readers that do; what is used is numbered from 0 first."""
-    values = search.values()
-    for renumbered in (_on_one_topic(values), _by_one_producer(values)):
-        if renumbered is not None:
-            search.attempt({**search.values(), **renumbered})
-    for name in _SIZES:
+    """The fewest topics, partitions and clients that do; what is used is numbered from 0 first."""
+    scenario = scenario_of(search.values())
+    for renumber in scenario.RENUMBERINGS:
+        values = search.values()
+        listed = operations_of(values)
+        found = renumber(values["workload"], listed) if listed else None
+        if found is not None:
+            faults = [{**f, "target": _renamed(f["target"], found.places)} for f in values["faults"]]
+            search.attempt({**values, "workload": found.table, "operations": found.operations, "faults": faults})
+    for name in scenario.COUNTED:
         _smallest(search, ("workload", name), (0, 1, 2, 3, 4, 6, 8, 12))
 
 
@@ -215,31 +228,8 @@ def _smallest(search: Search[Any], path: tuple[str, ...], candidates: Iterable[i
             return
 
 
-def _on_one_topic(values: Values) -> Values | None:
-    """The partitions that are used become the first ones of the first topic. None for a load by rate."""
-    listed = operations_of(values)
-    if not listed:
-        return None
-    used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in listed})
-    names = {pair: number for number, pair in enumerate(used)}
-    first = TOPIC_NAME.format(0)
-    moved = [[op[AT], op[PRODUCER], first, names[str(op[TOPIC]), int(op[PARTITION])], op[BYTES]] for op in listed]
-    faults = [{**f, "target": _renamed(f["target"], names, first)} for f in values["faults"]]
-    workload = {**values["workload"], "topics": 1, "partitions": len(used)}
-    return {"operations": moved, "faults": faults, "workload": workload}
-
-
-def _renamed(target: str, names: dict[tuple[str, int], int], topic: str) -> str:
+def _renamed(target: str, places: Mapping[Place, Place]) -> str:
     kind, _, argument = target.partition(":")
     name, _, index = argument.rpartition("-")
-    number = names.get((name, int(index))) if index.isdigit() else None
-    return target if number is None or kind == "node" else f"{kind}:{topic}-{number}"
-
-
-def _by_one_producer(values: Values) -> Values | None:
-    """Everything sent by the first producer, else by as many as are used."""
-    listed = operations_of(values)
-    if not listed:
-        return None
-    moved = [[op[AT], 0, *op[TOPIC:]] for op in listed]
-    return {"operations": moved, "workload": {**values["workload"], "producers": 1}}
+    now = places.get((name, int(index))) if index.isdigit() else None
+    return target if now is None or kind == "node" else f"{kind}:{now[0]}-{now[1]}"

@@ -15,16 +15,15 @@ from chaos.runtimes.layout import addresses
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
 from tests.live.contract.playing import play, unproven
-from workloads.appends import AppendsSettings, run_appends
+from tests.support.clusters.drive import drive
+from workloads.appends import Appends
 from workloads.control import Controls, Handle
 from workloads.counters import Counters
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
-LOAD = AppendsSettings(
-    topics=1, partitions=1, replication_factor=1, min_isr=1, topic_prefix="t", producers=1, readers=1, rate=200
-)
-(TOPIC,) = LOAD.names()
+LOAD = Appends(topics=1, partitions=1, replication_factor=1, min_isr=1, producers=1, readers=1, rate=200)
+(TOPIC,) = LOAD.topic_names()
 ON_S, QUIET_S = 0.8, 0.25
 """How long a fault lasts, and for how much of that nothing must come of a client that is hit: some was on its way."""
 FAULTS = [("producer:0", "crash"), ("producer:0", "pause"), ("reader:0", "pause")]
@@ -64,7 +63,7 @@ class Load:
         env.fs.mkdirs(str(self._history.parent))
         recorder = Recorder(env, str(self._history), "run-1")
         zone = Zone("CLIENT", addresses(self.runtime.bootstrap("CLIENT")))
-        await run_appends(env, [zone], LOAD, recorder, self.stop, self.counters, controls=self.hands)
+        await drive(env, [zone], LOAD, recorder, self.stop, self.counters, controls=self.hands)
         recorder.close()
 
     async def going(self) -> None:

@@ -21,8 +21,9 @@ from checkers.history.tables import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import engine_and_images
+from tests.support.clusters.drive import drive
 from tests.support.clusters.pretender import Pretending
-from workloads.appends import AppendsSettings, run_appends
+from workloads.appends import Appends
 from workloads.control import Controls
 from workloads.counters import Counters
 from workloads.libraries import Zone
@@ -30,7 +31,7 @@ from workloads.recorder import Recorder
 
 ZONES = zone_names(2)
 WORLD = {"nodes": 2, "zones": ZONES, "settings": FAST_FAILOVER}
-LOAD = AppendsSettings(
+LOAD = Appends(
     topics=1, partitions=2, replication_factor=2, min_isr=1, producers=2, readers=2, rate=100, request_timeout_ms=1000
 )
 SEEN = Seen(ClusterView((1, 2), 1, {}, {}, {}))
@@ -48,7 +49,7 @@ class Load:
 
     async def run(self) -> None:
         zones = [Zone(name, addresses(self.runtime.bootstrap(name))) for name in ZONES]
-        told = partial(run_appends, envs=self.runtime.env, acknowledged=self._acknowledged, controls=self.controls)
+        told = partial(drive, envs=self.runtime.env, acknowledged=self._acknowledged, controls=self.controls)
         await told(self._env, zones, LOAD, self._recorder, self.stop, Counters())
         self._recorder.close()
 

@@ -16,7 +16,8 @@ import trio
 from broker.real_env import RealEnv
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, OK, POLL, SEND
-from workloads.appends import AppendsSettings, run_appends
+from tests.support.clusters.drive import drive
+from workloads.appends import Appends
 from workloads.client.admin import EARLIEST, describe_cluster, list_offsets
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[3]
-SETTINGS = AppendsSettings(rate=300, request_timeout_ms=5000)
+SETTINGS = Appends(rate=300, request_timeout_ms=5000)
 
 
 class Run:
     """A run on real brokers."""
 
-    def __init__(self, brokers: Brokers, path: Path, settings: AppendsSettings = SETTINGS) -> None:
+    def __init__(self, brokers: Brokers, path: Path, settings: Appends = SETTINGS) -> None:
         self.brokers = brokers
         self.path = path / "history.jsonl"
         self.settings = settings
@@ -51,7 +52,7 @@ class Run:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             zones = [Zone("", self.brokers.bootstrap)]
-            nursery.start_soon(run_appends, env, zones, self.settings, recorder, stop, self.counters)
+            nursery.start_soon(drive, env, zones, self.settings, recorder, stop, self.counters)
             await self.until_acked(200)
             await story(self)
             stop.set()
@@ -136,7 +137,7 @@ async def test_a_paused_leader_costs_nothing_that_was_acknowledged(brokers: Brok
 
 @pytest.mark.parametrize(("acks", "codec"), [(0, "none"), (1, "lz4"), (-1, "zstd")])
 async def test_other_acks_and_codecs_are_read_back(acks: int, codec: str, brokers: Brokers, tmp_path: Path) -> None:
-    run = Run(brokers, tmp_path, AppendsSettings(rate=300, acks=acks, codec=codec, idempotence=acks == -1))
+    run = Run(brokers, tmp_path, Appends(rate=300, acks=acks, codec=codec, idempotence=acks == -1))
 
     async def quiet(run: Run) -> None:
         await run.until_acked(300)
@@ -149,7 +150,8 @@ async def test_other_acks_and_codecs_are_read_back(acks: int, codec: str, broker
 HARNESS = """
 import json, sys, trio
 from broker.real_env import RealEnv
-from workloads.appends import AppendsSettings, run_appends
+from tests.support.clusters.drive import drive
+from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
@@ -158,7 +160,7 @@ async def main():
     env = RealEnv("harness")
     recorder = Recorder(env, sys.argv[1], "killed")
     zones = [Zone("", json.loads(sys.argv[2]))]
-    await run_appends(env, zones, AppendsSettings(rate=500), recorder, trio.Event(), Counters())
+    await drive(env, zones, Appends(rate=500), recorder, trio.Event(), Counters())
 
 trio.run(main)
 """
@@ -184,7 +186,7 @@ async def test_a_harness_killed_with_9_has_every_record_of_the_logs_in_its_histo
     sent = {record.val for record in history.records.rows() if record.kind == SEND}
     acknowledged = {record.val for record in history.records.rows() if record.kind == SEND and record.st == OK}
     assert len(acknowledged) > 300
-    settings = AppendsSettings()
+    settings = Appends()
     env = RealEnv("harness-2")
     after = Recorder(env, str(tmp_path / "after.jsonl"), "after")
     for topic, index in settings.places():

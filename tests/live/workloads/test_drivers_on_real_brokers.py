@@ -13,7 +13,8 @@ from chaos.drivers.host import LibraryDriver
 from chaos.drivers.library import CLIENTS
 from checkers.history.parser import parse
 from checkers.history.tables import OK, POLL, SEND
-from workloads.appends import AppendsSettings, run_appends
+from tests.support.clusters.drive import drive
+from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.final_reads import final_reads
 from workloads.libraries import Zone
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-SETTINGS = AppendsSettings(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=3000)
+SETTINGS = Appends(topics=1, producers=2, readers=2, rate=300, request_timeout_ms=3000)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -35,7 +36,7 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
     path = tmp_path / "history.jsonl"
     recorder = Recorder(env, str(path), "run-1")
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
-    driver = LibraryDriver(client, bootstrap, SETTINGS, tmp_path / "clients.log")
+    driver = LibraryDriver(client, bootstrap, SETTINGS.needs(), tmp_path / "clients.log")
 
     async def until_acked(more: int) -> None:
         goal = counters.acked + more
@@ -44,7 +45,7 @@ async def test_a_library_drives_the_workload_through_a_leaders_death(
                 await trio.sleep(0.05)
 
     async def run() -> None:
-        await run_appends(env, [Zone("", brokers.bootstrap, driver)], SETTINGS, recorder, stop, counters)
+        await drive(env, [Zone("", brokers.bootstrap, driver)], SETTINGS, recorder, stop, counters)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)

@@ -18,14 +18,15 @@ from trio.testing import MockClock
 
 from broker.real_env import RealFs
 from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.drive import drive
 from tests.support.clusters.fake_cluster import Break, FakeCluster
-from workloads.appends import AppendsSettings, run_appends
+from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.final_reads import final_reads
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
 
-SETTINGS = AppendsSettings(rate=200, max_size=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
+SETTINGS = Appends(rate=200, max_bytes=300, request_timeout_ms=1000, delivery_timeout_ms=2000)
 
 
 async def play(seed: int, path: str) -> str:
@@ -39,7 +40,7 @@ async def play(seed: int, path: str) -> str:
         await nursery.start(cluster.run)
         async with trio.open_nursery() as running:
             zones = [Zone("", cluster.bootstrap)]
-            running.start_soon(run_appends, env, zones, SETTINGS, recorder, stop, Counters())
+            running.start_soon(drive, env, zones, SETTINGS, recorder, stop, Counters())
             await trio.sleep(2)
             cluster.move("appends-0", 0, 2)
             cluster.stop(3)

@@ -21,8 +21,9 @@ from chaos.drivers.host import CLIENT_ENDED, LibraryDriver, LibraryProducer, hea
 from chaos.drivers.library import Order
 from chaos.errors import HarnessError, Refused
 from chaos.plans.plan import PlanError, make_plan
-from workloads.appends import AppendsSettings
+from workloads.appends import Appends
 from workloads.client.outcomes import Outcome, Status
+from workloads.client.settings import ProducerSettings
 from workloads.counters import Counters
 from workloads.libraries import Assigned, Read, Sought, Troubled, record
 from workloads.recorder import Recorder
@@ -43,7 +44,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
         return start([*command[: at - 1], "-c", into, command[-1]], **more)
 
     monkeypatch.setattr(subprocess, "Popen", scripted)
-    return LibraryDriver("confluent", "nowhere:1", AppendsSettings(delivery_timeout_ms=1000), tmp_path / "clients.log")
+    return LibraryDriver("confluent", "nowhere:1", Appends(delivery_timeout_ms=1000).needs(), tmp_path / "clients.log")
 
 
 class Sent:
@@ -128,7 +129,7 @@ async def test_a_library_that_breaks_is_trouble_of_the_harness_and_its_records_a
 
 
 def test_room_is_bounded_by_the_bytes_that_have_no_answer(driver: LibraryDriver) -> None:
-    settings = AppendsSettings(buffer_bytes=10)
+    settings = ProducerSettings(buffer_bytes=10)
     producer = LibraryProducer(None, settings, lambda: None)  # type: ignore[arg-type]
     assert producer.takes(10)
     producer.send(*PLACE, None, b"x" * 8, [], 0, lambda outcome: None)

@@ -10,13 +10,13 @@ import pytest
 
 from chaos.faults.vocabulary import ACTIONS, SHAPES, SIDES
 from chaos.plans import swarm
-from chaos.plans.operations import concrete, drawn
-from chaos.plans.plan import Operation, PlanError, make_plan, read_plan, with_schedule, write_plan
+from chaos.plans.operations import concrete, drawn, of_the_run
+from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
 from chaos.plans.swarm import KINDS, NEWER, swarm_plan
 from chaos.runs.rare_paths import PATHS, count
-from chaos.runs.run import appends_settings
 from chaos.runs.simulation import simulate
+from workloads.agenda import Handover
 
 SIM = {"runtime": "sim"}
 ONE = [1.5, 0, "appends-0", 2, 312]
@@ -132,13 +132,11 @@ def test_a_plan_with_its_load_written_out_is_a_plan_and_stays_as_it_is(tmp_path:
 
 
 def test_operations_count_as_faults_do_and_the_workload_begins_with_the_warm_up() -> None:
-    plan = make_plan(
-        {**SIM, "operations": [Operation(-2, 0, "appends-0", 0, 5000), Operation(0, 0, "appends-0", 0, 64)]}
-    )
-    settings = appends_settings(plan)
-    assert settings.operations is not None
-    assert [each.at_s for each in settings.operations] == [0, 2]
-    assert settings.max_size == 5000
+    plan = make_plan({**SIM, "operations": [Handover(-2, 0, "appends-0", 0, 5000), [0, 0, "appends-0", 0, 64]]})
+    given = of_the_run(plan)
+    assert given is not None
+    assert [each.at_s for each in given] == [0, 2]
+    assert plan.workload.needs(given).max_record_bytes == 5000
 
 
 def test_a_seed_is_one_plan_and_seeds_differ() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from pydantic import ValidationError
 from trio.testing import MockClock
 
 from broker.protocol.apis import ApiKey
@@ -18,21 +19,23 @@ from broker.real_env import RealFs
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, POLL, SEND
 from tests.support.brokers.memory_env import FakeEnv
+from tests.support.clusters.drive import drive
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
-from workloads.appends import AppendsSettings, WorkloadFailed, make_topics, run_appends
-from workloads.client.settings import SettingsError
+from workloads.appends import Appends
 from workloads.counters import Counters
 from workloads.final_reads import BOTH_ISOLATIONS, FinalRead, final_reads
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
+from workloads.scenario import Scenario, WorkloadFailed
+from workloads.topics import make_topics
 
-SETTINGS = AppendsSettings(
+SETTINGS = Appends(
     topics=2,
     partitions=2,
     producers=3,
     readers=3,
     rate=100,
-    max_size=300,
+    max_bytes=300,
     request_timeout_ms=1000,
     delivery_timeout_ms=2000,
 )
@@ -41,7 +44,7 @@ SETTINGS = AppendsSettings(
 class Run:
     """A cluster, a recorder, and what they produced."""
 
-    def __init__(self, path: Path, settings: AppendsSettings = SETTINGS) -> None:
+    def __init__(self, path: Path, settings: Scenario = SETTINGS) -> None:
         self.cluster = FakeCluster()
         self.env = FakeEnv(self.cluster, fs=RealFs())
         self.settings = settings
@@ -56,7 +59,7 @@ class Run:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.cluster.run)
             async with trio.open_nursery() as running:
-                running.start_soon(run_appends, self.env, self.zones, self.settings, recorder, stop, self.counters)
+                running.start_soon(drive, self.env, self.zones, self.settings, recorder, stop, self.counters)
                 if meanwhile is not None:
                     running.start_soon(meanwhile)
                 await trio.sleep(seconds)
@@ -117,7 +120,7 @@ async def test_clients_are_dealt_over_zones_by_turns(tmp_path: Path, clock: Mock
 
 
 async def test_empty_polls_are_thinned_out(tmp_path: Path, clock: MockClock) -> None:
-    quiet = AppendsSettings(topics=1, partitions=1, producers=1, readers=1, rate=0.1)
+    quiet = Appends(topics=1, partitions=1, producers=1, readers=1, rate=1)
     run = Run(tmp_path, quiet)
     await run.play(9.5, finals=False)
     empty = [entry for line in run.lines() if line["e"] == "c" for entry in line.get("got", []) if not entry[5]]
@@ -168,9 +171,11 @@ async def test_a_process_in_doubt_is_replaced_and_never_used_again(tmp_path: Pat
     assert all(final.complete for final in run.finals)
 
 
-async def test_an_outage_fills_bounded_buffers_and_then_records_are_skipped(tmp_path: Path, clock: MockClock) -> None:
-    small = AppendsSettings(rate=500, min_size=500, max_size=500, buffer_bytes=20_000, readers=0, producers=2)
-    run = Run(tmp_path, small)
+async def test_an_outage_fills_bounded_buffers_and_then_records_are_skipped(
+    tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workloads.appends.scenario.BUFFER_BYTES", 20_000)
+    run = Run(tmp_path, Appends(rate=500, min_bytes=500, max_bytes=500, producers=2))
     most = [0]
 
     async def outage() -> None:
@@ -254,7 +259,7 @@ async def test_a_final_read_of_a_partition_without_leader_says_so(tmp_path: Path
 async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_error(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    run = Run(tmp_path, AppendsSettings(setup_timeout_ms=5000))
+    run = Run(tmp_path, Appends())
     recorder = Recorder(run.env, str(run.path), "run-1")  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         await nursery.start(run.cluster.run)
@@ -263,8 +268,8 @@ async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_err
         assert first == again and len(first) == 6
         for node in run.cluster.node_ids:
             run.cluster.stop(node)
-        with pytest.raises(WorkloadFailed, match="not ready within 5000 ms"):
-            await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder)  # type: ignore[arg-type]
+        with pytest.raises(WorkloadFailed, match="not ready within 5 s"):
+            await make_topics(run.env, run.cluster.bootstrap, run.settings, recorder, 5)  # type: ignore[arg-type]
         nursery.cancel_scope.cancel()
 
 
@@ -274,21 +279,21 @@ async def test_topics_that_exist_are_used_and_a_cluster_without_answer_is_an_err
         {"acks": 1},
         {"acks": 2, "idempotence": False},
         {"max_in_flight": 6},
-        {"min_size": 3000},
+        {"min_bytes": 3000},
         {"rate": 0},
         {"min_isr": 4},
         {"codec": "brotli"},
-        {"delivery_timeout_ms": 1},
+        {"linger_ms": 200, "delivery_timeout_ms": 100},
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(wrong))):
-        AppendsSettings(**wrong)
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        Appends(**wrong)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3, 5, 9])
 def test_each_partition_has_a_reader_and_where_there_are_several_two(readers: int) -> None:
-    settings = AppendsSettings(readers=readers)
+    settings = Appends(readers=readers)
     count = Counter(place for reader in range(readers) for place in settings.assignment(reader))
     assert set(count) == set(settings.places())
     assert set(count.values()) == {min(2, readers)}

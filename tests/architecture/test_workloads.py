@@ -1,0 +1,55 @@
+"""The harness knows workloads by their port only."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.architecture.source import ROOT, sources
+from workloads.registry import FOLDERS, SCENARIOS
+from workloads.scenario import Scenario
+
+MUTANTS = "chaos/mutants/"
+"""Their hunting plans are data, and name topics as every plan does."""
+
+
+def _docstrings(tree: ast.AST) -> set[ast.AST]:
+    """Every string that is a statement by itself."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def test_no_module_of_the_harness_imports_a_workload() -> None:
+    found = [
+        f"{source.where(node)}: {name}"
+        for source in sources("chaos", "reports", "checkers", "spark_analysis")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+        if name.startswith(FOLDERS)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_module_of_chaos_names_a_workload() -> None:
+    named = re.compile(rf"\b({'|'.join(SCENARIOS)})\b")
+    found = [
+        f"{source.where(node)}: {node.value!r}"
+        for source in sources("chaos")
+        if not source.name.startswith(MUTANTS)
+        for told in [_docstrings(source.tree)]
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node not in told and named.search(node.value)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_each_folder_holds_one_scenario_whose_name_is_the_folders() -> None:
+    assert [f"workloads.{name}" for name in SCENARIOS] == list(FOLDERS)
+    folders = {path.parent.name for path in (ROOT / "workloads").glob("*/scenario.py")}
+    assert folders == set(SCENARIOS)
+    assert all(issubclass(each, Scenario) for each in SCENARIOS.values())
+
+
+def test_operations_begin_with_their_time() -> None:
+    assert {each.OPERATION._fields[0] for each in SCENARIOS.values()} == {"at_s"}  # type: ignore[attr-defined]

@@ -1,0 +1,34 @@
+"""A workload driven by itself, without a run around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from broker.env import Env
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.libraries import Zone
+from workloads.recorder import Recorder
+from workloads.scenario import Acknowledged, Operation, Scenario, Surroundings
+
+
+async def drive(
+    env: Any,
+    zones: Sequence[Zone],
+    scenario: Scenario,
+    recorder: Recorder,
+    stop: trio.Event,
+    counters: Counters,
+    *,
+    envs: Callable[[str], Env] | None = None,
+    acknowledged: Acknowledged | None = None,
+    controls: Controls | None = None,
+    operations: Sequence[Operation] | None = None,
+) -> None:
+    """As `Scenario.run`, with controls that nobody uses where none are given."""
+    traffic = scenario.traffic()
+    hands = controls or Controls(traffic.producers, traffic.readers)
+    await scenario.run(Surroundings(env, zones, recorder, counters, stop, hands, envs, acknowledged, operations))

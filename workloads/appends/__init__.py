@@ -1,0 +1,7 @@
+"""The workload `appends`: producers append uniquely valued records to a few partitions, readers follow."""
+
+from workloads.appends.scenario import Appends
+
+SCENARIO = Appends
+
+__all__ = ["SCENARIO", "Appends"]

@@ -1,0 +1,97 @@
+"""What a seed draws for `appends`: the operations of a load, and the settings that a swarm gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workloads.agenda import Handover
+from workloads.client.cluster import Place
+from workloads.scenario import Ground, Stream
+
+if TYPE_CHECKING:
+    from random import Random
+
+FLUSH_SHARE = 0.25
+SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"
+"""A batch of no more fits into a segment of so many bytes."""
+
+
+def operations(
+    stream: Stream,
+    producers: int,
+    rate: int,
+    places: Sequence[Place],
+    sizes: tuple[int, int],
+    begin_s: float,
+    end_s: float,
+) -> tuple[Handover, ...]:
+    """The records of a load at this rate, in order of time, each producer from a stream of its own."""
+    interval_s = producers / rate
+    found = []
+    for producer in range(producers):
+        random = stream("operations", producer).random
+        count = int((end_s - begin_s) / interval_s)
+        for number in range(count):
+            at_s = round((number + random()) * interval_s + begin_s, 4)
+            if at_s < end_s:
+                topic, partition = places[int(random() * len(places))]
+                size = sizes[0] + int(random() * (sizes[1] - sizes[0] + 1))
+                found.append(Handover(at_s, producer, topic, partition, size))
+    found.sort()
+    return tuple(found)
+
+
+def settings(stream: Stream, ground: Ground) -> dict[str, Any]:
+    """Small loads: what breaks replication is when things happen, and not how much of it there is."""
+    rng = stream("workload")
+    replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
+    min_isr = rng.choice([n for n in (1, 1, 2, 2, 2, 3) if n <= replicas])
+    acks = rng.choice((-1, -1, -1, -1, 1, 0))
+    low, high = rng.choice(((100, 300), (100, 2048), (64, 100), (1000, 9000)))
+    topic_settings = _topic_settings(stream, high, ground)
+    return {
+        "topics": rng.choice((1, 1, 2)),
+        "partitions": rng.choice((1, 2, 3, 4)),
+        "replication_factor": replicas,
+        "min_isr": min_isr,
+        "acks": acks,
+        "idempotence": acks == -1 and rng.random() < 0.75,
+        "max_in_flight": rng.choice((1, 5, 5)),
+        "producers": rng.choice((1, 2, 3)),
+        "readers": rng.choice((1, 2)),
+        "rate": rng.choice((5, 10, 20, 40)),
+        "min_bytes": low,
+        "max_bytes": high,
+        "linger_ms": rng.choice((0, 5, 50, 100)),
+        "codec": rng.choice(("none", "none", "none", "gzip", "lz4", "zstd")),
+        "poll_pause_ms": rng.choice((20, 100, 300)),
+        "request_timeout_ms": rng.choice((1000, 3000)),
+        "delivery_timeout_ms": rng.choice((5000, 20_000)),
+        "topic_settings": topic_settings,
+        **({"batch_bytes": SMALL_BYTES} if topic_settings.get("segment.bytes") == SMALL_SEGMENT else {}),
+    }
+
+
+_RARE: Mapping[str, Callable[[Random], str]] = {
+    "unclean.leader.election.enable": lambda rng: "true",
+    "flush.messages": lambda rng: "1",
+    "segment.bytes": lambda rng: rng.choice(("16384", "65536")),
+    "message.timestamp.type": lambda rng: "LogAppendTime",
+    "retention.ms": lambda rng: rng.choice(("2000", "5000")),
+}
+"""Topic settings that a seed has now and then."""
+
+
+def _topic_settings(stream: Stream, max_bytes: int, ground: Ground) -> dict[str, str]:
+    found = {}
+    for name, draw in _RARE.items():
+        rng = stream("topic", name)
+        if rng.random() < 0.15:
+            found[name] = draw(rng)
+    if ground.hurts_fsyncs and stream("fsyncs").random() < FLUSH_SHARE:
+        found["flush.messages"] = "1"  # else there are hardly any fsyncs that could be hit
+    if "retention.ms" in found:
+        # What is retired is whole segments; a batch that is larger than one is refused.
+        found["segment.bytes"] = SMALL_SEGMENT if max_bytes < SMALL_BYTES else "16384"
+    return found

@@ -1,0 +1,25 @@
+"""The same load on fewer partitions, and by fewer producers: for shrinking. Operations are lists of JSON values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workloads.scenario import AT, Renumbered, Table
+
+PRODUCER, TOPIC, PARTITION, BYTES = range(AT + 1, 5)
+
+
+def on_one_topic(first: str, table: Table, operations: list[list[Any]]) -> Renumbered | None:
+    """The partitions that are used become the first ones of the topic `first`."""
+    used = sorted({(str(op[TOPIC]), int(op[PARTITION])) for op in operations})
+    places = {place: (first, number) for number, place in enumerate(used)}
+    moved = [
+        [op[AT], op[PRODUCER], *places[str(op[TOPIC]), int(op[PARTITION])], op[BYTES]] for op in operations
+    ]  # fmt: skip
+    return Renumbered({**table, "topics": 1, "partitions": len(used)}, moved, places)
+
+
+def by_one_producer(table: Table, operations: list[list[Any]]) -> Renumbered | None:
+    """Everything is sent by the first producer."""
+    moved = [[op[AT], 0, *op[TOPIC:]] for op in operations]
+    return Renumbered({**table, "producers": 1}, moved, {})

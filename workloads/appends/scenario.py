@@ -1,0 +1,157 @@
+"""The workload `appends`: its settings, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import trio
+from pydantic import Field, model_validator
+
+from broker.env import Env
+from workloads.agenda import Agenda, Drawn, Given, Handover
+from workloads.appends import draws
+from workloads.appends.renumbered import by_one_producer, on_one_topic
+from workloads.client.admin import NewTopic
+from workloads.client.cluster import Place
+from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
+from workloads.libraries import Needs
+from workloads.scenario import (
+    MAX_BYTES,
+    MIN_BYTES,
+    Ground,
+    Operation,
+    Scenario,
+    Stream,
+    Surroundings,
+    Table,
+    Traffic,
+)
+from workloads.sender import TICK_S, Sender, SenderSettings
+from workloads.tail import tail
+from workloads.topics import make_topics
+
+TOPIC = "appends-{}"
+BUFFER_BYTES = 8 * 1024 * 1024
+"""Of each producer."""
+PLAIN_BYTES = 100
+
+
+class Appends(Scenario):
+    """Load and clients."""
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
+    # 200 records in 30 seconds. Producers hold them for ten times as long as in a real run, and readers rest for longer
+    # between polls, so that a request still brings several partitions' records now and then.
+    LIGHT: ClassVar[Mapping[str, Any]] = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
+    COUNTED: ClassVar[tuple[str, ...]] = ("topics", "partitions", "producers", "readers")
+    PLAIN: ClassVar[Mapping[int, Any]] = {4: PLAIN_BYTES, 1: 0}
+    RENUMBERINGS = (partial(on_one_topic, TOPIC.format(0)), by_one_producer)
+
+    name: Literal["appends"] = "appends"
+    topics: int = Field(2, ge=1, le=100, description="Topics of the workload.")
+    partitions: int = Field(3, ge=1, le=1000, description="Partitions of each topic.")
+    acks: Literal[-1, 0, 1] = Field(-1, description="all, 1 or 0.")
+    idempotence: bool = Field(True, description="Idempotent producers; off by itself where acks is not all.")
+    max_in_flight: int = Field(5, ge=1, le=100, description="Produce requests in flight on each connection.")
+    producers: int = Field(4, ge=1, le=1000, description="Producing processes at a time.")
+    readers: int = Field(3, ge=1, le=1000, description="Readers beside them.")
+    rate: int = Field(2000, ge=1, le=1_000_000, description="Records a second, all producers together.")
+    min_bytes: int = Field(100, ge=MIN_BYTES, le=MAX_BYTES, description="Smallest record.")
+    max_bytes: int = Field(2048, ge=MIN_BYTES, le=MAX_BYTES, description="Largest record.")
+    linger_ms: int = Field(5, ge=0, le=60_000, description="How long a producer waits to fill a batch.")
+    batch_bytes: int = Field(65_536, ge=1024, le=16 << 20, description="Largest batch.")
+    codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="Compression of batches.")
+    poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if self.min_bytes > self.max_bytes:
+            raise ValueError(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
+        if self.idempotence and self.acks != -1:
+            raise ValueError("idempotence needs acks = -1 (all)")
+        if self.idempotence and self.max_in_flight > IDEMPOTENT_IN_FLIGHT:
+            raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
+        self.producer_settings()
+        return self
+
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """As `Scenario.topic_list`."""
+        names = (TOPIC.format(number) for number in range(self.topics))
+        return tuple(NewTopic(name, self.partitions, self.replication_factor, self.topic_configs()) for name in names)
+
+    def traffic(self) -> Traffic:
+        """As `Scenario.traffic`."""
+        return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight)
+
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """As `Scenario.needs`."""
+        largest = max([self.max_bytes, *(each.bytes for each in operations)])
+        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+
+    def producer_settings(self) -> ProducerSettings:
+        """Of each producer."""
+        return ProducerSettings(
+            acks=self.acks,
+            idempotence=self.idempotence,
+            linger_ms=self.linger_ms,
+            batch_size=self.batch_bytes,
+            codec=self.codec,
+            max_in_flight=self.max_in_flight,
+            delivery_timeout_ms=self.delivery_timeout_ms,
+            buffer_bytes=BUFFER_BYTES,
+        )
+
+    def assignment(self, reader: int) -> list[Place]:
+        """What a reader reads: each partition has a reader, and a second one where there are several readers."""
+        return [
+            place
+            for number, place in enumerate(self.places())
+            if reader in (number % self.readers, (number + 1) % self.readers)
+        ]
+
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Handover, ...]:
+        """As `Scenario.drawn`."""
+        sizes = (self.min_bytes, self.max_bytes)
+        return draws.operations(stream, self.producers, self.rate, self.places(), sizes, begin_s, end_s)
+
+    def wrong(self, operation: Operation) -> str:
+        """As `Scenario.wrong`."""
+        if not 0 <= operation.producer < self.producers:
+            return f"there is no producer {operation.producer}: workload.producers is {self.producers}"
+        if not 0 <= operation.partition < self.partitions or operation.topic not in self.topic_names():
+            return f"there is no partition {operation.topic}-{operation.partition}"
+        if not MIN_BYTES <= operation.bytes <= MAX_BYTES:
+            return f"{operation.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
+        return ""
+
+    @classmethod
+    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+        """As `Scenario.drawn_settings`."""
+        return {"name": "appends", **draws.settings(stream, ground)}
+
+    async def run(self, around: Surroundings) -> None:
+        """As `Scenario.run`."""
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        sent_all = trio.Event()
+        needs = self.needs(around.operations or ())
+        settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
+        async with trio.open_nursery() as nursery:
+            for number in range(self.readers):
+                read = partial(tail, around, self.client_settings(), number, self.assignment(number), number % 2)
+                nursery.start_soon(read, self.poll_pause_ms, sent_all)
+            async with trio.open_nursery() as producing:
+                for number in range(self.producers):
+                    env = around.own(f"producer-{number}")
+                    sender = Sender(env, around, settings, number, self._agenda(env, around, number, began))
+                    producing.start_soon(sender.run, around.stop)
+            sent_all.set()
+        around.recorder.flush()
+
+    def _agenda(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda:
+        """What one producer has to hand over."""
+        if around.operations is not None:
+            return Given(around.operations, number, began)
+        return Drawn(env, self.places(), (self.min_bytes, self.max_bytes), self.producers / self.rate, TICK_S)

@@ -1,0 +1,34 @@
+"""The workloads there are: one line each."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+from workloads.scenario import Scenario
+
+FOLDERS = (
+    "workloads.appends",
+)  # fmt: skip
+"""Each has a SCENARIO. The first one is the default."""
+
+
+def _scenario(folder: str) -> type[Scenario]:
+    found = import_module(folder).SCENARIO
+    assert isinstance(found, type), folder
+    assert issubclass(found, Scenario), folder
+    return found
+
+
+SCENARIOS: dict[str, type[Scenario]] = {
+    str(each.model_fields["name"].default): each for each in map(_scenario, FOLDERS)
+}
+"""By name."""
+DEFAULT = next(iter(SCENARIOS))
+
+
+def unknown(name: str) -> str:
+    """Says that there is no such workload, and which one was meant."""
+    near = difflib.get_close_matches(name, SCENARIOS, n=1, cutoff=0.5)
+    meant = f": did you mean {near[0]!r}?" if near else ""
+    return f"there is no workload {name!r}{meant or ':'} ({', '.join(SCENARIOS)})"

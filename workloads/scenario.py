@@ -1,0 +1,251 @@
+"""A workload, as the harness sees it: plan, run, swarm, shrinking, drivers and commands know this port only.
+
+A scenario is the plan's `[workload]` table: a model of its own checks the table and holds it, and no setting of it is
+copied anywhere else. What a scenario adds (a folder of `workloads/`, one line of `workloads.registry`) is what it needs
+(topics, clients), how a seed draws its operations and settings, how it runs, what its final reads are, which checks are
+meant for it, how it shrinks, and what its own section of the report says.
+
+Some settings have the same name in every scenario, because checkers read them from the plan to know what was promised:
+`replication_factor`, `min_isr`, `topic_settings`, and, where a scenario leaves them open, `acks`, `idempotence` and
+`max_in_flight`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+
+import trio
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from broker.env import Env
+from workloads.client.admin import NewTopic
+from workloads.client.cluster import Address, Place
+from workloads.client.settings import ClientSettings
+from workloads.control import Controls
+from workloads.counters import Counters
+from workloads.final_reads import FinalRead, final_reads
+from workloads.libraries import Needs, Zone
+from workloads.recorder import Recorder
+from workloads.section import Section
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from checkers.history.tables import Fault, History
+
+MIN_BYTES, MAX_BYTES = 64, 1 << 20
+"""Of a record's value."""
+
+Operation = Any
+"""One thing that a client does, a NamedTuple of the scenario's. Its first field is `at_s`: seconds, counted as faults
+are, from the beginning of the load: negative in the warm-up."""
+AT = 0
+"""Where `at_s` stands in an operation, also where a plan's file has it as a list."""
+Table = dict[str, Any]
+"""A `[workload]` table as JSON values, as shrinking changes it."""
+
+Acknowledged = Callable[[str, int, int, int], None]
+"""Topic, partition, offset (-1: not told) and value of a record whose send was ok."""
+
+
+class Stream(Protocol):
+    """A random stream for each purpose, so that what is drawn for one changes nothing that is drawn for another."""
+
+    def __call__(self, *purpose: object) -> Random:
+        """The stream of a purpose, from its beginning."""
+
+
+class WorkloadFailed(Exception):
+    """The workload could not begin. The message says why."""
+
+
+class Traffic(NamedTuple):
+    """What faults, invariants and swarms have to know of a load."""
+
+    producers: int
+    """Logical ones; each is one process after the other."""
+    readers: int
+    rate: int
+    """Records a second, all producers together, rounded up."""
+    acks: int
+    in_flight: int
+    """Produce requests on a connection that wait for their answer."""
+
+
+class Ground(NamedTuple):
+    """What a swarm has drawn before it draws a workload's settings."""
+
+    nodes: int
+    hurts_fsyncs: bool
+    """A fault may hit fsyncs: they have to happen."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Where a scenario runs.
+
+    `zones` take turns: the first producer and the first reader are of the first one, and so on. `envs` gives each
+    producer and reader, by name, an Env of its own, so that what one draws does not change what another draws.
+    `operations`: what is done, and when, counted from the beginning of the run; None: drawn on the way, by the
+    settings. `acknowledged` is called for each record whose send was ok.
+    """
+
+    env: Env
+    zones: Sequence[Zone]
+    recorder: Recorder
+    counters: Counters
+    stop: trio.Event
+    """Hand nothing over any more."""
+    controls: Controls
+    """What is done to clients from outside."""
+    envs: Callable[[str], Env] | None = None
+    acknowledged: Acknowledged | None = None
+    operations: Sequence[Operation] | None = None
+
+    def own(self, name: str) -> Env:
+        """The Env of one client."""
+        return self.env if self.envs is None else self.envs(name)
+
+    def zone(self, number: int) -> Zone:
+        """The zone of the client of this number."""
+        return self.zones[number % len(self.zones)]
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbered:
+    """The same load with fewer topics, partitions or clients. `places`: partitions that have another name now."""
+
+    table: Table
+    operations: list[list[Any]]
+    places: Mapping[Place, Place]
+
+
+Renumbering = Callable[[Table, "list[list[Any]]"], "Renumbered | None"]
+
+
+class Scenario(BaseModel, ABC):
+    """A workload with its settings. Sizes in bytes, rates in records a second."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]]
+    """The NamedTuple of its operations."""
+    LIGHT: ClassVar[Mapping[str, Any]] = {}
+    """Settings of a single simulated seed where nobody asks for a rate: every request costs what it costs there, and
+    time is free."""
+    CHECKS: ClassVar[tuple[str, ...] | None] = None
+    """Names of the anomalies that can show in it; None: all that there is a finder for."""
+    COUNTED: ClassVar[tuple[str, ...]] = ()
+    """Settings that count something: shrinking looks for the fewest."""
+    PLAIN: ClassVar[Mapping[int, Any]] = {}
+    """Field of an operation, by its number -> the plainest value that it can have."""
+    RENUMBERINGS: ClassVar[tuple[Renumbering, ...]] = ()
+    """How its load becomes one of fewer topics, partitions or clients."""
+
+    name: str
+    client: Literal["squall", "confluent", "aiokafka", "kafka-python"] = Field(
+        "squall", description="Which library produces and reads; final readers are always our own."
+    )
+    replication_factor: int = Field(3, ge=1, le=9, description="Replicas of each partition.")
+    min_isr: int = Field(2, ge=1, le=9, description="min.insync.replicas of the topics.")
+    zones: int = Field(
+        1, ge=1, le=9, exclude_if=lambda count: count == 1,
+        description="Client zones, over which producers and readers are dealt by turns; each has links of its own, "
+        "and a fault may hit one: target zone:N.",
+    )  # fmt: skip
+    request_timeout_ms: int = Field(3_000, ge=100, le=600_000, description="Until a request counts as lost.")
+    delivery_timeout_ms: int = Field(20_000, ge=100, le=3_600_000, description="Until a record is given up.")
+    topic_settings: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _relations_of_all(self) -> Self:
+        if self.min_isr > self.replication_factor:
+            raise ValueError(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
+        traffic = self.traffic()
+        if self.zones > max(traffic.producers, traffic.readers):
+            clients = f"{traffic.producers} producers and {traffic.readers} readers"
+            raise ValueError(f"zones {self.zones}: {clients} leave one without clients")
+        return self
+
+    # -------------------------------------------------------------------------------------------- what it needs
+
+    @abstractmethod
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """The topics that must exist before it begins."""
+
+    @abstractmethod
+    def traffic(self) -> Traffic:
+        """What others have to know of its load."""
+
+    @abstractmethod
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """What its client libraries must do. `operations`: those that a plan gives."""
+
+    def topic_names(self) -> list[str]:
+        """Of its topics."""
+        return [topic.name for topic in self.topic_list()]
+
+    def places(self) -> list[Place]:
+        """All partitions of its topics."""
+        return [(topic.name, index) for topic in self.topic_list() for index in range(topic.partitions)]
+
+    def topic_configs(self) -> dict[str, str]:
+        """The settings of its topics, as far as they are all alike."""
+        return {"min.insync.replicas": str(self.min_isr), **self.topic_settings}
+
+    def client_settings(self) -> ClientSettings:
+        """Of each of our own clients."""
+        return ClientSettings(request_timeout_ms=self.request_timeout_ms)
+
+    # ---------------------------------------------------------------------------------------------- operations
+
+    @abstractmethod
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Operation, ...]:
+        """The operations of a load of this time, in order of time, each client's from a stream of its own."""
+
+    @abstractmethod
+    def wrong(self, operation: Operation) -> str:
+        """Why this is no operation of the workload; empty where it is one."""
+
+    # --------------------------------------------------------------------------------------------- how it runs
+
+    @abstractmethod
+    async def run(self, around: Surroundings) -> None:
+        """Drive the load until `around.stop`, then wait until every operation has its outcome.
+
+        Raises WorkloadFailed where it cannot begin, OSError where the history cannot be written.
+        """
+
+    async def final_reads(
+        self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
+    ) -> list[FinalRead]:
+        """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does."""
+        return await final_reads(
+            env, bootstrap, self.places(), recorder, timeout_s=limit_s, counters=counters, zone=zone
+        )
+
+    # ------------------------------------------------------------------------------------------- how it is drawn
+
+    @classmethod
+    @abstractmethod
+    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+        """The settings that a swarm gives it, its name among them."""
+
+    # ------------------------------------------------------------------------------------------ how it is judged
+
+    def measured(self, history: Callable[[], History], faults: Sequence[Fault]) -> Mapping[str, Any]:
+        """Figures of its own for verdict.json, plain JSON; empty where it has none. Times are seconds of the run."""
+        return {}
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """What page and terminal show of `measured`."""
+        return None
+
+
+def listed(operations: Sequence[Operation]) -> Iterator[list[Any]]:
+    """Operations as a plan's file has them."""
+    return (list(each) for each in operations)

@@ -1,0 +1,52 @@
+"""A workload's own section of a report, as data: a page and a terminal draw the same thing each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+Tone = Literal["good", "bad", "neutral"]
+
+
+class Span(NamedTuple):
+    """[begin_s, end_s] of the run's time."""
+
+    begin_s: float
+    end_s: float
+    tone: Tone
+    title: str
+    """What it is, in words."""
+
+
+class Lane(NamedTuple):
+    """One line of a strip."""
+
+    name: str
+    spans: Sequence[Span]
+
+
+class Strip(NamedTuple):
+    """A picture: lanes above each other over one axis of time."""
+
+    title: str
+    begin_s: float
+    end_s: float
+    lanes: Sequence[Lane]
+
+
+class Rows(NamedTuple):
+    """A table. Columns whose name begins with ">" hold numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Section(NamedTuple):
+    """What a scenario has to say of a run."""
+
+    title: str
+    sentence: str
+    """The section in a sentence, with its most telling figures."""
+    strip: Strip | None
+    tables: Sequence[Rows]

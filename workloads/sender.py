@@ -1,0 +1,192 @@
+"""One of a workload's producers: a paced open loop, one recorded process after the other.
+
+Records are due by the clock, not by the cluster's answers, so an outage does not slow the load down until the
+producer's buffer is full. A process that ends with anything in doubt is never used again; a successor with a new
+process id, a new client and a new producer id takes over while the old one finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import trio
+
+from broker.env import Env
+from workloads import payload
+from workloads.agenda import Agenda
+from workloads.client.client import Client
+from workloads.client.connection import VERSION
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ClientSettings, ProducerSettings
+from workloads.libraries import Driver, Sending
+from workloads.scenario import Surroundings
+
+TICK_S = 0.005
+"""Records that come due within one tick are handed over together."""
+LOOK_EVERY_S = 60.0
+"""A producer without anything to do looks so often whether it was retired."""
+SUCCESSOR_PAUSE_S = 0.1
+SUCCESSOR_PAUSE_MAX_S = 5.0
+KEYS = 64
+"""Different keys of each process."""
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """Of all senders of a load."""
+
+    producer: ProducerSettings
+    client: ClientSettings
+    topics: Sequence[str]
+    """That it sends to."""
+    max_bytes: int
+    """Of the largest record."""
+
+
+@dataclass
+class _Life:
+    """One process of a producer."""
+
+    scope: trio.CancelScope
+    task_status: trio.TaskStatus[None]
+    open: int = 0
+    """Records without an outcome yet."""
+
+
+class Sender:
+    """One producer: one process after the other."""
+
+    def __init__(self, env: Env, around: Surroundings, settings: SenderSettings, number: int, agenda: Agenda) -> None:
+        self._env = env
+        self._zone = around.zone(number)
+        self._settings = settings
+        self._recorder = around.recorder
+        self._counters = around.counters
+        self._number = number
+        self._agenda = agenda
+        self._acknowledged = around.acknowledged
+        self._handle = around.controls.producers[number]
+        self._stopped = env.signal()
+
+    async def run(self, stop: trio.Event) -> None:
+        """Until `stop`, and until the last process has its outcomes."""
+        pause_s = SUCCESSOR_PAUSE_S
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_stopped, stop)
+            while not stop.is_set():
+                acked = self._counters.acked
+                await nursery.start(self._mortal, stop)
+                if stop.is_set():
+                    return
+                self._counters.producers_replaced += 1
+                # A cluster that refuses everything must not make us use up processes by the thousand.
+                pause_s = SUCCESSOR_PAUSE_S if self._counters.acked > acked else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
+                with self._env.timeout(pause_s):
+                    await stop.wait()
+
+    async def _tell_stopped(self, stop: trio.Event) -> None:
+        await stop.wait()
+        self._stopped.set()
+
+    async def _mortal(self, stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
+        life = _Life(trio.CancelScope(), task_status)
+        with life.scope:
+            await self._live(stop, life)
+        if life.scope.cancelled_caught:
+            self._counters.info += life.open
+            await self._handle.may_follow(stop)
+            task_status.started()
+
+    async def _live(self, stop: trio.Event, life: _Life) -> None:
+        """One process. "Started" is said when a successor may take over; this one then only finishes."""
+        settings = self._settings
+        about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
+        about["producer"] = self._number
+        async with trio.open_nursery() as nursery:
+            if self._zone.driver is not None:
+                await self._live_by(self._zone.driver, nursery, about, stop, life)
+                return
+            process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
+            client = Client(self._env, self._zone.bootstrap, settings.client)
+            client.track(settings.topics)
+            await nursery.start(client.run)
+            flush = self._recorder.flush
+            producer = Producer(client, settings.producer, before_send=flush, after_outcomes=flush)
+            await nursery.start(producer.run)
+            await self._pace(producer, process, stop, life)
+            life.task_status.started()
+            producer.retire("nothing more to send")
+            await producer.finish()
+            producer.close()
+            client.close()
+
+    async def _live_by(
+        self,
+        driver: Driver,
+        nursery: trio.Nursery,
+        about: Mapping[str, object],
+        stop: trio.Event,
+        life: _Life,
+    ) -> None:
+        """One process that is a library's."""
+        settings = {**about, **driver.about()}
+        zone = self._zone.name
+        process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
+        producer = await driver.producer(nursery, self._recorder.flush)
+        await self._pace(producer, process, stop, life)
+        life.task_status.started()
+        producer.retire("nothing more to send")
+        await producer.finish()
+        producer.close()
+
+    async def _pace(self, producer: Sending, process: int, stop: trio.Event, life: _Life) -> None:
+        """Hand over what is due, until `stop` or until the producer takes no more records."""
+        sequence = 0
+        agenda, handle = self._agenda, self._handle
+        handle.began(process, life.scope)
+        while not stop.is_set() and not producer.retired:
+            await handle.going(stop)
+            now = self._env.mono()
+            while agenda.due_at <= now and producer.takes(self._settings.max_bytes):
+                self._send(producer, process, sequence, life, *agenda.take())
+                handle.done += 1
+                sequence += 1
+            self._counters.skipped += agenda.skip(now)
+            await self._stopped.wait(min(max(agenda.due_at - now, TICK_S), LOOK_EVERY_S))
+        handle.over(life.scope)
+
+    def _send(
+        self, producer: Sending, process: int, sequence: int, life: _Life, topic: str, index: int, size: int
+    ) -> None:
+        part = self._recorder.partitions[topic, index]
+        key = f"{process}-{sequence % KEYS}"
+        encoded = key.encode()
+        value = payload.value_of(process, sequence)
+        content, digest = payload.make(value, encoded, (), size)
+        op = self._recorder.invoke_send(process, part, value, key, digest, size)
+        self._counters.sent += 1
+        life.open += 1
+        ended = partial(self._ended, life, op, part, value)
+        producer.send(topic, index, encoded, content, [], self._env.wall_ms(), ended)
+
+    def _ended(self, life: _Life, op: int, part: int, value: int, outcome: Outcome) -> None:
+        if life.scope.cancel_called:
+            return  # nobody is there any more who could be told
+        life.open -= 1
+        counters = self._counters
+        if outcome.status is Status.OK:
+            self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            counters.acked += 1
+            counters.last_ack[part] = self._env.mono()
+            if self._acknowledged is not None:
+                self._acknowledged(*self._recorder.place(part), outcome.offset, value)
+            return
+        self._recorder.send_not_ok(op, outcome.status, outcome.error)
+        if outcome.status is Status.INFO:
+            counters.info += 1
+        else:
+            counters.failed += 1

@@ -1,0 +1,86 @@
+"""One of a workload's readers beside the load: from the start of its partitions, and on, while there is load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from workloads.client.admin import EARLIEST, LATEST
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.consumer import LOG_TRUNCATED, ReadEvent
+from workloads.client.settings import ClientSettings, ConsumerSettings
+from workloads.libraries import ReaderTask, read_by
+from workloads.reader import RecordedReader
+from workloads.scenario import Surroundings
+
+POLL_LIMIT_S = 1.0
+LIST_LIMIT_S = 10.0
+LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
+"""A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
+polls; who does not answer in time is not waited for."""
+
+
+async def tail(
+    around: Surroundings,
+    client_settings: ClientSettings,
+    number: int,
+    places: Sequence[Place],
+    isolation: int,
+    poll_pause_ms: int,
+    sent_all: trio.Event,
+) -> None:
+    """The reader of this number, of our own client or of its zone's library, until `sent_all` and its last poll."""
+    zone = around.zone(number)
+    if zone.driver is not None:
+        task = ReaderTask(number, places, isolation, zone.name)
+        await read_by(zone.driver, around.recorder, around.counters, task, sent_all)
+        return
+    env, handle = around.own(f"reader-{number}"), around.controls.readers[number]
+    async with trio.open_nursery() as nursery:
+        client = Client(env, zone.bootstrap, client_settings)
+        await nursery.start(client.run)
+        reader = RecordedReader(
+            env,
+            client,
+            around.recorder,
+            around.counters,
+            role="reader",
+            consumer=ConsumerSettings(isolation=isolation),
+            zone=zone.name,
+            extra={"reader": number},
+        )
+        starts: dict[Place, int] = {}
+        while len(starts) < len(places) and not sent_all.is_set():
+            left = [place for place in places if place not in starts]
+            listed = await reader.list_offsets(left, EARLIEST, LIST_LIMIT_S)
+            starts.update({place: found.offset for place, found in listed.items() if not found.error})
+        reader.assign(starts)
+        pause_s = poll_pause_ms / 1000
+        look_at_s = 0.0
+        while not sent_all.is_set():
+            if env.mono() >= look_at_s:
+                await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
+                look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
+            await handle.going(sent_all)
+            handle.done += 1
+            polled = await reader.poll("poll", POLL_LIMIT_S)
+            for event in polled.events:
+                await _recover(reader, event)
+            await env.sleep(pause_s)
+        client.close()
+
+
+async def _recover(reader: RecordedReader, event: ReadEvent) -> None:
+    """Give a position that became impossible the nearest one that is possible."""
+    if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
+        reader.seek(event.place, min(event.end_offset, event.position))
+        return
+    first = (await reader.list_offsets([event.place], EARLIEST, LIST_LIMIT_S))[event.place]
+    last = (await reader.list_offsets([event.place], LATEST, LIST_LIMIT_S))[event.place]
+    if first.error or last.error:
+        # As it was: the next poll finds the position impossible again.
+        reader.seek(event.place, event.position)
+    else:
+        reader.seek(event.place, max(first.offset, min(event.position, last.offset)))

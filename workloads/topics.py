@@ -1,0 +1,77 @@
+"""The topics of a workload: created, led, and declared to the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from broker.env import Env
+from workloads.client.admin import NewTopic, create_topics
+from workloads.client.client import Client
+from workloads.client.cluster import Address, Place
+from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.recorder import Recorder
+from workloads.scenario import Scenario, WorkloadFailed
+
+READY_S = 60.0
+"""Until the topics exist and every partition has a leader."""
+TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
+
+
+async def make_topics(
+    env: Env, bootstrap: Sequence[Address], scenario: Scenario, recorder: Recorder, ready_s: float = READY_S
+) -> dict[Place, int]:
+    """Create the topics unless they exist, wait for leaders, declare the partitions. Partition -> dense id."""
+    wanted, places = scenario.topic_list(), scenario.places()
+    trouble = ["no answer"]
+    async with trio.open_nursery() as nursery:
+        client = Client(env, bootstrap, scenario.client_settings())
+        await nursery.start(client.run)
+        with env.timeout(ready_s) as limit:
+            await _create(client, wanted, trouble)
+            trouble.append("a partition has no leader")
+            client.track([topic.name for topic in wanted])
+            while not all(_is_led(client, place) for place in places):
+                await client.refreshed()
+        client.close()
+    if limit.cancelled_caught:
+        raise WorkloadFailed(f"the topics were not ready within {ready_s:g} s: {trouble[-1]}")
+    return _declare(wanted, recorder)
+
+
+async def _create(client: Client, wanted: Sequence[NewTopic], trouble: list[str]) -> None:
+    """Until all exist. What went wrong goes into `trouble`."""
+    missing = {topic.name: topic for topic in wanted}
+    failures = 0
+    while missing:
+        try:
+            answers = await create_topics(client, list(missing.values()))
+        except (RequestFailed, UnsupportedApi) as failure:
+            answers = {}
+            trouble[:] = [str(failure)]
+        for name, error in answers.items():
+            if error in ("", TOPIC_EXISTS):
+                missing.pop(name, None)
+            else:
+                trouble[:] = [f"{name}: {error}"]
+        if missing:
+            failures += 1
+            await client.env.sleep(client.backoff(failures))
+
+
+def _is_led(client: Client, place: Place) -> bool:
+    leader = client.view.leader(*place)
+    return leader is not None and leader.node_id >= 0
+
+
+def _declare(topics: Sequence[NewTopic], recorder: Recorder) -> dict[Place, int]:
+    found = {}
+    for topic in topics:
+        cleanup = topic.configs.get("cleanup.policy", "delete")
+        retention_ms = int(topic.configs.get("retention.ms", "-1"))
+        for index in range(topic.partitions):
+            place = (topic.name, index)
+            found[place] = recorder.partition(*place, cleanup=cleanup, retention_ms=retention_ms)
+    recorder.flush()
+    return found
