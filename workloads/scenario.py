@@ -73,6 +73,8 @@ class Traffic(NamedTuple):
     acks: int
     in_flight: int
     """Produce requests on a connection that wait for their answer."""
+    mean_bytes: float
+    """Of a record's value."""
 
 
 class Ground(NamedTuple):

@@ -111,11 +111,8 @@ def command(
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
         flags.update({name: value for name, value in light.items() if flags[name] is None})
     try:
-        plan = (
-            swarm_plan(flags["seed"], workload=flags["workload"] or DEFAULT)
-            if swarm
-            else plan_of(plan_file, flags, "sim")
-        )
+        name = flags["workload"] or DEFAULT
+        plan = swarm_plan(flags["seed"], workload=name) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     return _single(plan, mutant, not all_violations, root, spark)

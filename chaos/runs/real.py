@@ -108,9 +108,9 @@ def lacks(plan: Plan) -> list[Lack]:
 
 def room(plan: Plan) -> int:
     """Bytes that a run may write, with a margin: records on every replica, their lines in the history, logs."""
-    load = plan.workload
-    records = load.rate * (plan.warmup_s + plan.time_s)
-    return int(records * (load.replication_factor * (load.min_bytes + load.max_bytes) / 2 + HISTORY_BYTES)) + LOGS_BYTES
+    traffic = plan.workload.traffic()
+    records = traffic.rate * (plan.warmup_s + plan.time_s)
+    return int(records * (plan.workload.replication_factor * traffic.mean_bytes + HISTORY_BYTES)) + LOGS_BYTES
 
 
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:

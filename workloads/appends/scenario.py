@@ -83,7 +83,8 @@ class Appends(Scenario):
 
     def traffic(self) -> Traffic:
         """As `Scenario.traffic`."""
-        return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight)
+        mean_bytes = (self.min_bytes + self.max_bytes) / 2
+        return Traffic(self.producers, self.readers, self.rate, self.acks, self.max_in_flight, mean_bytes)
 
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
