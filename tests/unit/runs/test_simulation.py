@@ -233,7 +233,7 @@ def test_a_mutant_that_there_is_not_is_refused() -> None:
 def test_a_batch_gives_every_seed_its_result_and_keeps_what_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def swarm_plan(seed: int) -> Plan:
+    def swarm_plan(seed: int, *, workload: str) -> Plan:
         if seed == 2:
             raise KeyError("no plan")
         return small(seed=seed)
