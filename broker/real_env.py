@@ -203,7 +203,7 @@ class RealLink:
             raise self._ended(error) from error
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """As `Link.send_file`. LinkClosed also where the file ends early: what was promised cannot be sent any more."""
+        """As `Link.send_file` (L2). LinkClosed also if the file ends early: the announced bytes cannot be sent then."""
         if length <= 0:
             return 0
         if not isinstance(file, RealFile):

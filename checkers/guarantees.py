@@ -263,7 +263,7 @@ ADDED: tuple[Row, ...] = (
         _loses(
             _NO_CONTROLLER,
             COMMITTED,
-            "ARCHITECTURE.md, mechanism C5",
+            "elections as published before Kafka had a controller",
             dict.fromkeys(
                 ("inconsistent-offset", "replica-divergence", "offset-regression", "stuck-producer", "not-converged"),
                 _NO_CONTROLLER,

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.support import lacking
 
-STAGES = ("architecture", "unit", "property", "scripts", "sim", "parity", "interop", "live")
+STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
 LONGEST = ("tests/live/contract/", "tests/live/docker/")
 """Half of all the time, and most of that is waiting."""

@@ -1,4 +1,4 @@
-"""Metadata: who leads what, where to reach whom, and topics that are made by being asked for.
+"""Metadata: who leads what, where to reach whom, and topics that are made by being asked for (P1).
 
 An answer depends on the image, the listener, the version, the topics asked for and whom clients shall take for the
 controller. `MetadataHandler.encode` keeps encoded answers for as long as the image does not change in what they say.

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and InitProducerId: answered from this broker's replicas."""
+"""ListOffsets (R6), OffsetForLeaderEpoch (E3) and InitProducerId (P2): answered from this broker's replicas."""
 
 from __future__ import annotations
 

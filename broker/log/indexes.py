@@ -1,4 +1,4 @@
-"""Sparse indexes beside a segment, in Kafka's binary layouts: offset (8 bytes an entry), time (12), aborted (34).
+"""Sparse indexes beside a segment, in Kafka's binary layouts: offset (8 bytes an entry), time (12), aborted (34) (L1).
 
 Entries ascend. The newest stay in memory until `write_out`: a lookup needs no system call for them, an append none
 for most of its entries. What a crash loses of the offset and time indexes, recovery makes again from the batches.

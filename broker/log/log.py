@@ -1,4 +1,4 @@
-"""One partition's log: append, slice, truncate, flush.
+"""One partition's log: append, slice, truncate, flush (L1). Batches stay as clients packed them (L3).
 
 The hot path is `append_as_leader`, `append_as_follower` and `slice`: the first unpacks 61 bytes, checks one CRC and
 writes once; the last is two binary searches in memory. Nothing here looks at single records, except for control

@@ -1,4 +1,4 @@
-"""One segment: a file of batches, its indexes, and where its newest batches begin and end."""
+"""One segment: a file of batches, its indexes, and where its newest batches begin and end (L1)."""
 
 from __future__ import annotations
 

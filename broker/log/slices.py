@@ -1,4 +1,4 @@
-"""A run of whole batches in a file, to be sent without being read."""
+"""A run of whole batches in a file, to be sent without being read (L2)."""
 
 from __future__ import annotations
 

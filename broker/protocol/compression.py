@@ -1,4 +1,4 @@
-"""The four codecs of record batches, each in the framing that every Kafka client reads.
+"""The four codecs of record batches, each in the framing that every Kafka client reads (L3).
 
 The native library is imported on first use: a broker never unpacks what it stores. Unpacking is bounded: output grows
 in steps up to the caller's limit, so that a small batch that claims much costs little.

@@ -1,4 +1,4 @@
-"""One node's part in the quorum, as KRaft plays it: Raft in which followers pull.
+"""One node's part in the quorum, as KRaft plays it: Raft in which followers pull (C2).
 
 Pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's; `ready` gives out what is to be done
 (see `effects.Ready` for the order). Log contents stay with the caller, the core knows only the log's shape.

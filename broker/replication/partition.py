@@ -1,7 +1,7 @@
 """One partition's life on one broker: leader, follower, or neither. Pure: an event and the time in, effects out.
 
 The control plane decides who leads (`become_leader`, `become_follower`, `stop`); fetches decide who is in sync; the
-smallest log end of the in-sync replicas decides what is committed. The rules themselves are in `rules`.
+smallest log end of the in-sync replicas decides what is committed (R4, R10). The rules themselves are in `rules`.
 
 Times are monotonic milliseconds of this node. Effects are to be carried out in order before the partition's next event.
 """

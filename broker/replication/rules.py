@@ -101,7 +101,7 @@ class Rules:
         """Whether a request that believes in `request_epoch` may be served here, by this leader in its present epoch.
 
         It fences both ways: a zombie that still follows an old leader, and a leader that does not know yet that it is
-        an old one (KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, of followers and consumers alike.
+        an old one (R1, E3, KIP-320). For Fetch, ListOffsets and OffsetForLeaderEpoch, from followers and consumers.
         """
         if request_epoch == self.leader_epoch or request_epoch == NO_EPOCH:
             return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -145,7 +145,7 @@ class Rules:
         return not self.is_out_of_sync(replica, now_ms) and self.is_isr_eligible(replica)
 
     def next_high_watermark(self, now_ms: int) -> int:
-        """The smallest log end of all who count, if that is further than it was; it never goes back on a leader."""
+        """The smallest log end of all who count, if that is further than it was; a leader's never goes back (R4)."""
         if self.is_high_watermark_frozen():
             return self.high_watermark
         lowest = self.log_end_offset
@@ -173,19 +173,19 @@ class Rules:
         return now_ms - replica.last_caught_up_ms <= self.settings.replica_lag_time_max_ms
 
     def is_out_of_sync(self, replica: Replica, now_ms: int) -> bool:
-        """Whether a member of the ISR is to leave it."""
+        """Whether a member of the ISR is to leave it (R2)."""
         return self.is_too_many_behind(replica) or not self.is_caught_up(replica, now_ms)
 
     def is_too_many_behind(self, replica: Replica) -> bool:
         """The old measure of lag, where it is switched on: by messages, so that any burst throws everybody out
-        (KAFKA-1546).
+        (R12, KAFKA-1546).
         """
         most = self.settings.replica_lag_max_messages
         return 0 <= most < self.log_end_offset - replica.log_end_offset and replica.log_end_offset != UNKNOWN_OFFSET
 
     def has_reached_isr(self, replica: Replica) -> bool:
         """Whether a follower holds all that is committed: its log reaches the high watermark *and* the start of this
-        epoch, for a new leader's high watermark lags behind what its predecessor committed (KAFKA-7128).
+        epoch, for a new leader's high watermark lags behind what its predecessor committed (R3, KAFKA-7128).
         """
         return replica.log_end_offset >= self.high_watermark and replica.log_end_offset >= self.epoch_start_offset
 
@@ -209,7 +209,7 @@ class Rules:
     # ----------------------------------------------------------------------------------------------- writes and reads
 
     def under_min_isr_before_append(self) -> bool:
-        """acks=all is refused with NOT_ENOUGH_REPLICAS: asked of the committed ISR, before the append."""
+        """acks=all is refused with NOT_ENOUGH_REPLICAS: asked of the committed ISR, before the append (R7)."""
         return len(self.isr) < self.effective_min_isr()
 
     def under_min_isr_after(self) -> bool:
@@ -228,12 +228,12 @@ class Rules:
 
     def latest_offset_available(self) -> bool:
         """Whether "latest" can be told: a new leader's high watermark may lag behind what consumers have seen, and is
-        no answer before it reaches the epoch's start (KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
+        no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
         """
         return self.high_watermark >= self.epoch_start_offset
 
     def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """Exclusive end for read_committed, given the log's first offset of an undecided transaction (None: none)."""
+        """Exclusive end for read_committed (R5), given the log's first undecided transactional offset (None: none)."""
         high_watermark = self.high_watermark
         stable = high_watermark if first_unstable_offset is None else min(high_watermark, first_unstable_offset)
         assert stable <= high_watermark

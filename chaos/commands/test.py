@@ -23,15 +23,18 @@ LANES = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--only", type=click.Choice(["lint", "tests"]), help="Half of it.")
-@click.option("--all", "nothing_skipped", is_flag=True, help="Fail where a test was skipped.")
+@click.option("--only", type=click.Choice(["lint", "tests"]), help="Run the linters only, or pytest only.")
+@click.option("--all", "nothing_skipped", is_flag=True, help="Fail if a test was skipped.")
+@click.option("--rules", is_flag=True, help="Take each rule of the broker out in turn: its tests must fail.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def command(only: str | None, nothing_skipped: bool, pytest_arguments: tuple[str, ...]) -> int:
+def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_arguments: tuple[str, ...]) -> int:
     """Run every test that CI runs: ruff, layers, mypy, then pytest, in two lanes where there are two CPUs: contract
     tests and containers in one, in the other everything else, the fast tests first. At the end, a line for each
     reason why tests were skipped: how many, what they need, how to get it.
 
     Further arguments go to pytest, which has one lane then, and leave the linters out.
+
+    With --rules no other test runs. Arguments then name mechanisms or single rules; --jobs N runs N side by side.
 
     \b
     Examples:
@@ -39,7 +42,11 @@ def command(only: str | None, nothing_skipped: bool, pytest_arguments: tuple[str
       squall test tests/unit -x
       squall test --only lint
       squall test --all                  fails where something was skipped
+      squall test --rules R4 C2.0
     """
+    if rules:
+        words = [sys.executable, "-m", "tests.mechanisms", *pytest_arguments]
+        return subprocess.call(words, cwd=ROOT, env=_environment())
     if only != "tests" and not pytest_arguments:
         failed = [name for name, arguments in CHECKS.items() if not _passes(name, arguments)]
         if failed:

@@ -1,4 +1,4 @@
-"""Batches, sequences, retries and outcomes of one producer: everything that decides a record's fate, and no I/O.
+"""Batches, sequences, retries and outcomes of one producer (P1, P2): all that decides a record's fate, and no I/O.
 
 Records of a partition queue in its *lane*, in batches numbered in the order handed over. The edge (`producer`) takes
 batches out, sends them, and says what became of each attempt: `acked`, `refused` by an error, or `lost` with its

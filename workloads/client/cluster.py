@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: nodes, topics, leaders. Pure: answers in, changes out.
+"""What a client knows of the cluster: nodes, topics, leaders (P1). Pure: answers in, changes out.
 
 Knowledge of a partition only moves forward, by leader epoch: metadata from a broker that lags behind never undoes what
 a newer answer or a leader's own word (KIP-951) told, unless the topic was made anew (another topic id).

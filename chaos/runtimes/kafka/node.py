@@ -17,7 +17,7 @@ from chaos.toolchain.kafka import ApacheKafka
 HEAP = "256m"
 """Measured: a run's 2,000 records of 1 KB a second, six partitions, leave 340 MB resident; see docs/kafka.md."""
 JVM_FLAGS = (f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
-"""For three JVMs on two cores: the C1 compiler and the serial collector start sooner and need fewer threads."""
+"""For three JVMs on two cores: the first-tier compiler and the serial collector start sooner and need fewer threads."""
 FORMAT_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 TERMINATED = 143
 """128 + SIGTERM: how a JVM ends when it was asked to, its shutdown hooks done."""

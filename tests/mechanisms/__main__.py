@@ -1,0 +1,50 @@
+"""`squall test --rules`: takes each rule out of the broker in turn, and sees whether a test notices."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tests.mechanisms import page, runner
+
+
+def main() -> int:
+    """0: a test failed without each rule, and each test named failed without one. 1: not so. 3: usage."""
+    parser = argparse.ArgumentParser(prog="squall test --rules", description=__doc__)
+    parser.add_argument("ids", nargs="*", help="mechanisms (R2) or single removals (R2.0); all without any")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run side by side (default: 2)")
+    parser.add_argument("--docs", action="store_true", help="write docs/mechanisms.md anew, and run nothing")
+    asked = parser.parse_args()
+    if asked.docs:
+        Path(page.PAGE).write_text(page.text())
+        return 0
+    try:
+        runner.selected(asked.ids)
+    except KeyError as error:
+        sys.stderr.write(f"squall: {error.args[0]}\n")
+        return 3
+    began = time.monotonic()
+    outcomes = runner.run_all(asked.ids, asked.jobs, _say)
+    return _sum_up(outcomes, time.monotonic() - began)
+
+
+def _sum_up(outcomes: list[runner.Outcome], seconds: float) -> int:
+    missed = [outcome for outcome in outcomes if not outcome.is_caught]
+    idle = runner.unmoved(outcomes)
+    for test in idle:
+        _say(f"never failed: {test}")
+    mechanisms = len({outcome.id.partition(".")[0] for outcome in outcomes})
+    caught = len(outcomes) - len(missed)
+    _say(f"{len(outcomes)} rules of {mechanisms} mechanisms taken out, {caught} caught, {seconds:.0f} s")
+    return 1 if missed or idle else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

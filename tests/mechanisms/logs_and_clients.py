@@ -1,0 +1,352 @@
+"""L: the log. P: producers and clients."""
+
+from __future__ import annotations
+
+from tests.mechanisms import places as at
+from tests.mechanisms.mechanism import Mechanism, Removal
+
+ACCUMULATOR = "workloads/client/accumulator.py"
+
+LOGS = (
+    Mechanism(
+        id="L1",
+        rule="A log is segments that are only appended to, with sparse indexes beside them; the batch on disk is the"
+        " batch on the wire.",
+        source="Kafka's design: persistence and efficiency",
+        tests={
+            at.LEADER_APPENDS: (
+                "test_offsets_follow_one_another",
+                "test_one_append_is_one_write_and_no_fsync",
+                "test_segments_are_rolled_by_size_time_and_index_size",
+            ),
+            at.FOLLOWER_APPENDS: ("test_batches_of_several_epochs_go_in_with_one_write_and_unchanged",),
+            at.LAYOUTS: (
+                "test_index_entries_are_relative_last_offset_and_position_of_the_batch",
+                "test_the_time_index_gets_a_last_entry_when_the_segment_is_rolled",
+            ),
+            at.RETENTION: (
+                "test_recent_batches_are_sliced_without_reading_the_disk",
+                "test_timestamps_are_looked_up_over_segments_and_batches",
+            ),
+            "tests/property/log/test_model.py": ("test_a_log_behaves_as_a_list_of_batches",),
+        },
+        removals=(
+            Removal("never rolls a segment", at.LOG, "Log.roll", body="return self._active"),
+            Removal(
+                "gives two batches the same offsets",
+                at.LOG,
+                "Log.append_as_leader",
+                piece="base = self.log_end_offset\n",
+                by="base = segment.base_offset if (segment := self._active) else 0\n",
+            ),
+            Removal(
+                "writes a follower's batches one by one",
+                at.LOG,
+                "Log._append_run",
+                piece="segment.append(records[run[0][1] : run[-1][2]])",
+                by="[self._fs and segment.file.append(records[at:stop]) for _, at, stop in run]",
+            ),
+            Removal("keeps no index", "broker/log/segment.py", "Segment._index_batch", body="return"),
+            Removal("keeps no time index", "broker/log/segment.py", "Segment._index_time", body="return"),
+            Removal(
+                "reads the disk to find what it has just written",
+                "broker/log/segment.py",
+                "Segment.slice",
+                body="return self._slice_cold(offset, limit, max_bytes, at_least_one)",
+            ),
+        ),
+    ),
+    Mechanism(
+        id="L2",
+        rule="Records leave as slices of files, by `sendfile` where the socket is a plain one.",
+        source="Kafka's design: efficiency",
+        tests={
+            "tests/unit/net/test_connection.py": ("test_of_what_nobody_reads_little_is_taken_into_memory",),
+            "tests/unit/env/test_real_link.py": ("test_a_file_that_ends_early_ends_the_connection",),
+        },
+        removals=(
+            Removal(
+                "reads every slice into memory",
+                "broker/net/connection.py",
+                "Connection._queue_slice",
+                piece="if chunk.length <= _COPY_LIMIT and self._out_bytes <= _COPIED_AHEAD:",
+                by="if True:",
+            ),
+            Removal(
+                "copies files through memory into plain sockets",
+                "broker/real_env.py",
+                "RealLink.send_file",
+                body="return self.send((file.pread(length, offset),))",
+            ),
+        ),
+    ),
+    Mechanism(
+        id="L3",
+        rule="Clients compress whole batches; the broker stores and sends them as they came.",
+        source="KIP-98 (batch format); KIP-110",
+        tests={
+            at.LEADER_APPENDS: (
+                "test_compressed_batches_are_stored_as_they_came",
+                "test_zstd_is_refused_where_the_request_is_too_old_for_it",
+            ),
+            "tests/unit/workloads/test_producer.py": ("test_every_codec_arrives_as_it_was_sent",),
+        },
+        removals=(
+            Removal(
+                "stores batches as if they were not compressed",
+                at.LOG,
+                "Log.append_as_leader",
+                piece="PLACE.pack_into(records, 0, base, length, leader_epoch)\n",
+                by="PLACE.pack_into(records, 0, base, length, leader_epoch)\n        records[22] = 0\n",
+            ),
+            Removal(
+                "takes zstd from clients that cannot read it",
+                at.LOG,
+                "Log.append_as_leader",
+                piece="            or not zstd\n",
+                by="",
+            ),
+            Removal(
+                "packs with no codec but gzip",
+                "broker/protocol/compression.py",
+                "compress",
+                piece="match codec:",
+                by="match 1:",
+            ),
+        ),
+    ),
+    Mechanism(
+        id="L4",
+        rule="Old segments go by age and size, and deleted records by the log start offset: never beyond the high"
+        " watermark, and for good.",
+        source="KIP-107; Kafka's retention settings",
+        tests={
+            at.RETENTION: (
+                "test_segments_whose_newest_record_is_too_old_go",
+                "test_segments_beyond_the_size_go_oldest_first",
+                "test_nothing_beyond_the_high_watermark_goes",
+                "test_a_compacted_topic_keeps_old_segments_but_not_deleted_records",
+                "test_deleted_records_stay_deleted",
+            ),
+            at.DELETE: (
+                "test_the_answer_waits_until_the_followers_have_told_that_they_deleted_too",
+                "test_what_is_not_committed_cannot_be_deleted",
+                "test_deleted_records_stay_deleted_after_a_crash",
+            ),
+            "tests/unit/log/test_manager.py": ("test_the_log_start_survives_by_its_checkpoint",),
+        },
+        removals=(
+            Removal("deletes nothing", "broker/log/retention.py", "useless", body="return 0"),
+            Removal(
+                "deletes what is not committed",
+                "broker/log/retention.py",
+                "useless",
+                piece=" or segment.next_offset > high_watermark:",
+                by=":",
+            ),
+            Removal(
+                "deletes by age and size whatever the policy",
+                "broker/log/retention.py",
+                "useless",
+                piece='by_policy = "delete" in config.cleanup_policy',
+                by="by_policy = True",
+            ),
+            Removal("moves no log start", at.LOG, "Log.increment_log_start", body="return False"),
+            Removal(
+                "forgets log starts when it ends",
+                "broker/log/manager.py",
+                "LogManager.checkpoint_log_starts",
+                body="return",
+            ),
+            Removal(
+                "takes any offset for one that may be deleted to",
+                at.RULES,
+                "Rules.deletion_offset",
+                body="return self.log_end_offset if offset < 0 else offset",
+            ),
+            Removal(
+                "answers before the followers have deleted",
+                at.RULES,
+                "Rules.low_watermark",
+                body="return self.log_start_offset",
+            ),
+        ),
+    ),
+    Mechanism(
+        id="L6",
+        rule="After an unclean stop a log is checked from the recovery point on, cut at the first bad batch, and its"
+        " indexes, epochs and producers are made again.",
+        source="KAFKA-10471; KAFKA-10432; KAFKA-15375",
+        tests={
+            at.RECOVERING: (
+                "test_only_segments_from_the_recovery_point_on_are_scanned",
+                "test_the_log_is_cut_at_the_first_bad_batch",
+                "test_missing_indexes_are_made_again_even_after_a_clean_stop",
+                "test_a_missing_or_damaged_epoch_file_is_made_again",
+                "test_a_damaged_snapshot_is_passed_over",
+                "test_an_epoch_file_that_is_ahead_of_the_log_is_cut_back",
+            ),
+            "tests/unit/log/test_manager.py": ("test_the_mark_of_a_clean_stop_is_gone_before_any_log_is_loaded",),
+            "tests/property/log/test_crashes.py": ("test_recovery_after_a_crash_anywhere_yields_what_was_promised",),
+        },
+        removals=(
+            Removal(
+                "takes an unclean stop for a clean one",
+                at.RECOVERY,
+                "_Loading._first_to_scan",
+                piece="if self._clean:",
+                by="if True:",
+            ),
+            Removal("scans everything", at.RECOVERY, "_Loading._first_to_scan", body="return 0"),
+            Removal(
+                "believes that indexes are there",
+                at.RECOVERY,
+                "_Loading._has_indexes",
+                body="return True",
+            ),
+            Removal("makes no epochs again", at.RECOVERY, "has_epoch", body="return False"),
+            Removal(
+                "keeps epochs beyond the log's end",
+                at.RECOVERY,
+                "_Loading.run",
+                piece="self.epochs.truncate_from_end(self.end_offset)\n",
+                by="pass\n",
+            ),
+            Removal(
+                "believes damaged snapshots of producers",
+                "broker/log/producers.py",
+                "ProducerStates.decode",
+                piece="if version != SNAPSHOT_VERSION or crc != crc32c(memoryview(data)[_SNAPSHOT_CRC_FROM:]):",
+                by="if False:",
+            ),
+            Removal(
+                "leaves the mark of a clean stop in place",
+                "broker/log/manager.py",
+                "LogManager.load_all",
+                piece="self._fs.remove(marker)",
+                by="pass",
+            ),
+        ),
+    ),
+)
+
+CLIENTS = (
+    Mechanism(
+        id="P1",
+        rule="Any broker answers Metadata; producers send to leaders, in batches bounded by bytes and linger.",
+        source="Kafka's design: the producer; KIP-951",
+        tests={
+            "tests/unit/apis/test_describe.py": (
+                "test_metadata_tells_brokers_leaders_and_replicas",
+                "test_an_answer_is_kept_until_the_image_changes_in_what_it_says",
+            ),
+            "tests/unit/workloads/test_accumulator.py": (
+                "test_a_record_lingers_and_then_leaves_with_those_that_joined_it",
+                "test_a_full_batch_does_not_linger",
+            ),
+            "tests/unit/workloads/test_producer.py": (
+                "test_records_go_to_their_leaders_and_come_back_with_offsets",
+                "test_not_leader_with_a_hint_goes_to_the_new_leader_without_asking_for_metadata",
+            ),
+            "tests/unit/workloads/test_cluster.py": ("test_an_older_epoch_changes_nothing",),
+        },
+        removals=(
+            Removal(
+                "answers Metadata without leaders",
+                "broker/apis/metadata.py",
+                "_View._partition",
+                piece="leader_id=leader,",
+                by="leader_id=NO_LEADER,",
+            ),
+            Removal(
+                "answers Metadata with what was so before",
+                "broker/apis/metadata.py",
+                "MetadataHandler.encode",
+                piece="if self._cached_version != image.version or",
+                by="if",
+            ),
+            Removal(
+                "sends each record at once",
+                ACCUMULATOR,
+                "Accumulator._need_not_linger",
+                body="return True",
+            ),
+            Removal(
+                "has full batches linger",
+                ACCUMULATOR,
+                "Accumulator._need_not_linger",
+                body="return False",
+            ),
+            Removal(
+                "believes metadata of an older epoch",
+                "workloads/client/cluster.py",
+                "ClusterView._apply_topic",
+                piece="if leader.epoch < known.epoch:",
+                by="if False:",
+            ),
+            Removal("ignores hints", "workloads/client/cluster.py", "ClusterView.hint", body="return False"),
+        ),
+    ),
+    Mechanism(
+        id="P2",
+        rule="A batch of an idempotent producer that comes again is not appended again: producer id, epoch and sequence"
+        " tell, also after a change of leaders or a restart.",
+        source="KIP-98; KIP-360; KIP-730",
+        tests={
+            at.LEADER_APPENDS: (
+                "test_the_five_newest_batches_are_known_again_with_their_first_offsets",
+                "test_a_gap_in_the_sequence_is_refused",
+                "test_a_new_epoch_begins_at_zero_and_fences_the_old_one",
+                "test_sequences_wrap_to_zero",
+                "test_the_window_survives_a_restart_clean_or_not",
+            ),
+            at.PRODUCE: (
+                "test_a_duplicate_is_acknowledged_with_its_first_offset_and_appended_once",
+                "test_a_duplicate_of_what_is_not_replicated_yet_waits_too",
+            ),
+            at.OFFSETS: ("test_producer_ids_are_never_given_twice_even_if_many_ask_at_once",),
+            "tests/unit/workloads/test_producer.py": (
+                "test_a_lost_connection_means_the_same_batch_again_and_the_original_offset",
+            ),
+        },
+        removals=(
+            Removal("appends what comes again", at.LOG, "Log._check_producer", body="return None"),
+            Removal("forgets all but the last batch at a restart", "broker/log/reads.py", "_refill", body="return"),
+            Removal(
+                "takes any sequence",
+                "broker/log/producers.py",
+                "ProducerStates.check",
+                piece="if first != expected:",
+                by="if False:",
+            ),
+            Removal(
+                "takes batches of an earlier producer epoch",
+                "broker/log/producers.py",
+                "ProducerStates.check",
+                piece="if header.producer_epoch < entry.epoch:",
+                by="if False:",
+            ),
+            Removal(
+                "counts sequences beyond the largest",
+                "broker/log/producers.py",
+                "ProducerStates.appended",
+                piece="entry.next_sequence = last + 1 & SEQUENCE_MASK",
+                by="entry.next_sequence = last + 1",
+            ),
+            Removal(
+                "gives one producer id to several",
+                at.OFFSET_API,
+                "ProducerIds.init_producer_id",
+                piece="self._next = self._next, self._next + 1",
+                by="self._next = self._next, self._next",
+            ),
+            Removal(
+                "numbers a batch anew when it is sent again",
+                ACCUMULATOR,
+                "Accumulator.take",
+                piece="if self._settings.idempotence and batch.sequence < 0:",
+                by="if self._settings.idempotence:",
+            ),
+        ),
+    ),
+)

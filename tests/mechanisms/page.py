@@ -1,0 +1,90 @@
+"""docs/mechanisms.md, made from the table and from the ids that code names."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+
+from tests.architecture.source import PACKAGES, ROOT, sources
+from tests.mechanisms.table import MECHANISMS
+
+PAGE = ROOT / "docs" / "mechanisms.md"
+ID = re.compile(r"\b[RECLPQ][1-9][0-9]?\b(?!\.\d)")
+"""R2, and not R2.0, which names one of the rules of R2 that can be taken out."""
+
+HEAD = """\
+# Mechanisms
+
+Docstrings name the mechanisms of Kafka's design by short ids, such as R2 or E3. This page explains each id. R stands
+for replicas and in-sync replicas (ISR), E for leader epochs, C for the control plane, L for the log, and P for
+producers and other clients.
+
+The table in `tests/mechanisms/` is the source of this page, and `./squall test --rules --docs` writes the page anew. A
+test compares both with the code: this page explains every id that code names, and code names every id on this page.
+Some numbers are missing (C3 to C5, L5, P3 to P8, Q1, Q2). They belong to features that the broker does not have, or
+does not have completely: ZooKeeper, compaction, transactions, consumer groups, and quotas.
+
+"""
+
+REMOVALS = """
+## What fails without a rule
+
+    ./squall test --rules            # every rule, in some minutes
+    ./squall test --rules R4 C2.0    # all rules of one mechanism, and one single rule
+
+This check takes each rule below out of the broker in turn, and runs the tests of its mechanism. At least one of these
+tests must fail, and each of them must fail without at least one rule. Otherwise the exit code is 1. A rule is taken out
+while its module is imported, in a process of its own. The files of the broker stay as they are.
+
+"""
+
+
+def text() -> str:
+    """The whole page."""
+    return HEAD + "".join(_table()) + REMOVALS + "".join(_sections())
+
+
+def _table() -> Iterator[str]:
+    yield "| id | rule | modules | source |\n| --- | --- | --- | --- |\n"
+    named = modules()
+    for mechanism in MECHANISMS.values():
+        where = ", ".join(f"`{module}`" for module in named.get(mechanism.id, ()))
+        yield f"| {mechanism.id} | {mechanism.rule} | {where} | {mechanism.source} |\n"
+
+
+def _sections() -> Iterator[str]:
+    for mechanism in MECHANISMS.values():
+        yield f"### {mechanism.id}\n\n{mechanism.rule}\n\n"
+        yield "| | a broker that ... | taken out of |\n| --- | --- | --- |\n"
+        for number, removal in enumerate(mechanism.removals):
+            yield f"| {mechanism.id}.{number} | {removal.without} | `{removal.module}`: `{removal.function}` |\n"
+        yield "\n"
+        for file, names in mechanism.tests.items():
+            yield f"- `{file}`: {', '.join(f'`{name}`' for name in names)}\n"
+        yield "\n"
+
+
+@cache
+def modules() -> dict[str, tuple[str, ...]]:
+    """The modules whose docstrings or comments name an id, by id."""
+    found: dict[str, list[str]] = {}
+    for source in sources(*PACKAGES):
+        for name in sorted(ids_in(source.text, source.tree)):
+            found.setdefault(name, []).append(source.name)
+    return {name: tuple(where) for name, where in found.items()}
+
+
+def ids_in(source: str, tree: ast.Module) -> frozenset[str]:
+    """The ids in docstrings (of attributes, too) and comments. Other strings may say C1 and mean a compiler."""
+    prose = [
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    prose += [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return frozenset(name for piece in prose for name in ID.findall(piece))

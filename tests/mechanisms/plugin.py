@@ -1,0 +1,72 @@
+"""A plugin of pytest that takes one rule out of the broker: `-p tests.mechanisms.plugin --without R2.0`.
+
+The rule's module is edited while it is imported, so that every module which imports from it gets the edited one.
+Nothing is written: not the file, and no byte code. Processes that a test starts have the rule; such tests do not count.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any
+
+import pytest
+
+from tests.mechanisms.mechanism import Removal
+from tests.mechanisms.table import removal_of
+
+FAILED = "squall-failed:"
+"""Begins a line of output for each test that failed."""
+
+
+class Edited(SourceFileLoader):
+    """Loads one module without a rule."""
+
+    def __init__(self, name: str, path: str, removal: Removal) -> None:
+        super().__init__(name, path)
+        self._removal = removal
+
+    def get_code(self, fullname: str) -> CodeType:
+        """From the source, and never from byte code."""
+        source = self._removal.edited(self.get_data(self.path).decode())
+        return compile(source, self.path, "exec", dont_inherit=True)
+
+
+class Finder(MetaPathFinder):
+    """Finds that module; leaves all others alone."""
+
+    def __init__(self, removal: Removal) -> None:
+        self._removal = removal
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See importlib."""
+        if fullname != self._removal.module_name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        assert spec is not None
+        assert spec.origin is not None
+        spec.loader = Edited(fullname, spec.origin, self._removal)
+        return spec
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The removal, as docs/mechanisms.md numbers them."""
+    parser.addoption("--without", required=True, help="take this rule out of the broker, for example R2.0")
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before anything of the broker is imported."""
+    removal = removal_of(early_config.known_args_namespace.without)
+    assert removal.module_name not in sys.modules, f"{removal.module} is imported already"
+    sys.meta_path.insert(0, Finder(removal))
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Say which tests failed; the runner reads it."""
+    if report.failed:
+        sys.__stdout__.write(f"\n{FAILED}{report.nodeid}\n")  # type: ignore[union-attr]

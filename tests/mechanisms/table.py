@@ -1,0 +1,22 @@
+"""Every mechanism of Kafka's design that this repository has, by its id: the one home of these facts.
+
+`docs/mechanisms.md` is made from it. An id that code names stands here, and the other way round
+(tests/architecture/test_mechanisms.py).
+"""
+
+from __future__ import annotations
+
+from tests.mechanisms.epochs_and_control import CONTROL_PLANE, EPOCHS
+from tests.mechanisms.logs_and_clients import CLIENTS, LOGS
+from tests.mechanisms.mechanism import Mechanism, Removal
+from tests.mechanisms.replicas import REPLICAS
+
+MECHANISMS: dict[str, Mechanism] = {
+    mechanism.id: mechanism for mechanism in (*REPLICAS, *EPOCHS, *CONTROL_PLANE, *LOGS, *CLIENTS)
+}
+
+
+def removal_of(name: str) -> Removal:
+    """The removal "R2.0": the first one of R2."""
+    mechanism, _, number = name.partition(".")
+    return MECHANISMS[mechanism].removals[int(number)]
