@@ -45,6 +45,10 @@ class Cluster:
         """What starts one node."""
         raise NotImplementedError
 
+    def environ(self) -> dict[str, str] | None:
+        """The environment of each node; None: this process's own."""
+        return None
+
     def prepare(self) -> None:
         """Whatever comes before the launch is timed (formatting)."""
 
@@ -66,7 +70,7 @@ class Cluster:
         """Start one node on what it left."""
         log = (self.folder / f"n{node}.log").open("ab")
         self.processes[node] = subprocess.Popen(
-            self.command(node, self._config(node)), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            self.command(node, self._config(node)), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environ()
         )
         log.close()
 
@@ -106,9 +110,17 @@ class Cluster:
 
 
 class Squall(Cluster):
-    """Ours."""
+    """Ours, of this checkout, or of the one at `root`."""
 
     name = "squall"
+
+    def __init__(self, folder: Path, extra: dict[str, str] | None = None, *, root: Path | None = None) -> None:
+        super().__init__(folder, extra)
+        self._root = root
+
+    def environ(self) -> dict[str, str] | None:
+        """Another checkout comes before the installed one."""
+        return None if self._root is None else {**os.environ, "PYTHONPATH": str(self._root)}
 
     def settings(self, node: int) -> dict[str, str]:
         """Kafka's defaults, but for what a three-node cluster on loopback needs."""

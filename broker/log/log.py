@@ -14,11 +14,12 @@ from crc32c import crc32c
 
 from broker.env import Fs
 from broker.log import reads
-from broker.log.config import LONG_MAX, LogConfig
+from broker.log.config import LogConfig
+from broker.log.durability import Durability, FlushJob
 from broker.log.epochs import EpochCache
-from broker.log.flushing import FlushJob
 from broker.log.incoming import Checked, batch_around, checked_batches
 from broker.log.indexes import AbortedTxn
+from broker.log.limits import Limits
 from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot
 from broker.log.reads import Found, segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
@@ -76,31 +77,26 @@ class Log:
         """Readers may ask for this and later."""
         self.log_end_offset = self._active.next_offset
         """Offset of the next batch."""
-        self.recovery_point = 0
-        """All before this offset is durable."""
+        self.durability = Durability(config, wall_ms)
         self.generation = 0
         """Counts truncations: what was sliced before one must not be sent any further after it."""
         self.recovery = Recovery(True, 0, 0, 0, None, self.log_end_offset)
         self.before_shrink: Callable[[Log], None] | None = None
         """Called when recovery point or log start has been lowered, before files change: to make that durable."""
-        self._names = 1
-        """Counts the files that have appeared."""
-        self._names_durable = 0
-        self._flushed_wall_ms = wall_ms
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
         """Settings in force from the next call on (index.interval.bytes from the next segment on)."""
         self.config = config
-        self._compacted = config.compacted
-        self._segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
-        self._max_batch = min(config.max_message_bytes, config.segment_bytes)
-        self._append_time = config.message_timestamp_type == "LogAppendTime"
-        self._before_ms = LONG_MAX if self._append_time else config.message_timestamp_before_max_ms
-        self._after_ms = LONG_MAX if self._append_time else config.message_timestamp_after_max_ms
-        self.flushes = min(config.flush_messages, config.flush_ms) < LONG_MAX
+        self._limits = Limits(config)
+        self.durability.configure(config)
+        self.flushes = self.durability.is_ours
         """False where flushing is left to the system, as it is by default: `flush_due` need not be asked."""
+
+    @property
+    def recovery_point(self) -> int:
+        """All before this offset is durable."""
+        return self.durability.recovery_point
 
     @property
     def size(self) -> int:
@@ -120,7 +116,7 @@ class Log:
         `client`: False for what the broker itself writes, which may be control batches. `zstd`: False for requests too
         old to carry it. A batch that may not be appended is answered with an error, a known one with its first offsets.
         """
-        size = len(records)
+        size, limits = len(records), self._limits
         if size < HEADER_SIZE:
             return AppendResult.refused(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
         header = HEADER.unpack_from(records)
@@ -128,12 +124,12 @@ class Log:
         if (
             length + LENGTH_OVERHEAD != size
             or magic != 2
-            or size > self._max_batch
+            or size > limits.batch_bytes
             or delta != n - 1
             or attributes not in ORDINARY
-            or timestamp - wall_ms > self._after_ms
-            or wall_ms - first_time > self._before_ms
-            or self._compacted
+            or timestamp - wall_ms > limits.after_ms
+            or wall_ms - first_time > limits.before_ms
+            or limits.compacted
             or not zstd
             or not client
             or (sequence | epoch < 0 if producer_id >= 0 else attributes & TRANSACTIONAL_BIT)
@@ -149,16 +145,16 @@ class Log:
                 answer = self._check_producer(BatchHeader._make(header), records)
                 if answer is not None:
                     return answer
-        if self._append_time or attributes & TIMESTAMP_TYPE_BIT:
-            records, timestamp = stamp_append_time(records, wall_ms, self._append_time)
+        if limits.append_time or attributes & TIMESTAMP_TYPE_BIT:
+            records, timestamp = stamp_append_time(records, wall_ms, limits.append_time)
         elif records.readonly:
             records = memoryview(bytearray(records))
         base = self.log_end_offset
         last = base + delta
         segment = self._active
         if (
-            segment.size + size > self._segment_bytes
-            or timestamp - segment.roll_timestamp > self._segment_ms
+            segment.size + size > limits.segment_bytes
+            or timestamp - segment.roll_timestamp > limits.segment_ms
             or last > segment.offset_limit
             or segment.full
         ) and segment.size:
@@ -178,7 +174,7 @@ class Log:
             else:
                 txn = attributes & TRANSACTIONAL_BIT != 0
                 self.producers.appended(producer_id, epoch, sequence, base, delta, timestamp, txn)
-        return AppendResult(0, base, last, timestamp if self._append_time else -1, False, None)
+        return AppendResult(0, base, last, timestamp if limits.append_time else -1, False, None)
 
     def _check_producer(self, header: BatchHeader, batch: memoryview) -> AppendResult | None:
         """None: append it. Otherwise the answer."""
@@ -193,7 +189,7 @@ class Log:
         if verdict is None:
             return None
         if isinstance(verdict, Sent):
-            time_ms = verdict.timestamp if self._append_time else -1
+            time_ms = verdict.timestamp if self._limits.append_time else -1
             return AppendResult(0, verdict.base_offset, verdict.last_offset, time_ms, True, None)
         entry = self.producers.entries[header.producer_id]
         return AppendResult.refused(
@@ -208,12 +204,12 @@ class Log:
 
         All or, on CorruptRecords and UnexpectedOffset, none. One write for each segment it goes into.
         """
-        first, start = self.log_end_offset, self.log_start_offset
+        first, start, limits = self.log_end_offset, self.log_start_offset, self._limits
         if not self._active.size and len(self.segments) == 1:
             # A log that deleted records have emptied may start inside of a batch: then it begins with that one.
             around = batch_around(records, first)
             first = first if around is None else around
-        checked = checked_batches(records, first, leader_epoch, gaps=self._compacted)
+        checked = checked_batches(records, first, leader_epoch, gaps=limits.compacted)
         if checked and first != self.log_end_offset:
             self.truncate_fully_and_start_at(first)
         run: list[Checked] = []
@@ -221,8 +217,8 @@ class Log:
         for item in checked:
             header, at, stop = item
             if size and (
-                size + stop - at > self._segment_bytes
-                or header.max_timestamp - oldest > self._segment_ms
+                size + stop - at > limits.segment_bytes
+                or header.max_timestamp - oldest > limits.segment_ms
                 or header.base_offset + header.last_offset_delta > segment.offset_limit
                 or segment.full
             ):
@@ -262,7 +258,7 @@ class Log:
         aborted = self.producers.replay(header, batch)
         if aborted is not None:
             segment.aborted.add_aborted(aborted)
-            self._names += 1
+            self.durability.named()
 
     def roll(self) -> Segment:
         """Begin a new segment at the log's end, unless the active one is empty. The active one."""
@@ -272,7 +268,7 @@ class Log:
         old.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
         new = Segment(self._fs, self.directory, self.log_end_offset, self.config, fresh=True)
-        self._names += 1
+        self.durability.named()
         self.segments.append(new)
         self._active = new
         if len(self.segments) > 2:
@@ -359,7 +355,7 @@ class Log:
         self._active = Segment(self._fs, self.directory, offset, self.config, fresh=True)
         self.segments.append(self._active)
         self._fs.fsync_dir(self.directory)
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.log_start_offset = self.log_end_offset = self.durability.recovery_point = offset
 
     def _lower(self, offset: int) -> None:
         """Lower recovery point and log start, before what is beyond goes.
@@ -367,7 +363,7 @@ class Log:
         Else, after new appends and a crash, recovery would trust bytes that were never synced, or refuse the new ones.
         """
         if offset < self.recovery_point or offset < self.log_start_offset:
-            self.recovery_point = min(self.recovery_point, offset)
+            self.durability.lower(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             if self.before_shrink is not None:
                 self.before_shrink(self)
@@ -401,10 +397,10 @@ class Log:
         doomed = useless(self.segments, self.config, wall_ms, self.log_start_offset, high_watermark)
         if doomed == len(self.segments):
             self.roll()
-        if doomed and self._names > self._names_durable:
+        if doomed and self.durability.lacks_names:
             # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
             self._fs.fsync_dir(self.directory)
-            self._names_durable = self._names
+            self.durability.directory_synced()
         return [self._remove_oldest() for _ in range(doomed)]
 
     def _remove_oldest(self) -> int:
@@ -420,50 +416,25 @@ class Log:
 
     def flush_due(self, wall_ms: int) -> bool:
         """True where flush.messages or flush.ms ask for a flush now."""
-        unflushed = self.log_end_offset - self.recovery_point
-        if unflushed <= 0:
-            return False
-        if unflushed >= self.config.flush_messages:
-            return True
-        self._flushed_wall_ms = min(self._flushed_wall_ms, wall_ms)  # The clock may have been set back.
-        return wall_ms - self._flushed_wall_ms >= self.config.flush_ms
+        return self.durability.is_due(self.log_end_offset, wall_ms)
 
     @property
     def is_flush_promised(self) -> bool:
         """True where flush.messages asks for a flush before anybody hears of what is new. (flush.ms promises none.)"""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        return self.durability.is_promised(self.log_end_offset)
 
     def begin_flush(self, *, indexes: bool = False) -> FlushJob | None:
         """What must be done for all that is in the log now to be durable; None where it is. See `finish_flush`.
 
         The active segment's indexes only on demand: recovery makes them again from the batches.
         """
-        files = []
-        segments = []
-        for segment in reversed(self.segments):
-            inactive = segment is not self._active
-            if segment.next_offset <= self.recovery_point and (segment.indexes_durable or not (inactive or indexes)):
-                break
-            segment.write_out()
-            files += segment.unsynced(indexes=inactive or indexes)
-            if inactive:
-                segments.append(segment)
-        directory = self.directory if self._names > self._names_durable else None
-        if not files and directory is None:
-            return None
-        files.reverse()
-        return FlushJob(self._fs, files, directory, self.log_end_offset, self.generation, self._names, segments)
+        return self.durability.job(
+            self._fs, self.directory, self.segments, self.log_end_offset, self.generation, indexes=indexes
+        )
 
     def finish_flush(self, job: FlushJob, wall_ms: int) -> None:
         """A job of `begin_flush` has run: the recovery point moves, unless the log was truncated meanwhile."""
-        self._names_durable = job.names
-        if job.generation != self.generation:
-            return
-        self.recovery_point = max(self.recovery_point, job.end_offset)
-        self._flushed_wall_ms = wall_ms
-        for segment in job.inactive:
-            segment.indexes_durable = True
-            segment.release()
+        self.durability.done(job, self.generation, wall_ms)
 
     def flush(self, wall_ms: int, *, indexes: bool = False) -> None:
         """Make everything durable, here and now."""
@@ -476,7 +447,7 @@ class Log:
         """Flush all, with indexes and a producer snapshot, so that the next load need not recover; close the files."""
         self._active.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
-        self._names += 1
+        self.durability.named()
         self.flush(wall_ms, indexes=True)
         if self.epochs.dirty:
             self.epochs.flush()

@@ -74,7 +74,7 @@ def load(
         wall_ms=wall_ms,
     )
     log.producers = loading.producers
-    log.recovery_point = recovery_point
+    log.durability.recovery_point = recovery_point
     log.increment_log_start(log_start_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.recovery = loading.report(log.log_end_offset)

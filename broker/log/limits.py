@@ -1,0 +1,21 @@
+"""What of a log's settings an append is held against: worked out once, for it is asked of each batch."""
+
+from __future__ import annotations
+
+from broker.log.config import LONG_MAX, LogConfig
+
+
+class Limits:
+    """Bytes and ms."""
+
+    __slots__ = ("after_ms", "append_time", "batch_bytes", "before_ms", "compacted", "segment_bytes", "segment_ms")
+
+    def __init__(self, config: LogConfig) -> None:
+        self.compacted = config.compacted
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
+        self.batch_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.append_time = config.message_timestamp_type == "LogAppendTime"
+        """True where the broker stamps the batches: then what a client wrote there is not looked at."""
+        self.before_ms = LONG_MAX if self.append_time else config.message_timestamp_before_max_ms
+        self.after_ms = LONG_MAX if self.append_time else config.message_timestamp_after_max_ms
