@@ -13,6 +13,7 @@ from broker.apis.fetch_session import LOOK_EVERY_MS, FetchSessions, SessionError
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchPartOut, decode_fetch, encode_fetch_response
 from broker.replication.rules import READ_COMMITTED
+from broker.replication.values import NO_EPOCH
 
 if TYPE_CHECKING:
     from broker.apis.fetch_session import FetchSession, PartKey, Told
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FENCED = int(ErrorCode.FENCED_LEADER_EPOCH)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-_NO_EPOCH = -1
 _TOPIC_IDS_FROM = 13
 _LEADER_HINTS_FROM = 16
 Find = Callable[[bytes], "dict[int, Hosted] | None"]
@@ -195,7 +195,7 @@ class FetchApi:
                 return True
             state, log, offset = h.state, h.log, part.offset
             limit = state.log_end_offset if replica else state.high_watermark
-            if offset == limit and part.last_fetched_epoch in (_NO_EPOCH, state.leader_epoch):
+            if offset == limit and part.last_fetched_epoch in (NO_EPOCH, state.leader_epoch):
                 continue
             if offset < log.log_start_offset or offset > state.log_end_offset:
                 return True
@@ -344,7 +344,7 @@ def _stands_still(want: Want, told: Told | None) -> bool:
         offset == state.log_end_offset
         and told.high_watermark == state.high_watermark
         and leader_epoch == state.leader_epoch
-        and last_fetched_epoch in (leader_epoch, _NO_EPOCH)
+        and last_fetched_epoch in (leader_epoch, NO_EPOCH)
         and told.log_start_offset == h.log.log_start_offset
         and state.is_leader
         and not h.deletions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.fetch_sessions import FINAL_EPOCH, FIRST_EPOCH, INITIAL_EPOCH, next_epoch
 
 if TYPE_CHECKING:
     import random
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from broker.protocol.hot import FetchIn, FetchPart, FetchPartOut
     from broker.replicas.hosted import Hosted
 
-FINAL_EPOCH, INITIAL_EPOCH = -1, 0
-_MAX_EPOCH = 2**31 - 1
+_MAX_SESSION_ID = 2**31 - 1
 _EVICT_AFTER_MS = 120_000
 LOOK_EVERY_MS = 100
 """How often a follower's fetches are taken to say something of partitions too that they do not name."""
@@ -52,7 +52,7 @@ class FetchSession:
     def __init__(self, session_id: int, replica_id: int, now_ms: int, *, by_ids: bool = False) -> None:
         """`by_ids`: the partitions' keys are topic ids, else names."""
         self.session_id, self.replica_id, self.last_used_ms, self.by_ids = session_id, replica_id, now_ms, by_ids
-        self.epoch = 1
+        self.epoch = FIRST_EPOCH
         self.full = True
         self.parts: dict[PartKey, FetchPart] = {}
         self.told: dict[PartKey, Told] = {}
@@ -118,7 +118,7 @@ class FetchSessions:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_ids != by_ids:
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.epoch = next_epoch(session.epoch)
         session.last_used_ms = now_ms
         session.update(request)
         return session, ((key, part) for (key, _), part in session.parts.items())
@@ -132,9 +132,9 @@ class FetchSessions:
                 return None
             del self._sessions[stale.session_id]
             self.evictions += 1
-        session_id = self._rng.randint(1, _MAX_EPOCH)
+        session_id = self._rng.randint(1, _MAX_SESSION_ID)
         while session_id in self._sessions:
-            session_id = self._rng.randint(1, _MAX_EPOCH)
+            session_id = self._rng.randint(1, _MAX_SESSION_ID)
         session = self._sessions[session_id] = FetchSession(session_id, request.replica_id, now_ms, by_ids=by_ids)
         session.update(request)
         return session

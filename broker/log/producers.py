@@ -18,6 +18,7 @@ from broker.log.indexes import AbortedTxn
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import (
     CONTROL_BIT,
+    SEQUENCE_MASK,
     TRANSACTIONAL_BIT,
     BatchHeader,
     decode_batch,
@@ -25,7 +26,6 @@ from broker.protocol.records import (
 
 WINDOW = 5
 """Newest batches of a producer that are known again when they come once more: clients keep at most 5 in flight."""
-SEQUENCE_MASK = 0x7FFFFFFF
 ABORT, COMMIT = 0, 1
 
 SNAPSHOT_VERSION = 1

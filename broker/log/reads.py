@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from broker.env import Fs
 from broker.log.indexes import AbortedTxn
-from broker.log.producers import SEQUENCE_MASK, WINDOW, ProducerStates, Sent, load_snapshot
+from broker.log.producers import WINDOW, ProducerStates, Sent, load_snapshot
 from broker.log.scan import walk
 from broker.log.segment import Segment
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.records import CONTROL_BIT, BatchHeader, decode_batch
+from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, BatchHeader, decode_batch
 
 REFILL_BYTES = 1 << 20
 """How far before a snapshot the batches are looked for that it does not hold: only each producer's last is in it."""

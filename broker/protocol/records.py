@@ -31,6 +31,8 @@ CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+"""Sequences wrap from 2^31 - 1 to 0."""
 DELETE_HORIZON_BIT: Final = 0x40
 
 _CRC: Final = Struct(">I")
@@ -100,8 +102,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; -1 without a producer id. Wraps from 2^31 - 1 to 0."""
-        return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset_delta & 0x7FFFFFFF
+        """Sequence of the last record; -1 without a producer id."""
+        return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset_delta & SEQUENCE_MASK
 
 
 class Record(NamedTuple):

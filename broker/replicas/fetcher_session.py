@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.fetch_sessions import INITIAL_EPOCH, next_epoch
 from broker.protocol.hot import NO_HIGH_WATERMARK, FetchPart
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from broker.replicas.hosted import Hosted
 
 PartKey = tuple[bytes, int]
-INITIAL_EPOCH = 0
-_MAX_EPOCH = 2**31 - 1
 LOST = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -103,6 +102,6 @@ class FetcherSession:
         """The leader has answered: with a session's id, or 0 where it has no room for one."""
         if session_id and (self.epoch == INITIAL_EPOCH or session_id == self.session_id):
             self.session_id = session_id
-            self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+            self.epoch = next_epoch(self.epoch)
         else:
             self.restart()

@@ -218,14 +218,6 @@ class Rules:
         """
         return len(self.maximal_isr) < self.effective_min_isr()
 
-    def acks_all_answer(self, end_offset: int) -> ErrorCode | None:
-        """How an acks=all append that ends at `end_offset` (exclusive) is answered now; None while it has to wait."""
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.high_watermark < end_offset:
-            return None
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.under_min_isr_after() else ErrorCode.NONE
-
     def latest_offset_available(self) -> bool:
         """Whether "latest" can be told: a new leader's high watermark may lag behind what consumers have seen, and is
         no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.

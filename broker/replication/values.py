@@ -44,11 +44,6 @@ class ReplicationSettings:
     truncation: TruncationRule = BY_EPOCH
     """By leader epoch, or, a switch of Kafka's past, to the high watermark."""
 
-    @property
-    def isr_check_interval_ms(self) -> int:
-        """How often `Partition.tick` is due: half the lag time, so that nobody lags unseen for more than 1.5 of it."""
-        return max(1, self.replica_lag_time_max_ms // 2)
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:

@@ -172,7 +172,7 @@ class World:
     def _answer_producers(self, node: Node) -> None:
         left = []
         for end, value in node.waiting:
-            answer = node.running.acks_all_answer(end)
+            answer = _answer(node.running, end)
             if answer is None:
                 left.append((end, value))
                 continue
@@ -386,3 +386,12 @@ class World:
             while self.network:
                 self.deliver(self.network.pop(0))
             self.pass_time(500)
+
+
+def _answer(partition: Partition, end: int) -> ErrorCode | None:
+    """How an acks=all append that ends at `end` (exclusive) is answered now; None while it has to wait."""
+    if not partition.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if partition.high_watermark < end:
+        return None
+    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.under_min_isr_after() else ErrorCode.NONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
 from broker.replication import (
     NO_EFFECTS,
     AssignEpoch,
@@ -70,7 +69,7 @@ def test_deposed_leader_answers_those_who_wait_and_then_follows() -> None:
     partition = leader(log_end=4)
     effects = partition.become_follower(state(leader=3, epoch=6, partition_epoch=11), 4, 0)
     assert effects == (LeadershipLost(5), StartFetching(3, 6))
-    assert partition.acks_all_answer(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partition.is_leader
     assert partition.epoch_start_offset == -1
     assert partition.followers == {}
 

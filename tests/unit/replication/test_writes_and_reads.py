@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.protocol.errors import ErrorCode
-from broker.replication import ProposeIsr
+from broker.replication import LeadershipLost, ProposeIsr
 from tests.support.replication.partitions import LAG_MS, fetched, idle, leader, only, settings, state
 
 
@@ -29,21 +28,22 @@ def test_write_waits_until_the_high_watermark_has_passed_all_of_it() -> None:
     partition = leader()
     partition.appended(5, 0)
     fetched(partition, 2, 5)
-    assert partition.acks_all_answer(5) is None
+    assert partition.high_watermark == 0
     fetched(partition, 3, 4)
-    assert partition.acks_all_answer(4) is ErrorCode.NONE
-    assert partition.acks_all_answer(5) is None
+    assert partition.high_watermark == 4
     fetched(partition, 3, 5)
-    assert partition.acks_all_answer(5) is ErrorCode.NONE
+    assert partition.high_watermark == 5
+    assert not partition.under_min_isr_after()
 
 
 def test_write_that_was_committed_is_told_when_too_few_are_left_to_hold_it() -> None:
     partition = leader(isr=(1,), min_isr=1)
     partition.appended(5, 0)
-    assert partition.acks_all_answer(5) is ErrorCode.NONE
+    assert partition.high_watermark == 5
+    assert not partition.under_min_isr_after()
     partition.settings_changed(settings(min_isr=2), 0)
     assert partition.under_min_isr_after()
-    assert partition.acks_all_answer(5) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert partition.high_watermark == 5, "it exists all the same"
 
 
 def test_member_about_to_join_counts_after_the_append() -> None:
@@ -56,8 +56,9 @@ def test_member_about_to_join_counts_after_the_append() -> None:
 def test_write_on_a_broker_that_does_not_lead_any_more_has_an_unknown_fate() -> None:
     partition = leader()
     partition.appended(5, 0)
-    partition.become_follower(state(leader=2, epoch=6, partition_epoch=11), 5, 0)
-    assert partition.acks_all_answer(5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    effects = partition.become_follower(state(leader=2, epoch=6, partition_epoch=11), 5, 0)
+    assert LeadershipLost(5) in effects, "whoever waits is answered NOT_LEADER_OR_FOLLOWER"
+    assert partition.high_watermark == 0
 
 
 def test_latest_offset_is_not_told_before_the_high_watermark_reaches_the_epoch_start() -> None:
