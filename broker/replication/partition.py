@@ -246,7 +246,7 @@ class Partition(Rules):
             replica.log_start_offset = log_start_offset
 
     def tick(self, now_ms: int) -> Effects:
-        """Remove members of the ISR that lag. Due twice in each lag time: so nobody lags unseen for more than 1.5 of it."""
+        """Remove members of the ISR that lag. Due twice in a lag time: nobody lags unseen for more than 1.5 of it."""
         if not self.is_leader:
             return NO_EFFECTS
         shrink = self._shrink(now_ms) if self.pending is None else NO_EFFECTS
