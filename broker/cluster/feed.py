@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ImageFeed:
-    """Replays what the quorum commits. The one place that changes the committed image.
+    """Replays what the control plane has decided. The one place that changes the committed image.
 
     Followers are called in the order in which they subscribed, once for each run of committed records, with what the
     run changed; they must not wait. The image is that after the run.
@@ -50,7 +50,10 @@ class ImageFeed:
         Followers are told the difference: to them it is one run of records like any other.
         """
         assert offset >= self.image.offset, f"a snapshot of {offset} for an image of {self.image.offset}"
-        image = restored(records, offset, epoch)
+        self.adopt(restored(records, offset, epoch))
+
+    def adopt(self, image: ClusterImage) -> None:
+        """Hold what `image` holds, which is not used any more. For a plane that tells of states and not of changes."""
         self.image.become(image, difference(self.image, image))
         self._tell()
 

@@ -40,7 +40,7 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""Served on the listener between nodes only, and listed to nobody: the nodes know each other."""
+"""Served by control planes, on the listener between nodes only, and listed to nobody: the nodes know each other."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,

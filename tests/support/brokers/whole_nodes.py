@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from broker.config import BrokerConfig
 from broker.control.kraft.plane import KraftPlane
+from broker.control.planes import control_plane
 from broker.env import LinkClosed
 from broker.node import Node, broker_main
 from broker.protocol.records import decode_batch
@@ -23,6 +24,9 @@ from workloads.client.connection import RequestFailed
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.producer import Producer
 from workloads.client.settings import ProducerSettings
+
+if TYPE_CHECKING:
+    from broker.control.planes import Make
 
 T = TypeVar("T")
 CAPACITY = 1 << 20
@@ -145,7 +149,8 @@ class WholeNode:
             task_status.started()
             env: Any = self.env
             status: Any = self
-            await broker_main(env, self._cluster.config(self.id), stop=self.stop_event, task_status=status)
+            config, make_control = self._cluster.config(self.id), self._cluster.make_control
+            await broker_main(env, config, stop=self.stop_event, make_control=make_control, task_status=status)
         self.node, self.scope = None, None
         self.env.hang_up()
 
@@ -157,8 +162,16 @@ class WholeNode:
 class WholeCluster:
     """Nodes 1 to `count`, of which the first `voters` vote."""
 
-    def __init__(self, nursery: trio.Nursery, count: int = 3, *, voters: int | None = None, **settings: str) -> None:
-        self.nursery, self.wire = nursery, Wire()
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        count: int = 3,
+        *,
+        voters: int | None = None,
+        make_control: Make = control_plane,
+        **settings: str,
+    ) -> None:
+        self.nursery, self.wire, self.make_control = nursery, Wire(), make_control
         self.settings = {**HASTE, **{name.replace("_", "."): value for name, value in settings.items()}}
         self._voters = range(1, (count if voters is None else voters) + 1)
         self.nodes = {node_id: WholeNode(self, node_id) for node_id in range(1, count + 1)}

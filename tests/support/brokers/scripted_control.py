@@ -1,0 +1,234 @@
+"""A control plane that is a list of states: the second one behind `broker.control.port`, with nobody to elect.
+
+`ScriptedControl` stands for the whole cluster's; the test says what is decided, in which order each broker hears of it,
+and what becomes of proposals. Nothing of it is KRaft's: no log, no quorum, no request between nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from broker.cluster.feed import ImageFeed
+from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+from broker.config import BrokerConfig
+from broker.control.orders import become, broker_view
+from broker.control.port import (
+    NO_CONTROLLER,
+    NOT_REGISTERED,
+    BrokersChanged,
+    DataPlane,
+    FetchHandler,
+    IsrAnswer,
+    IsrConfirmed,
+    IsrProposal,
+    IsrRejected,
+    NodeHandler,
+    Order,
+    StopReplica,
+)
+from broker.control.refusals import refusal
+from broker.env import Env
+from broker.protocol.errors import ErrorCode
+
+TOPIC, TOPIC_ID = "t", bytes(15) + b"\x07"
+CONFIRM = ErrorCode.NONE
+
+
+class ScriptedControl:
+    """Decides what the test says, of one partition of one topic."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self.planes: dict[int, ScriptedPlane] = {}
+        self.deaf: dict[int, list[Callable[[], None]]] = {}
+        """Brokers that do not hear for now, each with what it has not heard, oldest first."""
+        self.proposed: list[IsrProposal] = []
+        """By whomever, in the order in which they came."""
+        self.verdict: ErrorCode | None = CONFIRM
+        """On proposals: CONFIRM, an error, or None for silence."""
+        self._next_broker_epoch = 100
+        self._next_producer_id = 0
+
+    def make(
+        self, env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: object, peers: object
+    ) -> ScriptedPlane:
+        """As `broker.control.planes.control_plane`."""
+        plane = self.planes[config.node_id] = ScriptedPlane(self, env, config.node_id, feed)
+        return plane
+
+    # ------------------------------------------------------------------------------------------------------ decisions
+
+    @property
+    def state(self) -> PartitionImage:
+        """The partition as last decided."""
+        return self.image.topics_by_id[TOPIC_ID].partitions[0]
+
+    def create(self, *replicas: int) -> None:
+        """The topic is made: its first replica leads, and all are in sync."""
+        self._decide(PartitionImage(replicas, replicas, replicas[0], 0, 0))
+
+    def hand_out(self, *states: Mapping[str, Any]) -> None:
+        """States one after another: what each changes of the one before. A named leader begins a leader epoch."""
+        for changes in states:
+            before = self.state
+            epoch = before.leader_epoch + ("leader" in changes)
+            self._decide(
+                replace(before, **changes, leader_epoch=epoch, partition_epoch=before.partition_epoch + 1)  # type: ignore[arg-type]
+            )
+
+    def _decide(self, state: PartitionImage) -> None:
+        before = self.image.topics_by_id[TOPIC_ID].partitions[0] if TOPIC_ID in self.image.topics_by_id else None
+        self.image.topics_by_id[TOPIC_ID] = Topic(TOPIC, TOPIC_ID, {0: state})
+        self.image.topic_ids[TOPIC] = TOPIC_ID
+        for node_id in self.planes:
+            if node_id in state.replicas:
+                self.tell(node_id, become(TOPIC, TOPIC_ID, 0, state, node_id))
+            elif before is not None and node_id in before.replicas:
+                self.tell(node_id, StopReplica(TOPIC, TOPIC_ID, 0, state.leader_epoch))
+            else:
+                self.tell(node_id)
+
+    def fence(self, broker_id: int, fenced: bool = True) -> None:
+        """Everybody hears that a broker is fenced, or serves again."""
+        self._change_broker(replace(self.image.brokers[broker_id], fenced=fenced))
+
+    def _change_broker(self, broker: Broker) -> None:
+        self.image.brokers[broker.id] = broker
+        for node_id in self.planes:
+            self.tell(node_id, BrokersChanged(broker_view(self.image)))
+
+    # -------------------------------------------------------------------------------------------------- who hears what
+
+    def tell(self, node_id: int, *orders: Order) -> None:
+        """Orders for one broker, with the image as it is now: at once, or as soon as it hears again."""
+        plane, image = self.planes[node_id], self.image.clone()
+
+        def arrive() -> None:
+            plane.feed.adopt(image)
+            if plane.data_plane is not None:
+                plane.data_plane.obey(orders)
+
+        if node_id in self.deaf:
+            self.deaf[node_id].append(arrive)
+        else:
+            arrive()
+
+    def deafen(self, node_id: int) -> None:
+        """This broker hears nothing from now on."""
+        self.deaf[node_id] = []
+
+    def hear(self, node_id: int) -> None:
+        """This broker hears again: first what it has missed."""
+        for arrive in self.deaf.pop(node_id):
+            arrive()
+
+    # --------------------------------------------------------------------------------------------- what brokers ask for
+
+    def register(self, broker_id: int, endpoints: Mapping[str, tuple[str, int]]) -> int:
+        """A new incarnation, fenced. Its broker epoch."""
+        self._next_broker_epoch += 1
+        epoch = self._next_broker_epoch
+        self._change_broker(Broker(broker_id, epoch, bytes(16), dict(endpoints), fenced=True))
+        return epoch
+
+    async def judge(self, proposal: IsrProposal) -> IsrAnswer:
+        """What the script says of a proposal. OSError for its silence."""
+        self.proposed.append(proposal)
+        await trio.lowlevel.checkpoint()
+        if self.verdict is None:
+            raise OSError("the script is silent")
+        if self.verdict:
+            return IsrRejected(proposal.topic_id, proposal.index, self.verdict)
+        state = self.state
+        if (proposal.leader_epoch, proposal.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+            return IsrRejected(proposal.topic_id, proposal.index, ErrorCode.INVALID_UPDATE_VERSION)
+        isr = tuple(broker_id for broker_id, _ in proposal.isr)
+        self.hand_out({"isr": isr})
+        return IsrConfirmed(TOPIC_ID, 0, self.state.leader_epoch, self.state.partition_epoch, isr)
+
+    def producer_ids(self) -> range:
+        """Ten new ones."""
+        self._next_producer_id += 10
+        return range(self._next_producer_id - 10, self._next_producer_id)
+
+
+class ScriptedMembership:
+    """A broker that is taken at its first word and let go at its first word."""
+
+    def __init__(self, control: ScriptedControl, node_id: int, endpoints: Mapping[str, tuple[str, int]]) -> None:
+        self._control, self._node_id, self._endpoints = control, node_id, endpoints
+        self.broker_epoch = NOT_REGISTERED
+        self.caught_up, self.unfenced = trio.Event(), trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self.broker_epoch = self._control.register(self._node_id, self._endpoints)
+        self.caught_up.set()
+        task_status.started()
+        await trio.sleep_forever()
+
+    def ready(self) -> None:
+        self._control.fence(self._node_id, False)
+        self.unfenced.set()
+
+    async def controlled_shutdown(self, timeout_s: float) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+
+class ScriptedPlane:
+    """One broker's end: a `broker.control.port.ControlPlane`."""
+
+    def __init__(self, control: ScriptedControl, env: Env, node_id: int, feed: ImageFeed) -> None:
+        self._control, self._node_id, self.feed = control, node_id, feed
+        self.controller_id = NO_CONTROLLER
+        self.answered_at = env.mono()
+        self.data_plane: DataPlane | None = None
+        self._membership: ScriptedMembership | None = None
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._membership.broker_epoch if self._membership is not None else NOT_REGISTERED
+
+    async def alter_isr(self, proposals: Sequence[IsrProposal]) -> list[IsrAnswer]:
+        return [await self._control.judge(proposal) for proposal in proposals]
+
+    async def allocate_producer_ids(self) -> range:
+        await trio.lowlevel.checkpoint()
+        return self._control.producer_ids()
+
+    async def forward(
+        self, api_key: int, version: int, request: Any, *, client_id: str | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        await trio.lowlevel.checkpoint()
+        return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
+
+    def handlers(self) -> Mapping[int, NodeHandler]:
+        return {}
+
+    def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
+        return {}
+
+    def start(self, start_soon: Callable[..., None]) -> None:
+        pass
+
+    def join(self, endpoints: Mapping[str, tuple[str, int]]) -> ScriptedMembership:
+        self._membership = ScriptedMembership(self._control, self._node_id, endpoints)
+        return self._membership
+
+    def command(self, data_plane: DataPlane) -> None:
+        self.data_plane = data_plane
+        image = self._control.image
+        orders: list[Order] = [BrokersChanged(broker_view(image))]
+        orders += [
+            become(topic.name, topic.id, index, partition, self._node_id)
+            for topic, index, partition in image.partitions()
+            if self._node_id in partition.replicas
+        ]
+        self._control.tell(self._node_id, *orders)
+
+    async def leave(self) -> None:
+        await trio.lowlevel.checkpoint()
