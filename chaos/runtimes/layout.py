@@ -58,6 +58,14 @@ class Layout:
         """What the link's source dials."""
         return self.proxies.get(link, self.target(link))
 
+    def ways(self, link: Link) -> tuple[Address, ...]:
+        """Every address that the link's source dials: they are hurt and healed together."""
+        return (self.address(link),)
+
+    def families(self) -> list[dict[Link, tuple[Address, Address]]]:
+        """What each link's proxy listens at and leads to; of links with several ways, one family for each."""
+        return [{link: (self.address(link), self.target(link)) for link in self.links()}]
+
     def target(self, link: Link) -> Address:
         """What the link leads to."""
         listener = link.source if isinstance(link.source, str) else INTERNAL

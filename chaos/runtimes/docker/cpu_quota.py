@@ -75,34 +75,33 @@ class Slowed(Protocol):
         """Its container."""
 
 
-class Slowing:
-    """Part of `chaos.runtimes.contract.Runtime`."""
+class QuotaCpus:
+    """As `chaos.runtimes.real.cpus.Cpus`."""
 
-    _nodes: Mapping[int, Slowed]
+    def __init__(self, nodes: Mapping[int, Slowed]) -> None:
+        self._nodes = nodes
 
-    def _node(self, node: int) -> Slowed:
-        raise NotImplementedError
-
-    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`."""
-        found = self._node(node)
+    async def slow(self, name: str, node: int, share: float) -> Evidence:
+        """As `Cpus.slow`."""
+        found = self._nodes[node]
         if name in found.quota.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")
         await found.quota.change(found.container, name, share)
         return {"by": "CPU quota", "share": share, "began_ns": time.monotonic_ns()}
 
-    async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`. stops: periods in which the quota ran out.
+    async def heal(self, name: str, node: int) -> Evidence:
+        """As `Cpus.heal`. stops: periods in which the quota ran out.
 
         A quota does not tell for how long it let a broker run, only what CPU time it had: `ran_share` is `cpu_share`.
         """
-        found = self._node(node)
+        found = self._nodes[node]
         measured = await found.quota.change(found.container, name, None)
         share = round(measured.cpu_s / (measured.lasted_s or 1.0), 3)
         told: Evidence = {"stops": measured.stops, "ran_share": share, "cpu_share": share}
         return {**told, "ended_ns": time.monotonic_ns()}
 
-    async def _heal_cpus(self) -> None:
+    async def heal_all(self) -> None:
+        """As `Cpus.heal_all`."""
         for node in self._nodes.values():
             for name in list(node.quota.shares):
                 await node.quota.change(node.container, name, None)

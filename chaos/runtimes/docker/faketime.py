@@ -15,7 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from chaos.errors import Refused
-from chaos.runtimes.contract import ClockWord
+from chaos.runtimes.contract import ClockWord, Evidence
+from chaos.runtimes.real.brokers import Brokers
+from chaos.runtimes.real.clocks import FileClocks
+from chaos.runtimes.real.node_folder import NodeFolder
 from chaos.toolchain.engine import Engine, EngineError
 from chaos.toolchain.images import LABEL
 
@@ -73,3 +76,37 @@ class FakeTime:
 
     def _at(self, t_ns: int) -> float:
         return next((offset for since, offset in reversed(self._ordered) if since <= t_ns), 0.0)
+
+
+class FakedClocks:
+    """`chaos.runtimes.real.clocks.Clocks` of brokers behind libfaketime, which their own files can bend as well."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._own, self._brokers = FileClocks(brokers), brokers
+        self._faked: dict[int, FakeTime] = {}
+
+    def begin(self, files: NodeFolder, node: int) -> None:
+        """Before a node's first start: whatever an earlier run on this folder ordered is over."""
+        self._faked[node] = FakeTime(files.path)
+        self._faked[node].order(0)
+
+    def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
+        """As `Clocks.bend`."""
+        return self._own.bend(node, offset_ms, rate)
+
+    def fake(self, node: int, offset_ms: float) -> Evidence:
+        """As `Clocks.fake`. The broker's own clock file bends nothing, but has it tell its time."""
+        asked_ns = time.monotonic_ns()
+        self._faked[node].order(offset_ms)
+        self._own.bend(node, TELLING_MS if offset_ms else 0, 1.0)
+        return {"offset_ms": offset_ms, "rate": 1.0, "by": "libfaketime", "asked_ns": asked_ns}
+
+    def words(self, node: int) -> Sequence[ClockWord]:
+        """As `Clocks.words`."""
+        return self._faked[node].meant(self._own.words(node))
+
+    def heal(self) -> None:
+        """As `Clocks.heal`."""
+        for faked in self._faked.values():
+            faked.order(0)
+        self._own.heal()

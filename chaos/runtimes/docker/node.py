@@ -22,13 +22,12 @@ from chaos.runtimes.real.trace_tail import TraceTail
 BROKER = ("python", "-P", "-m", "broker")
 INSIDE = "/node"
 """Where the node's folder is in its container."""
-FAULTS = "faults"
 SIGNAL_TIMEOUT_S = 10.0
 PAUSE_PROBE_S = 0.1
 LEAVING = ("node_stopping", "node_stopped")
 
 
-class Node(NodeFolder):
+class Node:
     """A broker's place on this machine's disk and its container, which is kept over all incarnations.
 
     Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
@@ -41,7 +40,7 @@ class Node(NodeFolder):
     def __init__(
         self,
         node: int,
-        folder: Path,
+        files: NodeFolder,
         settings: Mapping[str, str],
         address: Address,
         watch: Watch,
@@ -51,11 +50,10 @@ class Node(NodeFolder):
         hurt: bool = False,
         second: str | None = None,
     ) -> None:
-        self.id = node
-        self.folder = folder
+        self.id, self.files = node, files
         self.state = NodeState.DOWN
         self.exits: list[NodeExit] = []
-        self.faults = NodeFaults(folder / FAULTS) if hurt else None
+        self.faults = NodeFaults(files.faults) if hurt else None
         self.crash_number = 0
         """The crash that was ordered last: it is no exit of the broker's own."""
         self.quota = Quota(cpus)
@@ -73,14 +71,6 @@ class Node(NodeFolder):
         assert self._container is not None, f"broker {self.id} has no container"
         return self._container
 
-    @property
-    def incarnation(self) -> int:
-        """How often it was started; 0 where it never was."""
-        try:
-            return int((self.folder / "incarnation").read_text())
-        except FileNotFoundError:
-            return 0
-
     async def create(self, container: Container) -> None:
         """Have its container made."""
         await container.create()
@@ -89,14 +79,12 @@ class Node(NodeFolder):
     async def launch(self) -> Evidence:
         """Start the next incarnation; `wait_ready` waits for it. Evidence: pid, container, incarnation, asked_ns."""
         self.must_be(NodeState.DOWN)
-        self.data.mkdir(parents=True, exist_ok=True)
         if self.faults is not None and self._tail is None:
             self.faults.clear()  # what an earlier run on this folder ordered
-        incarnation = self.incarnation + 1
-        (self.folder / "incarnation").write_text(f"{incarnation}\n")
-        (self.folder / "broker.properties").write_text(properties_text(self._all_settings(incarnation)))
+        incarnation = self.files.begin_incarnation()
+        self.files.config.write_text(properties_text(self._all_settings(incarnation)))
         self._hand_over()
-        self._tail = TraceTail(self.trace)
+        self._tail = TraceTail(self.files.trace)
         asked_ns = time.monotonic_ns()
         self._pid = await self.container.start()
         self.state = NodeState.RUNNING
@@ -105,7 +93,7 @@ class Node(NodeFolder):
 
     async def wait_ready(self, timeout_s: float) -> int:
         """Until this incarnation traces node_ready. When that was seen, in monotonic ns. HarnessError otherwise."""
-        tail, incarnation = self._tail, self.incarnation
+        tail, incarnation = self._tail, self.files.incarnation
         assert tail is not None, "a node that was launched has a trace"
 
         def ready() -> bool:
@@ -115,10 +103,10 @@ class Node(NodeFolder):
         death = self.container.death
         if death is not None:
             self.poll()
-            raise ended_badly(f"broker {self.id}", death, last_words(self.log))
+            raise ended_badly(f"broker {self.id}", death, last_words(self.files.log))
         if not came:
             raise HarnessError(
-                f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{last_words(self.log)}"
+                f"broker {self.id} is not ready after {timeout_s:g} s; it last said:\n{last_words(self.files.log)}"
             )
         return time.monotonic_ns()
 
@@ -175,7 +163,7 @@ class Node(NodeFolder):
         """As `Runtime.stop_node`."""
         self.must_be(NodeState.RUNNING)
         await self.quota.end(self.container)
-        tail = TraceTail(self.trace)
+        tail = TraceTail(self.files.trace)
         asked_ns = time.monotonic_ns()
         await self.container.signal("SIGTERM")
         death = await self.container.died(grace_s)
@@ -222,37 +210,31 @@ class Node(NodeFolder):
         told: Evidence = {"pid": self._pid, "container": self.container.name, "state": "R", "engine": state["Status"]}
         return {**told, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
 
-    def set_clock(self, offset_ms: float, rate: float) -> None:
-        """Write the clock's file by renaming, so that the broker never reads half of it."""
-        fresh = self.clock.with_suffix(".new")
-        fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
-        fresh.replace(self.clock)
-
     def poll(self) -> None:
         """Notice a container that has ended on its own."""
         if self._container is None or self.state is NodeState.DOWN or (death := self._container.death) is None:
             return
-        words = last_words(self.log)
+        words = last_words(self.files.log)
         if death.out_of_memory:
             words = f"{words}\n{told(death)}".strip()
         if not (self.faults is not None and self.crash_number and self.faults.crashed(self.crash_number)):
-            self.exits.append(NodeExit(self.id, self.incarnation, death.code, death.t_ns, words))
+            self.exits.append(NodeExit(self.id, self.files.incarnation, death.code, death.t_ns, words))
         self.crash_number = 0
         self._down()
 
     def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
         return {
             **self._settings,
-            "log.dirs": f"{INSIDE}/data",
+            "log.dirs": f"{INSIDE}/{self.files.data.name}",
             "squall.incarnation": str(incarnation),
-            "squall.trace.path": f"{INSIDE}/{self.trace.name}",
-            "squall.clock.offset.path": f"{INSIDE}/{self.clock.name}",
+            "squall.trace.path": f"{INSIDE}/{self.files.trace.name}",
+            "squall.clock.offset.path": f"{INSIDE}/{self.files.clock.name}",
         }
 
     def _hand_over(self) -> None:
         """Give the broker what was written in its folder since it ran last, as a power loss of the harness's does."""
         if self._owner is not None:
-            for path in (self.folder, *self.folder.rglob("*")):
+            for path in (self.files.path, *self.files.path.rglob("*")):
                 os.chown(path, self._owner, self._owner, follow_symlinks=False)
 
     def _down(self) -> None:
@@ -271,5 +253,5 @@ def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> l
     """What a broker's container runs: the program, printing to the end of its log."""
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
-    faults = ["--faults", f"{INSIDE}/{FAULTS}"] if hurt else []
+    faults = ["--faults", f"{INSIDE}/faults"] if hurt else []
     return ["sh", "-c", redirected, "sh", *program, "--config", f"{INSIDE}/broker.properties", *faults]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from chaos.errors import HarnessError
+from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Frames, Link, LinkFault, Loss
 from chaos.runtimes.docker.addresses import API_PORT
 from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
@@ -31,8 +31,11 @@ def command(host: str) -> list[str]:
 class Proxies:
     """Toxiproxy and its links, for trio: each call waits in a thread."""
 
-    def __init__(self, container: Container, host: str, routes: Routes, relay: Relay | None = None) -> None:
-        self._container, self._relay = container, relay
+    def __init__(
+        self, container: Container, host: str, routes: Routes, relay: Relay | None = None, *, lossy: bool = False
+    ) -> None:
+        """lossy: the container may lose packets."""
+        self._container, self._relay, self._is_lossy = container, relay, lossy
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = relay.routes if relay is not None else routes
         self._links = ProxiedLinks(self._api, {link: proxy_name(link) for link in routes})
@@ -55,6 +58,8 @@ class Proxies:
             await self._relay.links.add(name, link, fault)
             return
         if isinstance(fault, Loss):
+            if not self._is_lossy:
+                raise Refused("no packets can be lost: Toxiproxy's container was started without NET_ADMIN")
             await self._losses.add(name, link, fault)
             return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
@@ -76,6 +81,10 @@ class Proxies:
             await self._relay.links.reset()
         await self._losses.reset()
         await trio.to_thread.run_sync(self._links.reset)
+
+    def hurt(self, link: Link) -> bool:
+        """Whether there is a fault on it now."""
+        return self._links.hurt(link)
 
     def close(self) -> None:
         """End the connection to it."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -32,11 +30,11 @@ from chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
-    ResetPeer,
 )
 from chaos.runtimes.external.container import TheirContainer
 from chaos.runtimes.layout import Address, addresses, shown
 from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.links import Links
 from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from chaos.runtimes.real.processes.proxies import Proxies
 from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
@@ -116,6 +114,7 @@ class ExternalRuntime:
         self._theirs: dict[int, TheirContainer] = {}
         self._registration: Registration | None = None
         self._proxies: Proxies | None = None
+        self._links: Links | None = None
         self._advertised: dict[int, Address] = {}
         self._listening: dict[int, Address] = {}
 
@@ -148,6 +147,7 @@ class ExternalRuntime:
         except BaseException:
             self._registration.close()
             raise
+        self._links = Links(lambda link: (self._listening[link.target],), self._proxies)
 
     async def stop(self) -> None:
         """As `Runtime.stop`: the cluster is left as it was found; only what the run made or hurt is undone."""
@@ -237,38 +237,29 @@ class ExternalRuntime:
 
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """As `Runtime.fault_link`."""
-        asked_ns = time.monotonic_ns()
-        await self._hurtable().add(name, link, fault)
-        told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
-        return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
+        return await self._linked().fault(name, link, fault)
 
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """As `Runtime.heal_link`."""
-        asked_ns = time.monotonic_ns()
-        await self._hurtable().remove(name, link)
-        return {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return await self._linked().heal(name, link)
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`. How many there were is Toxiproxy's to know: `reset` is None."""
-        for link in links:
-            await self._hurtable().add("reset", link, ResetPeer())
-        for link in links:
-            await self._hurtable().remove("reset", link)
-        return {"reset": None, "t_ns": time.monotonic_ns()}
+        """As `Links.reset`."""
+        return await self._linked().reset(links)
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
-        return await inquiry.probe(*self._listening[link.target], timeout_s=timeout_s, pad_bytes=pad_bytes)
+        return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
         """As `Runtime.ending`."""
-        return await inquiry.ending(*self._listening[link.target], timeout_s=timeout_s, spoil=spoil, opened=opened)
+        return await self._linked().ending(link, timeout_s, spoil, opened)
 
     async def heal(self) -> Evidence:
         """As `Runtime.heal`."""
-        await self._hurtable().reset()
+        await self._linked().heal_all()
         for each in self._theirs.values():
             await each.poll()
         resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
@@ -351,9 +342,9 @@ class ExternalRuntime:
             raise Refused(f"broker {node}: without a compose file its container is not known")
         return self._theirs[node]
 
-    def _hurtable(self) -> Proxies:
-        assert self._proxies is not None, "the runtime was not started"
-        return self._proxies
+    def _linked(self) -> Links:
+        assert self._links is not None, "the runtime was not started"
+        return self._links
 
 
 def _refuse(what: str, where: str) -> NoReturn:

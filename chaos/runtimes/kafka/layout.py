@@ -50,6 +50,11 @@ class KafkaLayout(Layout):
         between = [link for link in self.links() if isinstance(link.source, int)]
         return [first, {link: (self.control(link), self.direct[CONTROLLER, link.target]) for link in between}]
 
+    def ways(self, link: Link) -> tuple[Address, ...]:
+        """As `Layout.ways`: of links between nodes two."""
+        first = (self.address(link),)
+        return (*first, self.control(link)) if isinstance(link.source, int) else first
+
     def control(self, link: Link) -> Address:
         """What the link's source dials for the target's controller."""
         return (self.address(link)[0], self.direct[CONTROLLER, link.target][1])

@@ -12,26 +12,24 @@ from chaos.runtimes.contract import Evidence
 from chaos.runtimes.process.node import Node
 
 
-class Slowing:
-    """Part of `chaos.runtimes.contract.Runtime`."""
+class ThrottledCpus:
+    """As `chaos.runtimes.real.cpus.Cpus`: SIGSTOP and SIGCONT in turn, ten times a second, by the harness."""
 
-    _nodes: Mapping[int, Node]
+    def __init__(self, nodes: Mapping[int, Node]) -> None:
+        self._nodes = nodes
 
-    def _node(self, node: int) -> Node:
-        raise NotImplementedError
-
-    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`: SIGSTOP and SIGCONT in turn, ten times a second, by the harness."""
-        found = self._node(node)
+    async def slow(self, name: str, node: int, share: float) -> Evidence:
+        """As `Cpus.slow`."""
+        found = self._nodes[node]
         if name in found.slowed:
             raise HarnessError(f"broker {node} already has a fault named {name}")
         found.slowed[name] = share
         await trio.to_thread.run_sync(found.throttle)
         return {"by": "SIGSTOP and SIGCONT", "share": share, "began_ns": time.monotonic_ns()}
 
-    async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """As `Runtime.heal_cpu`."""
-        found = self._node(node)
+    async def heal(self, name: str, node: int) -> Evidence:
+        """As `Cpus.heal`."""
+        found = self._nodes[node]
         found.slowed.pop(name, None)
         measured = await trio.to_thread.run_sync(found.throttle)
         lasted_s = measured.lasted_s or 1.0
@@ -42,7 +40,8 @@ class Slowing:
             "ended_ns": time.monotonic_ns(),
         }
 
-    async def _heal_cpus(self) -> None:
+    async def heal_all(self) -> None:
+        """As `Cpus.heal_all`."""
         for node in self._nodes.values():
             node.slowed.clear()
             await trio.to_thread.run_sync(node.throttle)

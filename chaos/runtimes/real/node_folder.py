@@ -1,31 +1,64 @@
-"""Where the files of one node of real brokers are, whatever its broker runs in."""
+"""The files of one node of real brokers, whatever its broker runs in."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 
+@dataclass(frozen=True, slots=True)
 class NodeFolder:
-    """Part of a runtime's node. `folder` is nodes/N of the run directory."""
+    """nodes/N of the run directory."""
 
-    folder: Path
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The .properties file of the latest incarnation."""
+        return self.path / "broker.properties"
 
     @property
     def log(self) -> Path:
         """What it printed."""
-        return self.folder / "broker.log"
+        return self.path / "broker.log"
 
     @property
     def trace(self) -> Path:
         """Its trace."""
-        return self.folder / "trace.jsonl"
+        return self.path / "trace.jsonl"
 
     @property
     def data(self) -> Path:
         """Its log directory."""
-        return self.folder / "data"
+        return self.path / "data"
 
     @property
     def clock(self) -> Path:
         """The file that bends its wall clock."""
-        return self.folder / "clock-offset"
+        return self.path / "clock-offset"
+
+    @property
+    def faults(self) -> Path:
+        """The orders to its disk, for brokers that take them."""
+        return self.path / "faults"
+
+    @property
+    def incarnation(self) -> int:
+        """How often it was started; 0 where it never was."""
+        try:
+            return int((self.path / "incarnation").read_text())
+        except FileNotFoundError:
+            return 0
+
+    def begin_incarnation(self) -> int:
+        """Count one start more. Its number."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        incarnation = self.incarnation + 1
+        (self.path / "incarnation").write_text(f"{incarnation}\n")
+        return incarnation
+
+    def bend_clock(self, offset_ms: float, rate: float) -> None:
+        """Write the clock's file by renaming, so that the broker never reads half of it."""
+        fresh = self.clock.with_suffix(".new")
+        fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
+        fresh.replace(self.clock)

@@ -12,7 +12,7 @@ import trio
 from broker.protocol.schema.api_versions import ApiVersionsRequest
 from chaos.errors import Refused
 from chaos.runtimes.contract import Act, Evidence, NodeState, Runtime
-from chaos.runtimes.process.node import PACKAGES
+from chaos.runtimes.real.processes.child import PACKAGES
 from chaos.toolchain.images import second_image
 from chaos.toolchain.sources import second_version
 from tests.live.contract.client import OneClient

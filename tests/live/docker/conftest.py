@@ -33,9 +33,9 @@ async def make_runtime(found: tuple[Engine, Images], tmp_path: Path) -> AsyncIte
     """Makes runtimes below tmp_path and stops them at the end."""
     made: list[DockerRuntime] = []
 
-    def make(**options: object) -> DockerRuntime:
+    def make(folder: str = "", **options: object) -> DockerRuntime:
         given = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,), **options}
-        made.append(DockerRuntime(tmp_path / f"run{len(made)}", *found, **given))  # type: ignore[arg-type]
+        made.append(DockerRuntime(tmp_path / (folder or f"run{len(made)}"), *found, **given))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

@@ -12,8 +12,9 @@ import trio
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Cut, Link, Manner, NodeState
 from chaos.runtimes.docker import addresses
-from chaos.runtimes.docker import runtime as module
-from chaos.runtimes.docker.runtime import BROKER_MEMORY, DockerRuntime
+from chaos.runtimes.docker import ground as module
+from chaos.runtimes.docker.ground import BROKER_MEMORY
+from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.support.lacking import without
@@ -116,8 +117,7 @@ async def test_where_every_range_is_taken_the_run_is_refused(
 
 
 async def test_two_clusters_do_not_share_a_folder(make_runtime: MakeRuntime, runtime: DockerRuntime) -> None:
-    second = make_runtime()
-    second._folder = runtime._folder
+    second = make_runtime(folder="run0")
     with pytest.raises(Refused, match="another cluster is running on"):
         await second.start()
 

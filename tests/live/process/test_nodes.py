@@ -11,8 +11,8 @@ import pytest
 
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Act, Link, NodeState
-from chaos.runtimes.process import runtime as runtime_module
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real import runtime as runtime_module
 from chaos.runtimes.real.proc import run_state
 from chaos.runtimes.real.processes import registry
 from chaos.runtimes.real.processes.child import until

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
+from chaos.runtimes.process.ground import Processes
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.proxied_links import toxic
 from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
@@ -17,8 +18,13 @@ from chaos.toolchain.toxiproxy import VERSION
 LINK, PROXY = Link(1, 2), "1-to-2"
 
 
+def api_of(runtime: ProcessRuntime) -> ToxiproxyApi:
+    assert isinstance(runtime.ground, Processes)
+    return ToxiproxyApi(*runtime.ground.api)
+
+
 async def test_it_says_which_version_it_is_and_what_proxies_it_has(runtime: ProcessRuntime) -> None:
-    api = ToxiproxyApi("127.0.0.1", runtime._api_port)
+    api = api_of(runtime)
     assert await trio.to_thread.run_sync(api.version) == VERSION
     proxies = await trio.to_thread.run_sync(api.proxies)
     assert len(proxies) == len(runtime.links())
@@ -28,7 +34,7 @@ async def test_it_says_which_version_it_is_and_what_proxies_it_has(runtime: Proc
 
 @pytest.mark.parametrize("fault", [Latency(40, 5), Cut(Manner.HOLD)], ids=str)
 async def test_what_was_put_on_a_link_is_read_back(runtime: ProcessRuntime, fault: LinkFault) -> None:
-    api = ToxiproxyApi("127.0.0.1", runtime._api_port)
+    api = api_of(runtime)
     read = partial(trio.to_thread.run_sync, api.toxics, PROXY)
     kind, attributes = toxic(fault)
     await runtime.fault_link("f", LINK, fault)
@@ -42,7 +48,7 @@ async def test_what_was_put_on_a_link_is_read_back(runtime: ProcessRuntime, faul
 
 
 async def test_a_proxy_that_was_switched_off_says_so(runtime: ProcessRuntime) -> None:
-    api = ToxiproxyApi("127.0.0.1", runtime._api_port)
+    api = api_of(runtime)
     await runtime.fault_link("f", LINK, Cut(Manner.REFUSE))
     assert not (await trio.to_thread.run_sync(api.proxies))[PROXY].enabled
     await runtime.heal_link("f", LINK)
@@ -51,7 +57,7 @@ async def test_a_proxy_that_was_switched_off_says_so(runtime: ProcessRuntime) ->
 
 
 async def test_its_refusals_are_errors(runtime: ProcessRuntime) -> None:
-    api = ToxiproxyApi("127.0.0.1", runtime._api_port)
+    api = api_of(runtime)
     with pytest.raises(ToxiproxyError, match="400"):
         await trio.to_thread.run_sync(api.add_toxic, PROXY, "t", "no such toxic", "upstream", {})
     await trio.to_thread.run_sync(api.add_toxic, PROXY, "t", "latency", "upstream", {"latency": 1})

@@ -9,9 +9,10 @@ import pytest
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Act, Link, Probe
 from chaos.runtimes.kafka.layout import CONTROLLER, KafkaLayout, link_host
-from chaos.runtimes.kafka.node import LogWords
-from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings, one_of
+from chaos.runtimes.kafka.program import LogWords
+from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.layout import links
+from chaos.runtimes.real.links import one_of
 from chaos.toolchain.kafka import ApacheKafka
 
 NODES, ZONES = (1, 2, 3), ("CLIENT",)

@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import trio
+
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Evidence, NodeState
-from chaos.runtimes.process.node import Node, Words
+from chaos.runtimes.contract import Evidence
+from chaos.runtimes.layout import properties_text
+from chaos.runtimes.process.program import Words
+from chaos.runtimes.real.node_folder import NodeFolder
+from chaos.runtimes.real.orders import NodeFaults
 from chaos.runtimes.real.processes.child import tail
-from chaos.runtimes.real.processes.registry import Registration
 from chaos.toolchain.cache import run
 from chaos.toolchain.kafka import ApacheKafka
 
@@ -39,7 +43,7 @@ LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit
 
 
 class LogWords:
-    """What a node's log says from the moment that this was made (`chaos.runtimes.process.node.Words`)."""
+    """What a node's log says from the moment that this was made (`chaos.runtimes.process.program.Words`)."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -80,62 +84,71 @@ class LogWords:
         return whole.decode(errors="replace").splitlines()
 
 
-class KafkaNode(Node):
-    """A `Node` that is a JVM. `hosts` is the text of its hosts file."""
+class KafkaProgram:
+    """`chaos.runtimes.process.program.Program` that is a JVM. hosts: the text of its hosts file."""
+
+    faults: NodeFaults | None = None
 
     def __init__(
         self,
-        node: int,
-        folder: Path,
+        files: NodeFolder,
         settings: Mapping[str, str],
+        cluster_id: str,
         *,
-        registration: Registration,
-        probe_port: int,
         kafka: ApacheKafka,
         second: ApacheKafka | None,
         hosts: str,
     ) -> None:
-        super().__init__(node, folder, settings, registration=registration, probe_port=probe_port)
-        self._kafka, self._second_kafka = kafka, second
+        self._files, self._settings, self._cluster_id = files, dict(settings), cluster_id
+        self._kafka, self._second = kafka, second
         self._hosts = hosts
 
-    async def software(self) -> Evidence:
-        """As `Runtime.software`: what it called itself when it started."""
-        self.must_be(NodeState.RUNNING)
-        return {"runs": self.came_up.get("version"), "by": f"its own {self.log.name}"}
+    async def prepare(self) -> None:
+        """As `Program.prepare`."""
+        await trio.to_thread.run_sync(self._format)
 
-    async def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`. Its metadata.version stays what it was formatted with."""
-        self.must_be(NodeState.DOWN)
-        if self._second_kafka is None:
+    def configure(self, incarnation: int) -> None:
+        """As `Program.configure`."""
+        (self._files.path / "hosts").write_text(self._hosts)
+        (self._files.path / "log4j2.properties").write_text(_LOG4J)
+        self._files.config.write_text(properties_text({**self._settings, "log.dirs": self._files.data}))
+
+    def command(self) -> list[str]:
+        """As `Program.command`."""
+        config = str(self._files.config)
+        return self._kafka.command("kafka.Kafka", [config], flags=[*JVM_FLAGS, *self._properties()])
+
+    def environment(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
+
+    def words(self) -> Words:
+        """As `Program.words`: its log."""
+        return LogWords(self._files.log)
+
+    async def software(self, pid: int, came_up: Evidence) -> Evidence:
+        """As `Program.software`: what it called itself when it started."""
+        return {"runs": came_up.get("version"), "by": f"its own {self._files.log.name}"}
+
+    def upgrade(self) -> Evidence:
+        """As `Program.upgrade`. Its metadata.version stays what it was formatted with."""
+        if self._second is None:
             raise Refused("there is no second Apache Kafka to upgrade to")
-        before, self._kafka = self._kafka, self._second_kafka
+        before, self._kafka = self._kafka, self._second
         return {"from": before.version, "to": self._kafka.version}
 
-    def format(self, cluster_id: str) -> None:
+    def _format(self) -> None:
         """Give an empty log directory the cluster's id and features, as Kafka wants it. Blocks for a JVM's time."""
-        self.data.mkdir(parents=True, exist_ok=True)
-        if (self.data / "meta.properties").exists():
+        files = self._files
+        files.data.mkdir(parents=True, exist_ok=True)
+        if (files.data / "meta.properties").exists():
             return
-        self._write_files()
-        arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(self.config)]
+        self.configure(0)
+        arguments = ["format", f"--cluster-id={self._cluster_id}", "--config", str(files.config)]
         command = self._kafka.command("kafka.tools.StorageTool", arguments, flags=[*FORMAT_FLAGS, *self._properties()])
-        run(command, what=f"node {self.id} could not be formatted; see {tail(self.log) or self.config}", timeout_s=120)
-
-    def _write_files(self) -> None:
-        (self.folder / "hosts").write_text(self._hosts)
-        (self.folder / "log4j2.properties").write_text(_LOG4J)
-        self.config.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings(0).items()))
+        where = tail(files.log) or files.config
+        run(command, what=f"{files.path} could not be formatted; see {where}", timeout_s=120)
 
     def _properties(self) -> list[str]:
         files = {"jdk.net.hosts.file": "hosts", "log4j2.configurationFile": "log4j2.properties"}
-        return [f"-D{name}={self.folder / file}" for name, file in files.items()]
-
-    def _command(self) -> list[str]:
-        return self._kafka.command("kafka.Kafka", [str(self.config)], flags=[*JVM_FLAGS, *self._properties()])
-
-    def _listen(self) -> Words:
-        return LogWords(self.log)
-
-    def _all_settings(self, incarnation: int) -> dict[str, str | Path]:
-        return {**self._settings, "log.dirs": self.data}
+        return [f"-D{name}={self._files.path / file}" for name, file in files.items()]

@@ -1,0 +1,254 @@
+"""Containers of this machine's engine: one for each broker, every link through a Toxiproxy in one of its own.
+
+Everything that the engine is told to make carries the run's labels (`labels`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import trio
+
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.contract import Evidence, Link, NodeState
+from chaos.runtimes.docker import labels, relay
+from chaos.runtimes.docker import node as broker
+from chaos.runtimes.docker import proxies as toxiproxy
+from chaos.runtimes.docker.addresses import free_ranges, node_host, of_networks, place, proxy_host, relay_host, routed
+from chaos.runtimes.docker.container import Container, in_thread
+from chaos.runtimes.docker.faketime import FakedClocks, check_image
+from chaos.runtimes.docker.losses import CAPABILITY
+from chaos.runtimes.docker.node import BROKER, INSIDE, Node
+from chaos.runtimes.docker.proxies import Proxies
+from chaos.runtimes.docker.relay import Relay
+from chaos.runtimes.docker.volumes import Volumes
+from chaos.runtimes.docker.watch import Watch
+from chaos.runtimes.layout import INTERNAL, Layout
+from chaos.runtimes.real.blueprint import Blueprint
+from chaos.runtimes.real.brokers import Nodes
+from chaos.runtimes.real.framed_links import Routes
+from chaos.runtimes.real.links import LinkProxies
+from chaos.toolchain.cache import Say
+from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
+from chaos.toolchain.images import Images
+
+BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
+BROKER_CPUS = 1.0
+NOBODY = 10_001
+"""The user id of brokers where the harness is root: no broker is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """What containers are made with. cpus, memory_bytes: limits of each broker. program: what is started with --config
+    FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be lost, for
+    which Toxiproxy's container, and no other, gets NET_ADMIN. framed: links with a frame-aware relay. hurt: a broker is
+    started with --faults FOLDER too. fake_time: brokers run behind libfaketime. second: the id of the image that
+    brokers can be upgraded to. volume_bytes: what each broker's data may take, on a volume of its own (`volumes`); 0: a
+    folder of this machine.
+    """
+
+    cpus: float = BROKER_CPUS
+    memory_bytes: int = BROKER_MEMORY
+    program: tuple[str, ...] = BROKER
+    mounts: Sequence[Mount] = ()
+    lossy: bool = False
+    framed: Sequence[Link] = ()
+    hurt: bool = False
+    fake_time: bool = False
+    second: str | None = None
+    volume_bytes: int = 0
+
+
+class Containers:
+    """`chaos.runtimes.real.runtime.Ground`."""
+
+    def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
+        self.brokers: Nodes[Node] = Nodes()
+        self.faked = FakedClocks(self.brokers) if fitting.fake_time else None
+        self.run = f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}"
+        self._plan, self._engine, self._images, self._with, self._say = plan, engine, images, fitting, say
+        self._labels = labels.labels_of(self.run, str(plan.folder))
+        self._volumes = Volumes(engine, self.run, plan.nodes, fitting.volume_bytes)
+        self._owner = NOBODY if os.getuid() == 0 else None
+        self._user = f"{self._owner or os.getuid()}:{self._owner or os.getgid()}"
+        self._network = ""
+        self._watch: Watch | None = None
+        self._proxies: Proxies | None = None
+        self._has_data = False
+
+    async def make(self) -> tuple[Layout, LinkProxies | None]:
+        """As `Ground.make`."""
+        plan = self._plan
+        if self.faked is not None:
+            await in_thread(check_image, self._engine, self._images.broker)
+        watch = self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
+        await self._volumes.make(self._labels)
+        network = await self._make_network()
+        layout = place(network, plan.nodes, plan.controllers, plan.zones)
+        if self._with.program == BROKER:
+            plan.check_brokers_settings(layout)
+        self._make_nodes(layout, watch)
+        await self._make_containers(network, layout, watch)
+        return layout, self._proxies
+
+    async def start_node(self, node: int, ready_s: float) -> Evidence:
+        """As `Ground.start_node`."""
+        found = self.brokers[node]
+        return {**await found.launch(), "ready_ns": await found.wait_ready(ready_s)}
+
+    async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
+        """As `Ground.bring_up`."""
+        troubles: list[HarnessError] = []
+
+        async def up(each: Node) -> None:
+            try:
+                await each.launch()
+                await each.wait_ready(ready_s)
+            except HarnessError as trouble:
+                troubles.append(trouble)
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for each in nodes:
+                nursery.start_soon(up, self.brokers[each])
+        if troubles:
+            raise troubles[0]
+        self._has_data = True
+
+    async def end(self) -> None:
+        """As `Ground.end`. What volumes hold comes into the nodes' folders first."""
+        try:
+            if self._has_data:
+                await self._bring_home()
+        finally:
+            await self._end_everything()
+
+    async def _make_network(self) -> IPv4Network:
+        """A network of a range that nobody has. Two runs may look at the same time: the engine refuses one of them."""
+        networks = await in_thread(self._engine.networks)
+        refused: EngineError | None = None
+        for candidate in free_ranges([*of_networks(networks), *routed()], random.Random()):
+            try:
+                self._network = await in_thread(
+                    self._engine.make_network, f"squall-{self.run}", str(candidate), self._labels
+                )
+                return candidate
+            except EngineError as error:
+                if "overlaps" not in str(error):
+                    raise
+                refused = error
+        why = str(refused or "every private range is routed somewhere or is another network's")
+        raise Refused(f"there is no free network range for the cluster: {why}; `docker network prune` may free some")
+
+    def _make_nodes(self, layout: Layout, watch: Watch) -> None:
+        plan, cluster_id = self._plan, self._plan.cluster_id()
+        for each in plan.nodes:
+            settings = {**plan.settings, **layout.settings(each), "squall.cluster.id": cluster_id}
+            files = plan.files(each)
+            files.path.mkdir(parents=True, exist_ok=True)
+            self.brokers[each] = Node(
+                each,
+                files,
+                settings,
+                layout.direct[INTERNAL, each],
+                watch,
+                cpus=self._with.cpus,
+                owner=self._owner,
+                hurt=self._with.hurt,
+                second=self._with.second,
+            )
+            if self.faked is not None:
+                self.faked.begin(files, each)
+
+    async def _make_containers(self, network: IPv4Network, layout: Layout, watch: Watch) -> None:
+        log = self._file("toxiproxy.log")
+        (routes,) = layout.families()
+        host = proxy_host(network)
+        behind = self._relay(relay_host(network), routes, watch) if self._with.framed else None
+        container = Container(self._engine, watch, self._proxy_spec(host, log))
+        self._proxies = Proxies(container, host, routes, behind, lossy=self._with.lossy)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._proxies.start, log)
+            for found in self.brokers.values():
+                spec = self._broker_spec(found, node_host(network, found.id))
+                nursery.start_soon(found.create, Container(self._engine, watch, spec))
+
+    def _broker_spec(self, found: Node, host: str) -> ContainerSpec:
+        return ContainerSpec(
+            name=f"squall-{self.run}-broker-{found.id}",
+            image=self._images.broker,
+            command=broker.command(self._with.program, hurt=self._with.hurt, fake_time=self._with.fake_time),
+            labels={**self._labels, labels.NODE: str(found.id)},
+            network=self._network,
+            address=host,
+            user=self._user,
+            mounts=(
+                Mount(str(found.files.path), INSIDE),
+                *self._volumes.of_broker(found.id),
+                *self._with.mounts,
+            ),
+            memory_bytes=self._with.memory_bytes,
+            cpus=self._with.cpus,
+        )
+
+    def _file(self, name: str) -> Path:
+        """A file that a container may write into, whoever it is."""
+        file = self._plan.folder / name
+        file.touch()
+        file.chmod(0o666)
+        return file
+
+    def _relay(self, host: str, routes: Routes, watch: Watch) -> Relay:
+        log, ways = self._file("frame-relay.log"), self._file("frame-relay.json")
+        spec = ContainerSpec(
+            name=f"squall-{self.run}-frame-relay",
+            image=self._images.relay,
+            command=relay.command(),
+            labels=self._labels,
+            network=self._network,
+            address=host,
+            user=self._user,
+            mounts=(Mount(str(log), relay.LOG_INSIDE), Mount(str(ways), relay.ROUTES_INSIDE, read_only=True)),
+            memory_bytes=PROXY_MEMORY,
+            cpus=float(os.cpu_count() or 1),
+        )
+        made = Relay(Container(self._engine, watch, spec), host, routes, self._with.framed)
+        ways.write_text(made.text)
+        return made
+
+    def _proxy_spec(self, host: str, log: Path) -> ContainerSpec:
+        return ContainerSpec(
+            name=f"squall-{self.run}-toxiproxy",
+            image=self._images.toxiproxy,
+            command=toxiproxy.command(host),
+            labels=self._labels,
+            network=self._network,
+            address=host,
+            # Whoever is not root would get no capability.
+            user="0:0" if self._with.lossy else self._user,
+            mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.of_keeper()),
+            memory_bytes=PROXY_MEMORY,
+            capabilities=(CAPABILITY,) if self._with.lossy else (),
+            cpus=float(os.cpu_count() or 1),
+        )
+
+    async def _bring_home(self) -> None:
+        folders = {each.id: each.files.path for each in self.brokers.values()}
+        for trouble in await self._volumes.bring(f"squall-{self.run}-toxiproxy", folders):
+            self._say(f"a broker's data is gone with its volume: {trouble}")
+
+    async def _end_everything(self) -> None:
+        for each in self.brokers.values():
+            each.state = NodeState.DOWN
+        if self._proxies is not None:
+            self._proxies.close()
+        for trouble in await in_thread(labels.remove_all, self._engine, self.run):
+            self._say(f"something of run {self.run} may be left, `./squall clean` removes it: {trouble}")
+        if self._watch is not None:
+            await in_thread(self._watch.close)

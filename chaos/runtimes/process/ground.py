@@ -1,0 +1,162 @@
+"""Processes of this machine: brokers on loopback, every link through one Toxiproxy that is a process too."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import Evidence, Link, NodeState
+from chaos.runtimes.layout import INTERNAL, Address, Layout
+from chaos.runtimes.process.node import Node
+from chaos.runtimes.process.program import BROKER, OurProgram, Program
+from chaos.runtimes.real.blueprint import Blueprint
+from chaos.runtimes.real.brokers import Nodes
+from chaos.runtimes.real.links import LinkProxies
+from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports, is_free
+from chaos.runtimes.real.processes.proxies import Proxies
+from chaos.runtimes.real.processes.registry import Registration, claimed_ports, locked
+from chaos.toolchain.cache import Say
+from chaos.toolchain.toxiproxy import toxiproxy_server
+
+Claim = Callable[[int], list[Address]]
+"""So many addresses of this machine that nobody has; from then on they are this run's."""
+
+
+class Software(Protocol):
+    """Whose brokers the processes are."""
+
+    def place(self, plan: Blueprint, claim: Claim) -> Layout:
+        """Choose every address. Refused for settings that its brokers would refuse."""
+
+    def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
+        """Of one node."""
+
+
+class OurSoftware:
+    """This project's broker. proxied: False lets brokers and clients reach each other straight. client_port: of the
+    first zone's first listener, the others follow; else all are chosen. program, hurt, second: as of `OurProgram`.
+    """
+
+    def __init__(
+        self,
+        *,
+        proxied: bool = True,
+        client_port: int | None = None,
+        program: tuple[str, ...] = BROKER,
+        hurt: bool = False,
+        second: Path | None = None,
+    ) -> None:
+        self._proxied, self._client_port = proxied, client_port
+        self._program, self._hurt, self._second = program, hurt, second
+
+    def place(self, plan: Blueprint, claim: Claim) -> Layout:
+        """As `Software.place`."""
+        listeners = [(name, node) for name in (INTERNAL, *plan.zones) for node in plan.nodes]
+        proxied = plan.links() if self._proxied else ()
+        here = claim(len(listeners) + len(proxied))
+        direct = dict(zip(listeners, here, strict=False))
+        if self._client_port is not None:
+            for at, node in enumerate(plan.nodes):
+                direct[plan.zones[0], node] = (LOOPBACK, _given_port(self._client_port + at))
+        proxies = dict(zip(proxied, here[len(listeners) :], strict=True))
+        layout = Layout(plan.nodes, plan.controllers, plan.zones, direct, proxies)
+        if self._program == BROKER:
+            plan.check_brokers_settings(layout)
+        return layout
+
+    def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
+        """As `Software.program`."""
+        settings = {**plan.settings, **layout.settings(node), "squall.cluster.id": plan.cluster_id()}
+        return OurProgram(plan.files(node), settings, program=self._program, hurt=self._hurt, second=self._second)
+
+
+class Processes:
+    """`chaos.runtimes.real.runtime.Ground`. framed: links with a frame-aware relay. proxied: whether there is a
+    Toxiproxy; without, no link can be hurt.
+    """
+
+    def __init__(
+        self, plan: Blueprint, software: Software, *, proxied: bool = True, framed: Collection[Link] = (), say: Say
+    ) -> None:
+        if platform.system() != "Linux":
+            raise Refused("the process runtime needs Linux: it reads /proc and ties processes to the harness by prctl")
+        self.brokers: Nodes[Node] = Nodes()
+        self._plan, self._software = plan, software
+        self._proxied, self._framed, self._say = proxied, framed, say
+        self._registration: Registration | None = None
+        self._proxies: Proxies | None = None
+        self._api: Address = (LOOPBACK, 0)
+
+    @property
+    def api(self) -> Address:
+        """Where Toxiproxy's interface listens."""
+        return self._api
+
+    async def make(self) -> tuple[Layout, LinkProxies | None]:
+        """As `Ground.make`."""
+        plan = self._plan
+        server = await trio.to_thread.run_sync(toxiproxy_server, self._say) if self._proxied else None
+        registration = Registration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
+        self._registration = registration
+        layout = self._software.place(plan, self._claim)
+        if server is not None:
+            (self._api,) = self._claim(1)
+            self._proxies = await Proxies.start(
+                server,
+                api_port=self._api[1],
+                families=layout.families(),
+                log=plan.folder / "toxiproxy.log",
+                registration=registration,
+                framed=self._framed,
+            )
+        for node in plan.nodes:
+            port = layout.direct[INTERNAL, node][1]
+            program = self._software.program(plan, node, layout)
+            self.brokers[node] = Node(node, plan.files(node), program, registration=registration, probe_port=port)
+        async with trio.open_nursery() as nursery:
+            for each in self.brokers.values():
+                nursery.start_soon(each.program.prepare)
+        return layout, self._proxies
+
+    async def start_node(self, node: int, ready_s: float) -> Evidence:
+        """As `Ground.start_node`."""
+        found = self.brokers[node]
+        return {**found.launch(), "ready_ns": await found.wait_ready(ready_s), **found.came_up}
+
+    async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
+        """As `Ground.bring_up`."""
+        for node in nodes:
+            self.brokers[node].launch()
+        for node in nodes:
+            await self.brokers[node].wait_ready(ready_s)
+
+    async def end(self) -> None:
+        """As `Ground.end`."""
+        for each in self.brokers.values():
+            each.poll()
+            if each.state is not NodeState.DOWN:
+                await each.kill()
+        if self._proxies is not None:
+            await self._proxies.stop()
+        if self._registration is not None:
+            self._registration.close()
+
+    def _claim(self, count: int) -> list[Address]:
+        assert self._registration is not None, "ports are claimed in a run's name"
+        with locked():
+            ports = free_ports(count, claimed_ports(), random.Random())
+            self._registration.claim_ports(ports)
+        return [(LOOPBACK, port) for port in ports]
+
+
+def _given_port(port: int) -> int:
+    if not is_free(port):
+        raise Refused(f"port {port} is taken by another program: give another one")
+    return port

@@ -1,0 +1,138 @@
+"""What a broker's process runs: how it is set up and started, and what it says of itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import Evidence
+from chaos.runtimes.layout import properties_text
+from chaos.runtimes.real.node_folder import NodeFolder
+from chaos.runtimes.real.orders import NodeFaults
+from chaos.runtimes.real.proc import environment
+from chaos.runtimes.real.processes.child import PACKAGES
+from chaos.runtimes.real.trace_tail import TraceTail
+from chaos.toolchain.sources import digest_of
+
+BROKER = (sys.executable, "-P", "-m", "broker")
+LEAVING = ("node_stopping", "node_stopped")
+
+
+class Words(Protocol):
+    """What a broker says of itself, from the moment that this was made."""
+
+    def ready(self, incarnation: int) -> Evidence | None:
+        """None until it has said that this incarnation serves clients; then what else it said of itself."""
+
+    def left(self, code: int) -> tuple[bool, list[str]]:
+        """Of one that ended with `code` when it was asked to: whether the controller let it go, and what it said."""
+
+
+class Program(Protocol):
+    """One broker's."""
+
+    faults: NodeFaults | None
+    """Orders to its disk, where it takes any."""
+
+    async def prepare(self) -> None:
+        """What must be done once, before its first start."""
+
+    def configure(self, incarnation: int) -> None:
+        """Write the files that it is started with."""
+
+    def command(self) -> list[str]:
+        """What is started."""
+
+    def environment(self) -> Mapping[str, str]:
+        """What it needs beside the harness's own variables."""
+
+    def words(self) -> Words:
+        """Listen to it from now on."""
+
+    async def software(self, pid: int, came_up: Evidence) -> Evidence:
+        """As `Runtime.software`, but for what it speaks. came_up: what its `Words.ready` said."""
+
+    def upgrade(self) -> Evidence:
+        """As `Runtime.upgrade_node`, of one that is down."""
+
+
+class OurProgram:
+    """A broker of ours. hurt: its files can lose power and fail, as `broker.faulted` has it. second: a folder with the
+    package `broker`, the version that it can be upgraded to.
+    """
+
+    def __init__(
+        self,
+        files: NodeFolder,
+        settings: Mapping[str, str],
+        *,
+        program: tuple[str, ...] = BROKER,
+        hurt: bool = False,
+        second: Path | None = None,
+    ) -> None:
+        self.faults = NodeFaults(files.faults) if hurt else None
+        self._files, self._settings, self._program = files, dict(settings), program
+        self._packages, self._second = PACKAGES, second
+
+    async def prepare(self) -> None:
+        """Nothing."""
+
+    def configure(self, incarnation: int) -> None:
+        """As `Program.configure`."""
+        settings: dict[str, str | Path] = {
+            **self._settings,
+            "log.dirs": self._files.data,
+            "squall.incarnation": str(incarnation),
+            "squall.trace.path": self._files.trace,
+            "squall.clock.offset.path": self._files.clock,
+        }
+        self._files.config.write_text(properties_text(settings))
+
+    def command(self) -> list[str]:
+        """As `Program.command`."""
+        faults = ["--faults", str(self.faults.folder)] if self.faults is not None else []
+        return [*self._program, "--config", str(self._files.config), *faults]
+
+    def environment(self) -> Mapping[str, str]:
+        """As `Program.environment`."""
+        return {"PYTHONPATH": str(self._packages), "PYTHONUNBUFFERED": "1"}
+
+    def words(self) -> Words:
+        """As `Program.words`: its trace."""
+        return TraceWords(self._files.trace)
+
+    async def software(self, pid: int, came_up: Evidence) -> Evidence:
+        """As `Program.software`: whose files the kernel says that it was started with."""
+        folder = Path(environment(pid)["PYTHONPATH"])
+        runs = await trio.to_thread.run_sync(digest_of, folder / "broker")
+        return {"runs": runs, "by": "its process's PYTHONPATH: a digest of the files there", "folder": str(folder)}
+
+    def upgrade(self) -> Evidence:
+        """As `Program.upgrade`."""
+        if self._second is None:
+            raise Refused("there is no second version to upgrade to")
+        before, self._packages = self._packages, self._second
+        return {"from": str(before), "to": str(self._packages)}
+
+
+class TraceWords:
+    """Those of our broker: its trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self._tail = TraceTail(trace)
+
+    def ready(self, incarnation: int) -> Evidence | None:
+        """As `Words.ready`."""
+        came = any(event["e"] == "node_ready" and event["i"] == incarnation for event in self._tail.events())
+        return {} if came else None
+
+    def left(self, code: int) -> tuple[bool, list[str]]:
+        """As `Words.left`. A broker whose controller did not answer in time stops too, and says so."""
+        last = [event for event in self._tail.events() if event["e"] in LEAVING]
+        let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
+        return code == 0 and let_go, [event["e"] for event in last]

@@ -1,0 +1,86 @@
+"""Wall clocks of real brokers: how they are bent, and what each broker says of its own, the only proof of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import ClockWord, Evidence
+from chaos.runtimes.real.brokers import Brokers
+from chaos.runtimes.real.trace_tail import TraceTail
+
+
+class Clocks(Protocol):
+    """The clocks of a cluster's brokers."""
+
+    def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
+        """As `Runtime.set_clock`."""
+
+    def fake(self, node: int, offset_ms: float) -> Evidence:
+        """As `FakingTime.fake_time`."""
+
+    def words(self, node: int) -> Sequence[ClockWord]:
+        """As `Runtime.clock_words`."""
+
+    def heal(self) -> None:
+        """Every clock is true again."""
+
+
+class FileClocks:
+    """Of brokers that read how far their clock is off from a file, no more often than each 50 ms, and trace it."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._heard: dict[int, tuple[TraceTail, list[ClockWord]]] = {}
+
+    def bend(self, node: int, offset_ms: float, rate: float) -> Evidence:
+        """As `Clocks.bend`."""
+        asked_ns = time.monotonic_ns()
+        self._brokers[node].files.bend_clock(offset_ms, rate)
+        return {"offset_ms": offset_ms, "rate": rate, "asked_ns": asked_ns}
+
+    def fake(self, node: int, offset_ms: float) -> NoReturn:
+        """Refused."""
+        raise Refused(f"broker {node} was started without libfaketime: how = 'offset'")
+
+    def words(self, node: int) -> Sequence[ClockWord]:
+        """As `Clocks.words`."""
+        if node not in self._heard:
+            self._heard[node] = (TraceTail(self._brokers[node].files.trace), [])
+        tail, words = self._heard[node]
+        # Both clocks are this machine's: what lies between them now lay between them when the line was written.
+        between_ms = (time.time() - time.monotonic()) * 1000
+        for event in tail.events():
+            if event["e"] == "clock":
+                offset_ms = event["w"] - (event["t"] * 1000 + between_ms)
+                words.append(ClockWord(int(event["t"] * 1e9), offset_ms, event["offset_ms"], event["rate"]))
+        return tuple(words)
+
+    def heal(self) -> None:
+        """As `Clocks.heal`."""
+        for each in self._brokers.values():
+            each.files.clock.unlink(missing_ok=True)
+
+
+class NoClocks:
+    """Of brokers whose clocks nobody can bend. who: what they are called in a refusal."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+
+    def bend(self, node: int, offset_ms: float, rate: float) -> NoReturn:
+        """Refused."""
+        raise Refused(f"{self._who} has no clock that could be bent from outside (node {node})")
+
+    def fake(self, node: int, offset_ms: float) -> NoReturn:
+        """Refused."""
+        self.bend(node, offset_ms, 1.0)
+
+    def words(self, node: int) -> Sequence[ClockWord]:
+        """None."""
+        return ()
+
+    def heal(self) -> None:
+        """They are true."""

@@ -1,0 +1,101 @@
+"""Faults on the links of a real cluster, through its proxies, and what is measured over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Protocol
+
+import trio
+
+from chaos.errors import Refused
+from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
+from chaos.runtimes.layout import Address
+from chaos.runtimes.real import inquiry
+
+
+class LinkProxies(Protocol):
+    """What is needed of a runtime's proxies."""
+
+    async def add(self, name: str, link: Link, fault: LinkFault) -> None:
+        """Put a fault on a link."""
+
+    async def remove(self, name: str, link: Link) -> int | None:
+        """Take it off. How often it struck, where that is counted."""
+
+    async def reset(self) -> None:
+        """Take every fault off every link."""
+
+    def hurt(self, link: Link) -> bool:
+        """Whether there is a fault on it now."""
+
+
+class Links:
+    """ways: what a link's source dials: one address, or several that are hurt and healed together."""
+
+    def __init__(self, ways: Callable[[Link], Sequence[Address]], proxies: LinkProxies | None) -> None:
+        self._ways = ways
+        self._proxies = proxies
+
+    async def fault(self, name: str, link: Link, fault: LinkFault) -> Evidence:
+        """As `Runtime.fault_link`."""
+        asked_ns = time.monotonic_ns()
+        await self._hurtable().add(name, link, fault)
+        told: Evidence = {"link": str(link), "fault": {"kind": type(fault).__name__, **asdict(fault)}}
+        return {**told, "asked_ns": asked_ns, "began_ns": time.monotonic_ns()}
+
+    async def heal(self, name: str, link: Link) -> Evidence:
+        """As `Runtime.heal_link`."""
+        asked_ns = time.monotonic_ns()
+        hits = await self._hurtable().remove(name, link)
+        told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
+        return told if hits is None else {**told, "hits": hits}
+
+    async def reset(self, links: Sequence[Link]) -> Evidence:
+        """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
+        there were is Toxiproxy's to know: `reset` is None.
+
+        Not by Toxiproxy's reset_peer: of the connections that are open it ends only those that are used just then.
+        """
+        for link in links:
+            await self._hurtable().add("reset", link, Cut(Manner.REFUSE))
+        for link in links:
+            await self._hurtable().remove("reset", link)
+        return {"reset": None, "t_ns": time.monotonic_ns()}
+
+    async def heal_all(self) -> None:
+        """Take every fault off every link."""
+        if self._proxies is not None:
+            await self._proxies.reset()
+
+    async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
+        """As `Runtime.probe`. A link of several ways is whole where all of them answer, and cut where none does."""
+        ways = self._ways(link)
+        found: dict[int, Probe] = {}
+
+        async def one(at: int) -> None:
+            found[at] = await inquiry.probe(*ways[at], timeout_s=timeout_s, pad_bytes=pad_bytes)
+
+        async with trio.open_nursery() as nursery:
+            for at in range(len(ways)):
+                nursery.start_soon(one, at)
+        hurt = self._proxies is not None and self._proxies.hurt(link)
+        return one_of([found[at] for at in range(len(ways))], hurt=hurt)
+
+    async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
+        """As `Runtime.ending`, of the link's first way."""
+        return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
+
+    def _hurtable(self) -> LinkProxies:
+        if self._proxies is None:
+            raise Refused("without Toxiproxy no link can be hurt")
+        return self._proxies
+
+
+def one_of(probes: Sequence[Probe], *, hurt: bool) -> Probe:
+    """What the probes of a link's ways say of it: one answer speaks against a cut, one silence against its end."""
+    ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
+    # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.
+    round_trip_ms = min(each.round_trip_ms for each in probes if each.ok or not ok)
+    return Probe(ok, round_trip_ms, None if ok else next(each.error for each in probes if not each.ok))

@@ -1,0 +1,290 @@
+"""A cluster of real brokers as a runtime, put together of parts: brokers, links, disks, CPUs and clocks.
+
+Where the brokers run, as processes or in containers, is the `Ground`'s business: it makes and starts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Protocol
+
+import trio
+
+from broker.env import Env
+from broker.real_env import RealEnv
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.contract import (
+    Act,
+    ClockWord,
+    CrashOp,
+    DiskFault,
+    Evidence,
+    Link,
+    LinkFault,
+    NodeExit,
+    NodeState,
+    Probe,
+)
+from chaos.runtimes.damage import How
+from chaos.runtimes.layout import INTERNAL, Layout
+from chaos.runtimes.real import inquiry
+from chaos.runtimes.real.blueprint import Blueprint
+from chaos.runtimes.real.brokers import Brokers, exits_of, leave, state_of
+from chaos.runtimes.real.clocks import Clocks
+from chaos.runtimes.real.cpus import Cpus
+from chaos.runtimes.real.disks import Disks
+from chaos.runtimes.real.links import LinkProxies, Links
+from chaos.runtimes.real.readiness import silent_links, until_all_see_all
+
+READY_S = 60.0
+HEAL_S = 15.0
+
+
+class Ground(Protocol):
+    """Where brokers run: makes, starts and ends them, their proxies, and whatever is below them."""
+
+    @property
+    def brokers(self) -> Brokers:
+        """Those that were made."""
+
+    async def make(self) -> tuple[Layout, LinkProxies | None]:
+        """Make everything but running brokers. Refused for what cannot be."""
+
+    async def start_node(self, node: int, ready_s: float) -> Evidence:
+        """As `Runtime.start_node`."""
+
+    async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
+        """Start nodes together and wait until each is ready. The first trouble is raised."""
+
+    async def end(self) -> None:
+        """End everything that was made, by force where it still runs."""
+
+
+class RealRuntime:
+    """`chaos.runtimes.contract.Runtime`. Started again on the same folder, the cluster has what it had.
+
+    Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
+    seed: of what is drawn of disks and power losses.
+    """
+
+    def __init__(
+        self, name: str, plan: Blueprint, ground: Ground, *, acts: frozenset[Act], clocks: Clocks, cpus: Cpus, seed: int
+    ) -> None:
+        self.name, self.acts, self.seed = name, acts, seed
+        self.nodes, self.zones = plan.nodes, plan.zones
+        self.ground = ground
+        self._plan, self._clocks, self._cpus = plan, clocks, cpus
+        self._brokers = ground.brokers
+        self._disks = Disks(ground.brokers, seed)
+        self._lock: IO[str] | None = None
+        self._layout: Layout | None = None
+        self._links: Links | None = None
+        self._stopped = False
+
+    # ------------------------------------------------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """As `Runtime.start`. Where it fails it has ended what it had begun. Refused for what cannot be."""
+        assert self._lock is None, "a runtime is started once"
+        self._lock = self._plan.lock()
+        try:
+            layout, proxies = await self.ground.make()
+            self._layout, self._links = layout, Links(layout.ways, proxies)
+            await self.ground.bring_up(self.nodes, READY_S)
+            waited = {Link(zone, node): layout.address(Link(zone, node)) for zone in self.zones for node in self.nodes}
+            if not await until_all_see_all(waited, self.nodes, self.exits, READY_S):
+                where = f"{self._plan.folder}/nodes"
+                raise HarnessError(f"the brokers did not all see each other within {READY_S:g} s: see {where}")
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """As `Runtime.stop`. Shielded: an interrupted run ends its cluster as well."""
+        if self._lock is None or self._stopped:
+            return
+        self._stopped = True
+        with trio.CancelScope(shield=True), self._lock:
+            try:
+                if self._links is not None:
+                    with contextlib.suppress(HarnessError):
+                        await self._links.heal_all()
+                await leave(self._brokers)
+            finally:
+                await self.ground.end()
+
+    def env(self, name: str) -> Env:
+        """As `Runtime.env`: this machine's clock, files and network."""
+        return RealEnv(name)
+
+    def bootstrap(self, zone: str) -> str:
+        """As `Runtime.bootstrap`."""
+        if zone not in (*self.zones, INTERNAL):
+            raise Refused(f"there is no zone {zone!r}, only {', '.join(self.zones)}")
+        return self._placed().bootstrap(zone)
+
+    def links(self) -> tuple[Link, ...]:
+        """As `Runtime.links`."""
+        return self._plan.links()
+
+    # ------------------------------------------------------------------------------------------------------- nodes
+
+    def state(self, node: int) -> NodeState:
+        """As `Runtime.state`."""
+        return state_of(self._brokers[node])
+
+    def exits(self) -> tuple[NodeExit, ...]:
+        """As `Runtime.exits`."""
+        return exits_of(self._brokers)
+
+    async def kill(self, node: int) -> Evidence:
+        """As `Runtime.kill`."""
+        return await self._brokers[node].kill()
+
+    async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
+        """As `Runtime.stop_node`."""
+        return await self._brokers[node].stop(grace_s)
+
+    async def start_node(self, node: int) -> Evidence:
+        """As `Runtime.start_node`."""
+        return await self.ground.start_node(node, READY_S)
+
+    async def software(self, node: int) -> Evidence:
+        """As `Runtime.software`."""
+        found = await self._brokers[node].software()
+        return {**found, "speaks": await inquiry.speaks(*self._placed().direct[INTERNAL, node])}
+
+    async def upgrade_node(self, node: int) -> Evidence:
+        """As `Runtime.upgrade_node`."""
+        return await self._brokers[node].upgrade()
+
+    async def pause(self, node: int) -> Evidence:
+        """As `Runtime.pause`."""
+        return await self._brokers[node].pause()
+
+    async def resume(self, node: int) -> Evidence:
+        """As `Runtime.resume`."""
+        return await self._brokers[node].resume()
+
+    # --------------------------------------------------------------------------------------------- clocks and CPUs
+
+    async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
+        """As `Runtime.set_clock`."""
+        return self._clocks.bend(node, offset_ms, rate)
+
+    async def fake_time(self, node: int, offset_ms: float) -> Evidence:
+        """As `FakingTime.fake_time`."""
+        return self._clocks.fake(node, offset_ms)
+
+    def clock_words(self, node: int) -> Sequence[ClockWord]:
+        """As `Runtime.clock_words`."""
+        return self._clocks.words(node)
+
+    async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
+        """As `Runtime.slow_cpu`."""
+        return await self._cpus.slow(name, node, share)
+
+    async def heal_cpu(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_cpu`."""
+        return await self._cpus.heal(name, node)
+
+    # ------------------------------------------------------------------------------------------- disks and power
+
+    async def power_loss(self, nodes: Sequence[int]) -> Evidence:
+        """As `Runtime.power_loss`."""
+        return await self._disks.lose_power(nodes)
+
+    async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
+        """As `Runtime.crash_at`."""
+        return await self._disks.crash_at(node, op, nth, within_s)
+
+    def calls(self, node: int, op: CrashOp) -> int:
+        """As `Counting.calls`."""
+        return self._disks.calls(node, op)
+
+    async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
+        """As `Runtime.fault_disk`."""
+        return await self._disks.fault(name, node, fault)
+
+    async def heal_disk(self, name: str, node: int) -> Evidence:
+        """As `Runtime.heal_disk`."""
+        return await self._disks.heal(name, node)
+
+    async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
+        """As `Runtime.rot`."""
+        return await self._disks.rot(node, path_glob, bits)
+
+    async def damage(self, node: int, how: How, *, size: int = 1000) -> Evidence:
+        """As `Runtime.damage`."""
+        return await self._disks.damage(node, how, size)
+
+    # ------------------------------------------------------------------------------------------------------- links
+
+    async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
+        """As `Runtime.fault_link`."""
+        return await self._linked().fault(name, link, fault)
+
+    async def heal_link(self, name: str, link: Link) -> Evidence:
+        """As `Runtime.heal_link`."""
+        return await self._linked().heal(name, link)
+
+    async def reset_links(self, links: Sequence[Link]) -> Evidence:
+        """As `Links.reset`."""
+        return await self._linked().reset(links)
+
+    async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
+        """As `Runtime.probe`."""
+        return await self._linked().probe(link, timeout_s, pad_bytes)
+
+    async def ending(
+        self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
+    ) -> Probe:
+        """As `Runtime.ending`."""
+        return await self._linked().ending(link, timeout_s, spoil, opened)
+
+    # --------------------------------------------------------------------------------------------------- the whole
+
+    async def heal(self) -> Evidence:
+        """As `Runtime.heal`."""
+        await self._linked().heal_all()
+        resumed = [node for node in self.nodes if self.state(node) is NodeState.PAUSED]
+        for node in resumed:
+            await self.resume(node)
+        await self._disks.heal_all()
+        await self._cpus.heal_all()
+        self._clocks.heal()
+        down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
+        await self.ground.bring_up(down, READY_S)
+        failed = await silent_links(self, HEAL_S)
+        return {
+            "resumed": resumed,
+            "started": down,
+            "links": len(self.links()),
+            "failed": [str(link) for link in failed],
+        }
+
+    def files(self) -> Mapping[str, bytes]:
+        """As `Runtime.files`: they are where they belong already."""
+        return {}
+
+    def trace_path(self, node: int) -> Path:
+        """As `Runtime.trace_path`."""
+        return self._plan.files(node).trace
+
+    def log_path(self, node: int) -> Path:
+        """As `Runtime.log_path`."""
+        return self._plan.files(node).log
+
+    def data_path(self, node: int) -> Path:
+        """As `Runtime.data_path`."""
+        return self._plan.files(node).data
+
+    def _placed(self) -> Layout:
+        assert self._layout is not None, "the runtime was not started"
+        return self._layout
+
+    def _linked(self) -> Links:
+        assert self._links is not None, "the runtime was not started"
+        return self._links
