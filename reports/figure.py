@@ -117,7 +117,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
 
 def describe(faults: Sequence[FaultRow], partitions: Sequence[PartitionLane], span: tuple[float, float]) -> str:
     """The figure in words."""
-    words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the run."]
+    words = [f"From second {span[0]:.1f} to {span[1]:.1f} of the load."]
     for fault in faults:
         if fault.began is not None:
             length = f"for {fault.length:.1f} s" if fault.length is not None else "without an end"
@@ -321,7 +321,7 @@ def _finish(figure: Any, axes: Any, faults: Sequence[FaultRow], begin: float, en
                 axis.axvspan(fault.began, until, color=FAULT, alpha=0.09, lw=0, zorder=-5)
     axes[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
     axes[-1].tick_params(axis="x", length=3)
-    axes[-1].set_xlabel("seconds of the run", fontsize=9)
+    axes[-1].set_xlabel("seconds of load", fontsize=9)
     swatches = [
         Patch(facecolor="none", edgecolor=INK, hatch="xxxx", lw=0.6, label="cut off from peers"),
         Patch(facecolor="none", edgecolor=INK, hatch="||||", lw=0.6, label="paused"),

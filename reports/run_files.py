@@ -64,7 +64,8 @@ class RunFiles:
     part_names: dict[int, str] = field(default_factory=dict)
     """Dense partition id -> TOPIC-NUMBER."""
     origin_ns: float | None = None
-    """Where the page's seconds count from: the history's header, else the run's begin."""
+    """Where the page's seconds count from: the begin of the load with faults, as in plans; else the history's header,
+    else the run's begin."""
 
     @property
     def name(self) -> str:
@@ -131,6 +132,7 @@ def read_run(path: Path) -> RunFiles:
     _read_traces(files)
     _tell_missing_traces(files)
     _read_history_head(files)
+    _count_from_the_load(files)
     _cross_check(files)
     return files
 
@@ -242,6 +244,36 @@ def _read_history_head(files: RunFiles) -> None:
                 files.origin_ns = number(line["mono_ns"])
             elif line.get("e") == "t":
                 files.part_names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
+
+
+_MOMENTS = ("from_s", "began_s", "healed_s")
+"""Names in metrics.json of moments, which count from the history's header there."""
+
+
+def _count_from_the_load(files: RunFiles) -> None:
+    """One clock for all that people see: seconds of load, in which plans name their moments too."""
+    begins = {str(each.get("name")): number(each.get("began")) for each in objects(files.run.get("phases"))}
+    begin = begins.get("load with faults") or begins.get("load")
+    if begin is None or files.origin_ns is None:
+        return
+    shift_s = (files.origin_ns - begin) / 1e9
+    files.origin_ns = begin
+    files.metrics = _shifted(files.metrics, shift_s)
+    seconds = files.series.get("second")
+    if isinstance(seconds, list):
+        files.series["second"] = [at if number(at) is None else at + shift_s for at in seconds]
+
+
+def _shifted(value: Any, shift_s: float) -> Any:
+    """Of metrics.json, with its moments on the page's clock."""
+    if isinstance(value, list):
+        return [_shifted(each, shift_s) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: each + shift_s if key in _MOMENTS and number(each) is not None else _shifted(each, shift_s)
+        for key, each in value.items()
+    }
 
 
 def _cross_check(files: RunFiles) -> None:

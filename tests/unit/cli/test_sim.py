@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,9 +13,14 @@ from pathlib import Path
 import pytest
 
 from chaos import cli
+from chaos.plans.plan import read_plan
 from chaos.runs import batch
 from chaos.runs.batch import Order, Seeded
 from chaos.runs.result import Failure
+from reports.fault_words import fault_rows
+from reports.run_files import read_run
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +155,26 @@ def test_the_printed_command_repeats_a_single_simulation_exactly(
     assert again["simulated"]["digest"] == first["simulated"]["digest"]
     assert html.escape(first["command"]) in (made / "report.html").read_text()
     assert (first["command"] in (made / "junit.xml").read_text()) == (code != 0)
+
+
+def test_one_moment_is_one_number_in_banner_verdict_story_and_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = ROOT / "tests/sim/plans/kip_497_a_leader_commits_alone.toml"
+    assert cli.run(["sim", "--plan", str(plan), "--mutant", "9"]) == 1
+    run = (tmp_path / "runs/latest").resolve()
+    reasons = json.loads((run / "verdict.json").read_text())["reasons"]
+    moment, name = re.match(r"(\S+) s (\S+)", reasons[0]).groups()  # type: ignore[union-attr]
+    assert f"{moment} s {name}" in " ".join(capsys.readouterr().err.split())
+    page = (run / "report.html").read_text()
+    told = re.search(rf'"t">([-0-9.]+) s</span><span>Here {name} is broken', page)
+    assert told is not None
+    assert float(told[1]) == pytest.approx(float(moment), abs=0.01)
+    planned = {fault.id: fault.at_s for fault in read_plan(run / "plan.toml").timeline() if not fault.when}
+    rows = {row.id: row.began for row in fault_rows(read_run(run)) if row.began is not None}
+    assert rows
+    assert all(0 <= began - planned[number] < 1 for number, began in rows.items() if number in planned)
 
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:

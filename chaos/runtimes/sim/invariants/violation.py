@@ -23,6 +23,10 @@ class Violation:
     """Plain values that explain it: offsets, epochs, batches."""
 
     def __str__(self) -> str:
+        return self.at(self.t)
+
+    def at(self, seconds: float) -> str:
+        """In a line, at a moment of whatever clock the reader knows."""
         place = "" if self.topic is None else f" {self.topic}-{self.partition}"
         who = "" if self.node is None else f" node {self.node}"
-        return f"{self.t:.6f} {self.name}{place}{who}: {self.message}"
+        return f"{seconds:.3f} s {self.name}{place}{who}: {self.message}"
