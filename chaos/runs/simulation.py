@@ -269,8 +269,8 @@ def _troubles(sim: _Sim) -> list[str]:
 def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
     """What is wrong with the broker, the most telling thing first; None where nothing is known to be."""
     if sim.world.violations:
-        said = tuple(each.at(each.t - _load_began_s(sim)) for each in sim.world.violations)
-        return Failure("invariant", sim.world.violations[0].name), said
+        lines = tuple(each.at(each.t - _load_began_s(sim)) for each in sim.world.violations)
+        return Failure("invariant", sim.world.violations[0].name), lines
     for gone in sim.runtime.exits():
         if not any(each["expected"] and each["t"] == gone.t_ns for each in _exits(sim)):
             name, said = _crash(gone.last_words)
@@ -303,8 +303,10 @@ def _crash(words: str) -> tuple[str, str]:
 
 
 def _load_began_s(sim: _Sim) -> float:
-    """The virtual second in which the load with faults began: plans count from there. 0 of a run that came not so far."""
-    info = sim.run.info if sim.run else {"phases": (), "began_ns": 0}
+    """The virtual second in which the load with faults began, from which plans count; 0 where it did not."""
+    if sim.run is None:
+        return 0.0
+    info = sim.run.info
     loads = [each["began"] for each in info["phases"] if each["name"] in ("load", "load with faults")]
     return (loads[0] - info["began_ns"]) / 1e9 if loads else 0.0
 
