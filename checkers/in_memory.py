@@ -6,7 +6,7 @@ The replicas' logs are not compared here: where a run is in memory, invariants l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from checkers.history.tables import Fault, History, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.plan_facts import facts_of
-from checkers.verdict import Case, Verdict, decide
+from checkers.verdict import Case, Verdict, Workload, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,13 @@ def judge_bytes(
     converged: Mapping[str, Any] | None = None,
     expect: str = "",
     troubles: Sequence[str] = (),
+    checks: Collection[str] | None = None,
 ) -> Judgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
     `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `converged`: as in run.json, None where
-    the run did not come so far. `expect` goes before the plan's. `troubles`: what went wrong, in words.
+    the run did not come so far. `expect` goes before the plan's. `troubles`: what went wrong, in words. `checks`: as
+    `Workload.checks`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
@@ -65,8 +67,10 @@ def judge_bytes(
     lacking = not_converged.lacking(converged, parsed.partitions)
     findings = [*findings_of(find_all(parsed)), *stuck.liveness(measures, facts.limits), *(lacking or ())]
     passed_over = {DIVERGENCE, *([not_converged.NAME] if lacking is None else [])}
+    workload = Workload(checks=checks)
     case = Case(
         run=parsed.run or run,
+        workload=workload,
         findings=findings,
         metrics=metrics.shape(measures, context),
         plan=facts,
@@ -75,7 +79,7 @@ def judge_bytes(
         faults=faults,
         nemesis_read=trouble is None,
         troubles=[*troubles, *_told(parsed.problem, trouble)],
-        notes=[looked_for(parsed.outcomes, passed_over)],
+        notes=[looked_for(parsed.outcomes, passed_over | workload.left_out())],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))

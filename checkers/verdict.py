@@ -13,7 +13,7 @@ what it finds there: a verdict that cannot be reached is `unknown`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,27 @@ EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
 
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """What the run's workload says of itself."""
+
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Of its own, plain JSON."""
+    checks: Collection[str] | None = None
+    """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
+
+    def left_out(self) -> set[str]:
+        """Anomalies that it cannot show."""
+        return set() if self.checks is None else set(CATALOG) - set(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """All that the verdict depends on. None: could not be had, and `troubles` says why."""
 
     run: str = ""
     findings: Sequence[Finding] | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    workload: Workload = field(default_factory=lambda: Workload())
     plan: PlanFacts | None = None
     partitions: Sequence[Partition] = ()
     processes: Sequence[Process] = ()
@@ -78,6 +93,7 @@ class Verdict:
     guarantee: Guarantee | None
     anomalies: tuple[Judged, ...]
     metrics: Mapping[str, Any]
+    workload: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +109,9 @@ def decide(case: Case) -> Verdict:
     expect = case.expect or (case.plan.expect if case.plan else "config")
     lacking = [*case.troubles]
     promised, at_worst = _promises(case, expect, lacking)
-    anomalies = _judged(case.findings or (), promised, at_worst)
+    left_out = case.workload.left_out()
+    findings = [each for each in case.findings or () if each.anomaly not in left_out]
+    anomalies = _judged(findings, promised, at_worst)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
@@ -113,6 +131,7 @@ def decide(case: Case) -> Verdict:
         guarantee=everything,
         anomalies=anomalies,
         metrics=case.metrics,
+        workload=case.workload.figures,
     )
 
 
@@ -223,6 +242,7 @@ def judge(
     *,
     expect: str | None = None,
     troubles: Sequence[str] = (),
+    workload: Workload | None = None,
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
@@ -231,14 +251,16 @@ def judge(
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
-    verdict = decide(_read_case(run_dir, findings, metrics, expect or "", list(troubles)))
+    verdict = decide(_read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload()))
     fresh = run_dir / f"{FILE}.new"
     fresh.write_text(json.dumps(to_json(verdict), indent=1) + "\n")
     fresh.replace(run_dir / FILE)
     return verdict
 
 
-def judge_run(run_dir: Path, *, expect: str | None = None, troubles: Sequence[str] = ()) -> Verdict:
+def judge_run(
+    run_dir: Path, *, expect: str | None = None, troubles: Sequence[str] = (), workload: Workload | None = None
+) -> Verdict:
     """As `judge`, with what `python -m spark_analysis` left in `run_dir`."""
     said = list(troubles)
     findings: list[Finding] | None = None
@@ -250,7 +272,7 @@ def judge_run(run_dir: Path, *, expect: str | None = None, troubles: Sequence[st
         said.append(f"the analysis left no {Path(str(error.filename)).name}")
     except (OSError, KeyError, TypeError, ValueError) as error:
         said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
-    return judge(run_dir, findings, metrics, expect=expect, troubles=said)
+    return judge(run_dir, findings, metrics, expect=expect, troubles=said, workload=workload)
 
 
 def _read_case(
@@ -259,6 +281,7 @@ def _read_case(
     metrics: Mapping[str, Any] | None,
     expect: str,
     troubles: list[str],
+    workload: Workload,
 ) -> Case:
     from checkers.history import conversion  # with pyarrow, which no simulation needs
 
@@ -294,11 +317,22 @@ def _read_case(
     passed_over = {
         name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
     }
-    notes.append(looked_for(outcomes, passed_over))
+    notes.append(looked_for(outcomes, passed_over | workload.left_out()))
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     return Case(
-        run, findings, metrics or {}, plan, partitions, processes, faults, nemesis_read, troubles, notes, expect
+        run,
+        findings,
+        metrics or {},
+        workload,
+        plan,
+        partitions,
+        processes,
+        faults,
+        nemesis_read,
+        troubles,
+        notes,
+        expect,
     )
 
 
@@ -329,6 +363,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             for each in verdict.anomalies
         ],
         "metrics": dict(verdict.metrics),
+        "workload": dict(verdict.workload),
     }
 
 

@@ -15,6 +15,8 @@ from reports.fault_words import fault_rows
 from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
 from reports.samples import Samples, histories_of, read_samples
+from reports.sections.of_run import section_of
+from reports.sections.strip import strip_svg
 from reports.spacetime import draw as draw_story
 from reports.stories import Line, story, witness_text
 from reports.story import decimals, sentences, stories_of
@@ -36,6 +38,7 @@ def render(run_dir: Path) -> Path:
     samples = read_samples(files, load[0] or span[0], load[1] or span[1]) if span else Samples()
     timeline, trouble = _timeline(files, rows, samples, span)
     found = checks.checks_of(files)
+    own, own_trouble = section_of(files)
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -52,6 +55,9 @@ def render(run_dir: Path) -> Path:
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
+            own=own,
+            own_trouble=own_trouble,
+            strip=strip_svg(own.strip) if own is not None and own.strip is not None else "",
             checks=found,
             stories=_stories(files, found),
             faults=rows,

@@ -14,6 +14,8 @@ from reports.checks import Check
 from reports.fault_words import FaultRow, fault_rows
 from reports.page import FILE
 from reports.run_files import RunFiles, mapping, number, read_run
+from reports.sections.of_run import section_of
+from reports.sections.on_terminal import drawn
 
 _WORD_STYLES = {checks.VALID: "bold green", checks.INVALID: "bold red", checks.UNKNOWN: "bold yellow"}
 _STATE_STYLES = {checks.FAILED: "bold red", checks.PERMITTED: "yellow", checks.CLEAN: "green", "landed": "green"}
@@ -30,6 +32,10 @@ def summary(run_dir: Path, console: Console) -> None:
         console.print(_faults(rows))
     elif not files.planned_faults():
         console.print("No faults were planned.")
+    own, _ = section_of(files)
+    if own is not None:
+        for part in drawn(own, console.width):
+            console.print(part)
     console.print(_checks(files))
     _verdict(files, console)
 

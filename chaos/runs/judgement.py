@@ -16,6 +16,7 @@ from rich.console import Console
 
 from chaos.errors import HarnessError
 from chaos.runs.directory import RunDirectory
+from chaos.runs.figures import of_directory
 from chaos.toolchain.java import java
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
@@ -40,7 +41,8 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -
         compare_replicas(directory, troubles)
     troubles += _harness_troubles(directory.read_info())
     directory.release()
-    judge_run(directory.path, expect=expect, troubles=troubles)
+    workload = of_directory(directory, troubles)
+    judge_run(directory.path, expect=expect, troubles=troubles, workload=workload)
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.runs.directory import RunDirectory
+from chaos.runs.figures import says
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
@@ -78,7 +79,9 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     (path / FINDINGS).write_bytes(_text(stored))
     (path / METRICS).write_bytes(_text(metrics))
     (path / SERIES).write_bytes(_text(judgement.series()))
-    verdict = judge(path, findings, metrics, troubles=judgement.troubles)
+    troubles = [*judgement.troubles]
+    workload = says(result.plan.workload, lambda: judgement.history, judgement.faults, troubles)
+    verdict = judge(path, findings, metrics, troubles=troubles, workload=workload)
     if result.failure is not None:
         reasons = tuple(dict.fromkeys([*result.told, *verdict.reasons]))
         verdict = replace(verdict, verdict=INVALID, reasons=reasons)

@@ -252,6 +252,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
         plan,
         converged=info.get("converged"),
         troubles=troubles,
+        checks=sim.plan.workload.CHECKS,
     )
 
 

@@ -12,8 +12,9 @@ FOLDERS = sorted(
     path.relative_to(ROOT).as_posix()
     for package in PACKAGES
     for path in (ROOT / package, *(ROOT / package).rglob("*"))
-    if path.is_dir() and any(path.glob("*.py"))
+    if path.is_dir() and any(path.glob("*.py")) and not (path / "scenario.py").exists()
 )
+"""A workload's folder has a page instead: `test_workloads.py`."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

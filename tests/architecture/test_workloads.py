@@ -51,5 +51,10 @@ def test_each_folder_holds_one_scenario_whose_name_is_the_folders() -> None:
     assert all(issubclass(each, Scenario) for each in SCENARIOS.values())
 
 
+def test_each_workload_has_a_page() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "workloads").glob("*.md")}
+    assert pages == set(SCENARIOS)
+
+
 def test_operations_begin_with_their_time() -> None:
     assert {each.OPERATION._fields[0] for each in SCENARIOS.values()} == {"at_s"}  # type: ignore[attr-defined]

@@ -18,7 +18,8 @@ from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import BadPlan, facts_of, read_plan
-from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, decide, judge, judge_run
+from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, Workload, decide, judge, judge_run
+from checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line
 
@@ -389,3 +390,12 @@ def test_a_plan_that_is_no_toml_is_bad(tmp_path: Path) -> None:
 def test_limits_come_from_the_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN_TOML)
     assert read_plan(tmp_path).limits.stuck_producer_s == 15
+
+
+def test_a_workload_says_which_checks_are_meant_for_it_and_what_it_measured() -> None:
+    case = good(finding("lost-write"), finding("duplicate"))
+    own = Workload({"name": "some", "lost_s": 4}, ("duplicate",))
+    said = verdict_to_json(decide(replace(case, workload=own)))
+    assert [each["name"] for each in said["anomalies"]] == ["duplicate"]
+    assert said["workload"] == {"name": "some", "lost_s": 4}
+    assert "lost-write" in own.left_out() and "duplicate" not in own.left_out()

@@ -1,0 +1,33 @@
+"""What a run's workload says of itself: its own figures, and which checks are meant for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chaos.plans.plan import PlanError, read_plan
+from chaos.runs.directory import RunDirectory
+from checkers.history.tables import Fault, History
+from checkers.verdict import Workload
+from workloads.scenario import Scenario
+
+
+def says(scenario: Scenario, history: Callable[[], History], faults: Sequence[Fault], troubles: list[str]) -> Workload:
+    """Of a history. What goes wrong while it is measured goes into `troubles`: then nothing is known of the run."""
+    try:
+        figures = scenario.measured(history, faults)
+    except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
+        troubles.append(f"measuring the workload {scenario.name} stopped: {type(error).__name__}: {error}")
+        figures = {}
+    return Workload({"name": scenario.name, **figures} if figures else {}, scenario.CHECKS)
+
+
+def of_directory(directory: RunDirectory, troubles: list[str]) -> Workload:
+    """Of a run directory whose history was converted. Nothing where its plan cannot be read, which the verdict says."""
+    from checkers.history.conversion import load
+
+    try:
+        scenario = read_plan(directory.plan).workload
+        _, faults = load(directory.path, large=False)
+    except (PlanError, OSError):
+        return Workload()
+    return says(scenario, lambda: load(directory.path)[0], faults, troubles)

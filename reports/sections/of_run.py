@@ -1,0 +1,21 @@
+"""The section of a run: what its workload makes of the figures in verdict.json."""
+
+from __future__ import annotations
+
+from reports.run_files import RunFiles, mapping
+from workloads.registry import SCENARIOS
+from workloads.section import Section
+
+
+def section_of(files: RunFiles) -> tuple[Section | None, str]:
+    """The section, None where the workload has none; and why there is none although there should be one."""
+    figures = mapping(files.verdict.get("workload"))
+    if not figures:
+        return None, ""
+    scenario = SCENARIOS.get(str(figures.get("name")))
+    if scenario is None:
+        return None, f"This Squall does not know the workload {figures.get('name')!r}."
+    try:
+        return scenario.section(figures), ""
+    except Exception as error:  # the page says so, and all the rest of it stands
+        return None, f"Its figures cannot be read: {type(error).__name__}: {error}."

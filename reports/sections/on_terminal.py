@@ -1,0 +1,49 @@
+"""A section on a terminal: its sentence, its strip in letters, its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from workloads.section import Lane, Section, Strip, Tone
+
+STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "neutral": "yellow"}
+MARKS: dict[Tone, str] = {"good": "=", "bad": "!", "neutral": "#"}
+"""Letters, so that a strip says the same without colours."""
+NAME, LEAST, MOST = 24, 20, 100
+GRAVITY: tuple[Tone, ...] = ("good", "neutral", "bad")
+
+
+def drawn(section: Section, width: int) -> Iterator[RenderableType]:
+    """Its parts, from the top."""
+    yield Text(section.title, style="bold")
+    yield Text(section.sentence)
+    if section.strip is not None:
+        cells = min(max(width - NAME - 2, LEAST), MOST)
+        for lane in section.strip.lanes:
+            yield _line(section.strip, lane, cells)
+        begin, end = f"{section.strip.begin_s:.0f} s", f"{section.strip.end_s:.0f} s"
+        yield Text(" " * NAME + begin + " " * max(cells - len(begin) - len(end), 1) + end, style="dim")
+    for rows in section.tables:
+        table = Table(title=rows.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in rows.columns:
+            table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        for row in rows.rows:
+            table.add_row(*map(Text, row))
+        yield table
+
+
+def _line(strip: Strip, lane: Lane, cells: int) -> Text:
+    """One lane: in each cell the gravest thing that happened in its time."""
+    line = Text(f"{lane.name[: NAME - 2]:<{NAME}}", no_wrap=True)
+    each_s = max(strip.end_s - strip.begin_s, 1e-9) / cells
+    for cell in range(cells):
+        begin_s = strip.begin_s + cell * each_s
+        tones = [span.tone for span in lane.spans if span.begin_s < begin_s + each_s and begin_s < span.end_s]
+        gravest = max(tones, key=GRAVITY.index, default=None)
+        line.append(MARKS[gravest] if gravest else " ", style=STYLES[gravest] if gravest else "")
+    return line

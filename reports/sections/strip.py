@@ -1,0 +1,67 @@
+"""A strip as SVG: lanes over one axis of time, in the page's own colours, light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+from workloads.section import Lane, Span, Strip
+
+WIDTH, LEFT, RIGHT, TOP = 1180, 190, 24, 10
+LANE, AXIS = 30, 34
+HEIGHTS = {"good": 10, "bad": 24, "neutral": 16}
+LETTER = 6.6
+"""Width of a letter, roughly: a label that does not fit beside its lane is cut, and stands whole in its title."""
+STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+TICKS = 12
+LEAST = 1.5
+"""What is shorter is drawn as wide as this: it happened."""
+COLOURS = {"good": "var(--good)", "bad": "var(--bad)", "neutral": "var(--open)"}
+OPACITY = {"good": 0.45, "bad": 1, "neutral": 0.85}
+
+
+def strip_svg(strip: Strip) -> str:
+    """The picture. Each span says in its title what it is."""
+    height = TOP + LANE * len(strip.lanes) + AXIS
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(strip.title)}" font-size="12">',
+        f"<title>{escape(strip.title)}</title>",
+        *_axis(strip, height),
+    ]
+    for number, lane in enumerate(strip.lanes):
+        parts += _lane(strip, lane, TOP + number * LANE)
+    return "\n".join([*parts, "</svg>"])
+
+
+def _x(strip: Strip, at_s: float) -> float:
+    length = max(strip.end_s - strip.begin_s, 1e-9)
+    part = min(max((at_s - strip.begin_s) / length, 0), 1)
+    return LEFT + part * (WIDTH - LEFT - RIGHT)
+
+
+def _axis(strip: Strip, height: int) -> list[str]:
+    length = strip.end_s - strip.begin_s
+    step = next((each for each in STEPS_S if length / each <= TICKS), STEPS_S[-1])
+    foot, parts = height - AXIS + 4, []
+    at_s = -(-strip.begin_s // step) * step
+    while at_s <= strip.end_s:
+        x = _x(strip, at_s)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{foot}" stroke="var(--line)"/>')
+        parts.append(f'<text x="{x:.1f}" y="{foot + 15}" text-anchor="middle" fill="var(--muted)">{at_s:g} s</text>')
+        at_s = round(at_s + step, 6)
+    return parts
+
+
+def _lane(strip: Strip, lane: Lane, y: int) -> list[str]:
+    most = int((LEFT - 20) / LETTER)
+    shown = lane.name if len(lane.name) <= most else lane.name[: most - 1] + "\u2026"
+    name = f'<text x="{LEFT - 10}" y="{y + LANE / 2 + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
+    return [f"{name}<title>{escape(lane.name)}</title></text>", *(_bar(strip, span, y) for span in lane.spans)]
+
+
+def _bar(strip: Strip, span: Span, y: int) -> str:
+    """What is bad stands out by its height, too: colours alone do not reach everybody."""
+    left, right = _x(strip, span.begin_s), _x(strip, span.end_s)
+    width, height = max(right - left, LEAST), HEIGHTS[span.tone]
+    at = f'x="{left:.1f}" y="{y + (LANE - height) / 2:.0f}" width="{width:.1f}" height="{height}" rx="2"'
+    look = f'fill="{COLOURS[span.tone]}" fill-opacity="{OPACITY[span.tone]}"'
+    return f"<rect {at} {look}><title>{escape(span.title)}</title></rect>"

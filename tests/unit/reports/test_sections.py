@@ -1,0 +1,93 @@
+"""A workload's own section: drawn on the page and on the terminal, and missed where it should be there."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from reports.page import render
+from reports.run_files import read_run
+from reports.sections.of_run import section_of
+from reports.sections.on_terminal import drawn
+from reports.sections.strip import strip_svg
+from workloads.registry import DEFAULT, SCENARIOS
+from workloads.section import Lane, Rows, Section, Span, Strip
+
+STRIP = Strip(
+    "who was there",
+    10,
+    20,
+    (
+        Lane("writes", (Span(10, 14, "good", "fine"), Span(14, 18, "bad", "<nothing>"), Span(18, 20, "good", "fine"))),
+        Lane("a fault of a very long name that has no room", (Span(14, 14.001, "neutral", "short"),)),
+    ),
+)
+SECTION = Section(
+    "Of its own", "Four seconds were lost.", STRIP, (Rows("Each", ("what", ">s"), (("it & he", "4.0"),)),)
+)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    said = {"schema": 1, "verdict": "unknown", "run": "r", "workload": {"name": DEFAULT, "lost_s": 4}}
+    (tmp_path / "verdict.json").write_text(json.dumps(said))
+    return tmp_path
+
+
+def _shown(section: Section, width: int = 80) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    for part in drawn(section, width):
+        console.print(part)
+    return out.getvalue().splitlines()
+
+
+def test_a_strip_has_a_bar_for_each_span_where_its_time_is() -> None:
+    svg = strip_svg(STRIP)
+    bars = [(float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="\d+" width="([\d.]+)"', svg)]
+    begin, end = bars[0][0], bars[2][0] + bars[2][1]
+    assert bars[1] == pytest.approx((begin + 0.4 * (end - begin), 0.4 * (end - begin)), abs=0.2)
+    assert bars[3][1] > 1, "what was short is still seen"
+    assert "&lt;nothing&gt;" in svg and "<nothing>" not in svg
+
+
+def test_a_terminal_shows_the_gravest_of_each_moment_in_letters() -> None:
+    writes = next(line for line in _shown(SECTION) if line.startswith("writes"))
+    marks = writes.split(maxsplit=1)[1]
+    assert re.fullmatch(r"=+!+=+", marks)
+    assert marks.count("!") / len(marks) == pytest.approx(0.4, abs=0.05)
+    assert any("it & he" in line and "4.0" in line for line in _shown(SECTION))
+
+
+def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def section(figures: Any) -> Section:
+        given.append(figures)
+        return SECTION
+
+    monkeypatch.setattr(SCENARIOS[DEFAULT], "section", section)
+    page = render(run_dir).read_text()
+    assert given == [{"name": DEFAULT, "lost_s": 4}]
+    assert "Of its own" in page and "it &amp; he" in page and 'aria-label="who was there"' in page
+
+
+def test_figures_that_cannot_be_read_and_a_workload_that_nobody_knows_are_told(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def section(figures: Any) -> Section:
+        raise KeyError("from_s")
+
+    monkeypatch.setattr(SCENARIOS[DEFAULT], "section", section)
+    assert section_of(read_run(run_dir)) == (None, "Its figures cannot be read: KeyError: 'from_s'.")
+    assert "Its figures cannot be read" in render(run_dir).read_text()
+    (run_dir / "verdict.json").write_text(json.dumps({"schema": 1, "workload": {"name": "later"}}))
+    assert section_of(read_run(run_dir)) == (None, "This Squall does not know the workload 'later'.")
