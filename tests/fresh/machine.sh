@@ -1,8 +1,10 @@
 #!/bin/sh
-# tests/fresh/machine.sh SUITE [--only run|test] [--time S] [--keep] [-- ARGUMENTS OF ./squall test]
-# Makes a Debian of nothing (bookworm, trixie, forky, ...) with python3, python3-venv and certificates in it, and calls the
-# README's commands there as an ordinary user: no Java, no Go, no git, no root, nobody's cache. Says how long each took, how
-# large it all became and what was skipped. As root, with debootstrap; the machine is removed again, whatever happens.
+# tests/fresh/machine.sh SUITE|all [--only run|test] [--time S] [--keep] [-- ARGUMENTS OF ./squall test]
+# Makes a Debian of nothing (bookworm, trixie, forky, ...; all: these three, one after the other) with python3,
+# python3-venv and certificates in it, and calls the README's commands there as an ordinary user: no Java, no Go, no
+# git, no root, nobody's cache. Says how long each took, how large it all became and what was skipped. As root, with
+# debootstrap; the machine is removed again, whatever happens. Debian comes from where apt has it, or from
+# $SQUALL_DEBIAN_MIRROR.
 # Exit code 0: all passed; 1: a command failed; 3: there can be no such machine here, and why.
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -14,7 +16,7 @@ http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY"
 
 say() { printf 'machine: %s\n' "$*"; }
 refuse() { printf 'machine: %s\n' "$*" >&2; exit 3; }
-usage() { sed -n '2,6s/^# //p' "$0" >&2; exit 3; }
+usage() { sed -n '2,8s/^# //p' "$0" >&2; exit 3; }
 now() { date +%s; }
 took() { printf '%d min %02d s' "$(($1 / 60))" "$(($1 % 60))"; }
 size() { du -sxm "$@" 2>/dev/null | awk '{ sum += $1 } END { printf "%d MB", sum }'; }
@@ -50,7 +52,7 @@ end() {
     exit "$code"
 }
 
-# ---------------------------------------------------------------------------------------------------- the machine itself
+# --------------------------------------------------------------------------------------------------- the machine itself
 
 # Where this machine's own Debian packages come from; nothing where apt does not say: debootstrap's own.
 mirror() {
@@ -84,8 +86,8 @@ make_machine() {
 # The user's environment in the machine, and the files of certificates and settings that it names.
 lead_to_registries() {
     environment=$folder/environment
-    printf '%s\n' HOME=/home/newcomer PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 USER=newcomer TERM=dumb COLUMNS=140 \
-        >"$environment"
+    printf '%s\n' HOME=/home/newcomer USER=newcomer PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 TERM=dumb \
+        COLUMNS=140 >"$environment"
     for name in $PASSED; do
         eval "value=\${$name-}"
         [ -n "$value" ] || continue
@@ -160,27 +162,50 @@ inside() {
     python=$(as_newcomer python3 -c 'import platform; print(platform.python_version())')
     made="$suite: Python $python, made in $(took $(($(now) - began))), $(size "$machine")"
     say "$made"
-    failed=0
-    told=
+    failed=0 ran='not called' tested='not called'
     if [ "$only" != test ]; then
         run || failed=1
-        told="run: $(grep -E '^(VALID|INVALID|UNKNOWN)' "$folder/run.log" | tail -n 1), $spent, exit code $code"
+        ran="$(grep -oE '^(VALID|INVALID|UNKNOWN)' "$folder/run.log" | tail -n 1) in $spent, exit code $code"
     fi
     if [ "$only" != run ]; then
         called test ./squall test "$@" || failed=1
-        told="$told
-test: $(grep -E '^=* ?[0-9]+ (passed|failed|skipped|errors?)' "$folder/test.log" | tail -n 1 | tr -d =), $spent, exit code $code"
+        counts=$(sed -nE 's/^[= ]*([0-9]+ (passed|failed|skipped|error).*) in [0-9.]+s.*/\1/p' "$folder/test.log")
+        tested="${counts:-no test} in $spent, exit code $code"
     fi
     say "$made"
-    printf '%s\n' "$told" | while IFS= read -r line; do say "  $line"; done
-    say "  size afterwards: .venv $(size "$machine/home/newcomer/squall/.venv"), cache" \
-        "$(size "$machine/home/newcomer/.cache/squall"), all $(size "$machine")"
+    say "  run: $ran"
+    say "  test: $tested"
+    sed -nE 's/^[0-9,]+ tests? (was|were) skipped: /machine:   &/p' "$folder/test.log" 2>/dev/null || true
+    sizes=".venv $(size "$machine/home/newcomer/squall/.venv"), cache $(size "$machine/home/newcomer/.cache/squall")"
+    say "  size afterwards: $sizes, all $(size "$machine")"
+    say "| Debian $suite ($python) | $ran | $tested | $sizes |"
     return "$failed"
+}
+
+# Each of the three, whatever becomes of the others, and a table of them.
+every() {
+    worst=0
+    table=$(mktemp)
+    for each in bookworm trixie forky; do
+        code=0
+        { "$0" "$each" "$@" && echo 0 >"$table.code" || echo $? >"$table.code"; } | tee "$table.log"
+        code=$(cat "$table.code")
+        grep '^machine: |' "$table.log" >>"$table" || say "| Debian $each | no machine: exit code $code | | |" >>"$table"
+        [ "$code" -eq 0 ] || worst=1
+    done
+    say "| machine | ./squall run | ./squall test | size |"
+    cat "$table"
+    rm -f "$table" "$table.code" "$table.log"
+    return "$worst"
 }
 
 suite=${1-}
 case $suite in '' | -*) usage ;; esac
 shift
+if [ "$suite" = all ]; then
+    every "$@"
+    exit
+fi
 only='' keep='' time_s=20
 while [ $# -gt 0 ]; do
     case $1 in

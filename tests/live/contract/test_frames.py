@@ -38,14 +38,18 @@ FramedRuntime = ProcessRuntime | DockerRuntime
 
 
 @pytest.fixture(params=["process", "docker"])
-async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FramedRuntime]:
-    """Two stubs, the first one's clients behind a relay."""
-    made: FramedRuntime
+def not_started(request: pytest.FixtureRequest, tmp_path: Path) -> FramedRuntime:
+    """Two stubs, the first one's clients behind a relay. Not in `runtime`: a skip within trio has lost its reason."""
     if request.param == "process":
-        made = ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
-    else:
-        stub = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,)}
-        made = DockerRuntime(tmp_path / "run", *engine_and_images(), nodes=2, framed=(FRAMED,), **stub)  # type: ignore[arg-type]
+        return ProcessRuntime(tmp_path / "run", nodes=2, program=STUB, framed=(FRAMED,))
+    stub = {"program": STUB_INSIDE, "mounts": (STUB_MOUNT,)}
+    return DockerRuntime(tmp_path / "run", *engine_and_images(), nodes=2, framed=(FRAMED,), **stub)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def runtime(not_started: FramedRuntime) -> AsyncIterator[FramedRuntime]:
+    """The same, started."""
+    made = not_started
     await made.start()
     try:
         yield made
