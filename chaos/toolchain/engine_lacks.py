@@ -7,7 +7,7 @@ import os
 import pwd
 
 from chaos.errors import HarnessError
-from chaos.toolchain.engine import SOCKET, START, find_engine
+from chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
 from chaos.toolchain.lacks import Lack
 
 
@@ -21,7 +21,7 @@ def engine_lacks() -> list[Lack]:
     try:
         find_engine().close()
     except HarnessError as trouble:
-        why = " ".join(str(trouble).split())
+        why = reason(trouble)
     else:
         return []
     if not path.startswith("/"):
@@ -35,6 +35,11 @@ def engine_lacks() -> list[Lack]:
         return [Lack(why, (), for_user)]
     # One that answers, and will not do, says what to do; one that does not answer is to be started.
     return [Lack(why, (), START if "answers" in why else "")]
+
+
+def reason(trouble: HarnessError) -> str:
+    """Why there is no engine, in one line, without the hint: who asks for all that is lacking gets a better one."""
+    return " ".join(str(trouble).replace(f"; {INSTALL}", "").replace(f": {INSTALL}", ":").split())
 
 
 def _group_of(path: str) -> str:

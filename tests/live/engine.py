@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.errors import HarnessError
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import Engine, Mount, find_engine
-from chaos.toolchain.engine_lacks import engine_lacks
+from chaos.toolchain.engine_lacks import engine_lacks, reason
 from chaos.toolchain.images import Images, ensure_images
 from chaos.toolchain.lacks import one_line
 from tests.live.process.conftest import STUB
@@ -27,7 +27,7 @@ def prepare(say: Say) -> None:
         engine = find_engine()
         _found.append((engine, ensure_images(engine, say)))
     except HarnessError as error:
-        _found.append(str(error))
+        _found.append(reason(error))
 
 
 def engine_and_images() -> tuple[Engine, Images]:
