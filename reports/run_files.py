@@ -246,8 +246,8 @@ def _read_history_head(files: RunFiles) -> None:
                 files.part_names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
 
 
-_MOMENTS = ("from_s", "began_s", "healed_s")
-"""Names in metrics.json of moments, which count from the history's header there."""
+_MOMENTS = ("from_s", "to_s", "began_s", "ended_s", "healed_s")
+"""Names of moments in metrics.json and in a workload's figures, which count from the history's header there."""
 
 
 def _count_from_the_load(files: RunFiles) -> None:
@@ -259,13 +259,15 @@ def _count_from_the_load(files: RunFiles) -> None:
     shift_s = (files.origin_ns - begin) / 1e9
     files.origin_ns = begin
     files.metrics = _shifted(files.metrics, shift_s)
+    if "workload" in files.verdict:
+        files.verdict["workload"] = _shifted(files.verdict["workload"], shift_s)
     seconds = files.series.get("second")
     if isinstance(seconds, list):
         files.series["second"] = [at if number(at) is None else at + shift_s for at in seconds]
 
 
 def _shifted(value: Any, shift_s: float) -> Any:
-    """Of metrics.json, with its moments on the page's clock."""
+    """The same, with its moments on the page's clock."""
     if isinstance(value, list):
         return [_shifted(each, shift_s) for each in value]
     if not isinstance(value, dict):

@@ -239,7 +239,11 @@ class Scenario(BaseModel, ABC):
     # ------------------------------------------------------------------------------------------ how it is judged
 
     def measured(self, history: Callable[[], History], faults: Sequence[Fault]) -> Mapping[str, Any]:
-        """Figures of its own for verdict.json, plain JSON; empty where it has none. Times are seconds of the run."""
+        """Figures of its own for verdict.json, plain JSON; empty where it has none.
+
+        Moments are seconds since the history began and have a name that reports know as one, `from_s`, `to_s`,
+        `began_s` or `ended_s`: people see them on the clock of the load, as `section` is given them.
+        """
         return {}
 
     @classmethod

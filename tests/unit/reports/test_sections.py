@@ -80,6 +80,16 @@ def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
     assert "Of its own" in page and "it &amp; he" in page and 'aria-label="who was there"' in page
 
 
+def test_moments_of_a_workloads_figures_are_on_the_pages_clock(run_dir: Path) -> None:
+    run = {"schema": 1, "began_ns": 0, "phases": [{"name": "load", "began": 2_000_000_000, "ended": 9_000_000_000}]}
+    (run_dir / "run.json").write_text(json.dumps(run))
+    figures = {"name": DEFAULT, "from_s": 0.5, "faults": [{"began_s": 3.0, "ended_s": None, "longest_s": 1.5}]}
+    (run_dir / "verdict.json").write_text(json.dumps({"schema": 1, "workload": figures}))
+    shown = read_run(run_dir).verdict["workload"]
+    assert shown["from_s"] == -1.5
+    assert shown["faults"] == [{"began_s": 1.0, "ended_s": None, "longest_s": 1.5}]
+
+
 def test_figures_that_cannot_be_read_and_a_workload_that_nobody_knows_are_told(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
