@@ -9,6 +9,7 @@ from workloads.scenario import Scenario
 
 FOLDERS = (
     "workloads.appends",
+    "workloads.steady",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""
 

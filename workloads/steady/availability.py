@@ -1,0 +1,110 @@
+"""For how long nothing succeeded, as the history tells it. Pure.
+
+A write succeeds when its acknowledgement comes, a read when a poll is answered, with records or without. Time without
+success lies between two successes in a row; the time from the first to the last record that was due is looked at, and
+its ends count as successes do: what did not succeed until there was no more load is not made longer by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
+
+if TYPE_CHECKING:
+    from checkers.history.tables import Fault, History
+
+STANDSTILL_S = 1.0
+"""Time without success counts from so long on: an empty poll is recorded twice a second."""
+INTERVALS = 3
+"""At a low rate acknowledgements are further apart: so many of its intervals are no standstill yet."""
+
+
+class Gap(NamedTuple):
+    """Between two successes in a row, in ns on the run's clock."""
+
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How long nothing succeeded."""
+        return self.end - self.begin
+
+    def meets(self, begin: int, end: int) -> bool:
+        """Whether they have a moment in common."""
+        return self.begin < end and begin < self.end
+
+
+def gaps(successes: Iterable[int], begin: int, end: int) -> list[Gap]:
+    """The times between successes in [begin, end], in order, without empty ones."""
+    moments = [begin, *sorted({each for each in successes if begin < each < end}), end]
+    return [Gap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
+
+
+def measure(history: History, faults: Sequence[Fault], rate: float) -> dict[str, Any]:
+    """The figures of verdict.json; empty where nothing was sent. Seconds on the run's own time."""
+    due, acked, answered = [], [], []
+    for record in history.records.rows():
+        if record.kind == SEND:
+            due.append(record.t0)
+            if record.st == OK:
+                acked.append(record.t1)
+        elif record.kind in (POLL, EMPTY_POLL) and not record.final and record.st == OK:
+            answered.append(record.t1)
+    if not due:
+        return {}
+    begin, end = min(due), max(due)
+    least_s = max(STANDSTILL_S, INTERVALS / rate)
+    lines = {"writes": gaps(acked, begin, end), "reads": gaps(answered, begin, end)}
+
+    def seconds(ns: int) -> float:
+        return round((ns - history.mono_ns) / 1e9, 3)
+
+    def whole(found: Sequence[Gap]) -> dict[str, Any]:
+        long = _standstills(found, least_s)
+        share = 1 - _total_s(long) / ((end - begin) / 1e9) if end > begin else 0.0
+        spans = [{"from_s": seconds(gap.begin), "to_s": seconds(gap.end)} for gap in long]
+        return {**_summary(found, least_s), "available": round(share, 5), "standstills": spans}
+
+    return {
+        "from_s": seconds(begin),
+        "to_s": seconds(end),
+        "standstill_s": round(least_s, 3),
+        **{name: whole(found) for name, found in lines.items()},
+        "faults": [
+            {
+                "id": fault.id,
+                "action": fault.action,
+                "hit": [str(each) for each in fault.resolved],
+                "began_s": seconds(fault.began),
+                "ended_s": seconds(fault.ended) if fault.ended >= 0 else None,
+                **{
+                    name: _summary([gap for gap in found if gap.meets(*_on(fault, end))], least_s)
+                    for name, found in lines.items()
+                },
+            }
+            for fault in faults
+            if fault.began >= 0
+        ],
+    }
+
+
+def _on(fault: Fault, end: int) -> tuple[int, int]:
+    """When it was on; one without an end until the load's."""
+    return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
+
+
+def _standstills(found: Sequence[Gap], least_s: float) -> list[Gap]:
+    return [gap for gap in found if gap.length >= least_s * 1e9]
+
+
+def _total_s(found: Iterable[Gap]) -> float:
+    return sum(gap.length for gap in found) / 1e9
+
+
+def _summary(found: Sequence[Gap], least_s: float) -> dict[str, float]:
+    """The longest time without success, and how long it was in all where it was a standstill."""
+    longest = max((gap.length for gap in found), default=0)
+    return {"longest_s": round(longest / 1e9, 3), "without_s": round(_total_s(_standstills(found, least_s)), 3)}

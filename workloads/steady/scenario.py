@@ -1,0 +1,132 @@
+"""The workload `steady`: its settings, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import trio
+from pydantic import Field
+
+from workloads.agenda import Agenda, Drawn, Given, Handover
+from workloads.client.admin import NewTopic
+from workloads.client.settings import ProducerSettings
+from workloads.libraries import Needs
+from workloads.scenario import (
+    MAX_BYTES,
+    MIN_BYTES,
+    Ground,
+    Operation,
+    Scenario,
+    Stream,
+    Surroundings,
+    Table,
+    Traffic,
+)
+from workloads.section import Section
+from workloads.sender import TICK_S, Sender, SenderSettings
+from workloads.steady.availability import measure
+from workloads.steady.section import section_of
+from workloads.tail import tail
+from workloads.topics import make_topics
+
+if TYPE_CHECKING:
+    from checkers.history.tables import Fault, History
+
+TOPIC = "steady-0"
+
+
+class Tick(NamedTuple):
+    """One record of the producer."""
+
+    at_s: float
+    bytes: int
+    """Of the record's value."""
+
+
+class Steady(Scenario):
+    """Load and clients. The producer is idempotent, with acks=all and nothing gathered: linger is 0."""
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = Tick
+    PLAIN: ClassVar[Mapping[int, Any]] = {1: 100}
+
+    name: Literal["steady"] = "steady"
+    rate: int = Field(10, ge=1, le=200, description="Records a second, all producers together.")
+    record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
+    poll_pause_ms: int = Field(20, ge=0, le=200, description="How long a reader takes over what a poll brought.")
+
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """As `Scenario.topic_list`."""
+        return (NewTopic(TOPIC, 1, self.replication_factor, self.topic_configs()),)
+
+    def traffic(self) -> Traffic:
+        """As `Scenario.traffic`."""
+        settings = self._producer()
+        return Traffic(1, 1, self.rate, settings.acks, settings.max_in_flight, self.record_bytes)
+
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """As `Scenario.needs`."""
+        largest = max([self.record_bytes, *(each.bytes for each in operations)])
+        return Needs(self._producer(), self.request_timeout_ms, largest, self.poll_pause_ms)
+
+    def _producer(self) -> ProducerSettings:
+        return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Tick, ...]:
+        """As `Scenario.drawn`: a fixed time apart."""
+        phase = stream("operations").random()
+        times = (
+            round(begin_s + (number + phase) / self.rate, 4) for number in range(int((end_s - begin_s) * self.rate))
+        )
+        return tuple(Tick(at_s, self.record_bytes) for at_s in times if at_s < end_s)
+
+    def wrong(self, operation: Operation) -> str:
+        """As `Scenario.wrong`."""
+        if not MIN_BYTES <= operation.bytes <= MAX_BYTES:
+            return f"{operation.bytes} bytes: between {MIN_BYTES} and {MAX_BYTES} are allowed"
+        return ""
+
+    @classmethod
+    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+        """As `Scenario.drawn_settings`."""
+        rng = stream("workload")
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        return {
+            "name": "steady",
+            "replication_factor": replicas,
+            "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
+            "rate": rng.choice((5, 10, 20)),
+            "record_bytes": rng.choice((100, 1000)),
+            "request_timeout_ms": rng.choice((1000, 3000)),
+            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+        }
+
+    async def run(self, around: Surroundings) -> None:
+        """As `Scenario.run`."""
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        sent_all = trio.Event()
+        needs = self.needs(around.operations or ())
+        settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                tail, around, self.client_settings(), 0, self.places(), 0, self.poll_pause_ms, sent_all
+            )  # fmt: skip
+            await Sender(around.own("producer-0"), around, settings, 0, self._agenda(around, began)).run(around.stop)
+            sent_all.set()
+        around.recorder.flush()
+
+    def _agenda(self, around: Surroundings, began: float) -> Agenda:
+        if around.operations is None:
+            sizes = (self.record_bytes, self.record_bytes)
+            return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
+        return Given([Handover(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began)
+
+    def measured(self, history: Callable[[], History], faults: Sequence[Fault]) -> Mapping[str, Any]:
+        """As `Scenario.measured`: availability."""
+        return measure(history(), faults, self.rate)
+
+    @classmethod
+    def section(cls, figures: Mapping[str, Any]) -> Section | None:
+        """As `Scenario.section`."""
+        return section_of(figures)

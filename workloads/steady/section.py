@@ -1,0 +1,79 @@
+"""Availability as page and terminal show it: a strip with the faults under it, and a row for each fault. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from workloads.section import Lane, Rows, Section, Span, Strip
+
+
+def section_of(figures: Mapping[str, Any]) -> Section:
+    """The section of these figures. KeyError, TypeError for what is none of `availability.measure`."""
+    faults = sorted(figures["faults"], key=lambda fault: (fault["began_s"], fault["id"]))
+    return Section("Availability", _sentence(figures), _strip(figures, faults), _tables(figures, faults))
+
+
+def _sentence(figures: Mapping[str, Any]) -> str:
+    writes, reads = figures["writes"], figures["reads"]
+    length = f"In {figures['to_s'] - figures['from_s']:.1f} s of load"
+    acks = f"nothing was acknowledged for {writes['without_s']:.1f} s ({writes['longest_s']:.2f} s at a stretch)"
+    polls = f"no poll was answered for {reads['without_s']:.1f} s ({reads['longest_s']:.2f} s at a stretch)"
+    return f"{length} {acks}, and {polls}. What took less than {figures['standstill_s']:g} s does not count."
+
+
+def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Strip:
+    begin_s, end_s = figures["from_s"], max([figures["to_s"], *(fault["ended_s"] or 0 for fault in faults)])
+    lanes = [
+        Lane("acknowledgements", list(_spans(figures, "writes", "acknowledged"))),
+        Lane("answered polls", list(_spans(figures, "reads", "answered"))),
+        *(Lane(_name(fault), [_fault_span(fault, end_s)]) for fault in faults),
+    ]
+    return Strip("When writes were acknowledged and polls answered, and the faults under it", begin_s, end_s, lanes)
+
+
+def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[Span]:
+    """Success and standstill by turns."""
+    at_s = figures["from_s"]
+    for each in figures[name]["standstills"]:
+        if each["from_s"] > at_s:
+            yield Span(at_s, each["from_s"], "good", f"{at_s:.2f} to {each['from_s']:.2f} s: {word}")
+        length_s = each["to_s"] - each["from_s"]
+        yield Span(
+            each["from_s"], each["to_s"], "bad", f"nothing {word} for {length_s:.2f} s, from {each['from_s']:.2f} s"
+        )
+        at_s = each["to_s"]
+    if figures["to_s"] > at_s:
+        yield Span(at_s, figures["to_s"], "good", f"{at_s:.2f} to {figures['to_s']:.2f} s: {word}")
+
+
+def _fault_span(fault: Mapping[str, Any], end_s: float) -> Span:
+    ended_s = end_s if fault["ended_s"] is None else fault["ended_s"]
+    return Span(fault["began_s"], ended_s, "neutral", f"{_name(fault)}: {fault['began_s']:.2f} to {ended_s:.2f} s")
+
+
+def _name(fault: Mapping[str, Any]) -> str:
+    return f"{fault['action']} {', '.join(fault['hit'])}".strip()
+
+
+def _tables(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> list[Rows]:
+    columns = ("fault", ">at", ">on for", ">longest without ack", ">in all", ">longest without poll", ">in all")
+    rows = [(_name(fault), f"{fault['began_s']:.2f} s", _length(fault), *_times(fault)) for fault in faults]
+    rows.append(
+        (
+            "the whole load",
+            f"{figures['from_s']:.2f} s",
+            f"{figures['to_s'] - figures['from_s']:.2f} s",
+            *_times(figures),
+        )
+    )
+    return [Rows("Time without success while each fault was on", columns, rows)]
+
+
+def _length(fault: Mapping[str, Any]) -> str:
+    return "to the end" if fault["ended_s"] is None else f"{fault['ended_s'] - fault['began_s']:.2f} s"
+
+
+def _times(of: Mapping[str, Any]) -> list[str]:
+    """Of writes, then of reads."""
+    return [f"{of[name][each]:.2f} s" for name in ("writes", "reads") for each in ("longest_s", "without_s")]
