@@ -14,6 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mechanisms.mechanism import Removal
 from tests.mechanisms.table import removal_of
@@ -64,6 +65,14 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     removal = removal_of(early_config.known_args_namespace.without)
     assert removal.module_name not in sys.modules, f"{removal.module} is imported already"
     sys.meta_path.insert(0, Finder(removal))
+
+
+def pytest_sessionstart() -> None:
+    """One failing example is enough: Hypothesis need not look for a smaller one. After tests/conftest.py, which loads
+    its own profile.
+    """
+    settings.register_profile("rules", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
+    settings.load_profile("rules")
 
 
 def pytest_runtest_logreport(report: Any) -> None:

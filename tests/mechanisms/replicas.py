@@ -317,7 +317,7 @@ REPLICAS = (
                 at.FETCHER_LOOP,
                 "Fetcher._apply",
                 piece="if part.records:",
-                by="if False:",
+                by="if part.records and self._back_off(f):",
             ),
             Removal(
                 "does not truncate where the leader says that logs part",
