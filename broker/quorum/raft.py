@@ -45,11 +45,12 @@ from broker.quorum.state import QuorumState
 if TYPE_CHECKING:
     import random
 
+    from broker.quorum.leadership import Leadership
     from broker.quorum.settings import QuorumSettings
     from broker.quorum.shape import LogShape
 
 
-class Raft(Seat):
+class Raft:
     """The core. Every public method that takes `now_ms` may make work for `ready`."""
 
     def __init__(
@@ -62,10 +63,53 @@ class Raft(Seat):
         snapshot: SnapshotId | None = None,
     ) -> None:
         """`state`, `log` and the newest `snapshot` as found on disk; nothing of the log counts as synced yet."""
-        super().__init__(settings, rng, state, log, snapshot)
+        self.seat = seat = Seat(settings, rng, state, log, snapshot)
+        self.node_id, self.log = settings.node_id, log
+        self._settings, self._patience = settings, seat.patience
+        self._local, self._outbox, self._following = seat.local, seat.outbox, seat.following
         self._boot(now_ms)
 
     # ------------------------------------------------------------------------------------------------ for the caller
+
+    @property
+    def role(self) -> Role:
+        """What this node is in its epoch."""
+        return self.seat.role
+
+    @property
+    def epoch(self) -> int:
+        """The epoch this node is in."""
+        return self.seat.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """See `Seat.leader_id`."""
+        return self.seat.leader_id
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """Set while this node leads."""
+        return self.seat.leadership
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything before it is committed, for all this node knows. Never goes back."""
+        return self.seat.high_watermark
+
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        """The newest one that this node has, all of it committed and durable."""
+        return self.seat.snapshot
+
+    @property
+    def leader_patience_ms(self) -> int:
+        """How long a leader goes on without fetches from a majority (KAFKA-15489)."""
+        return self._patience.for_majority()
+
+    def deserted_ms(self, now_ms: int) -> int:
+        """For how long no majority has fetched from this node; 0 where it does not lead."""
+        leadership = self.seat.leadership
+        return now_ms - leadership.majority_heard_ms(now_ms) if leadership is not None else 0
 
     @property
     def wants_sync(self) -> bool:
@@ -75,15 +119,15 @@ class Raft(Seat):
     def next_deadline_ms(self) -> int:
         """When `tick` will have something to do."""
         parked_ms = self.leadership.next_deadline_ms() if self.leadership is not None else NEVER
-        return min(self._deadline_ms, self._outbox.next_due_ms(), parked_ms)
+        return min(self.seat.deadline_ms, self._outbox.next_due_ms(), parked_ms)
 
     def ready(self) -> Ready | None:
         """What there is to do now; None for nothing. Each effect is given out once."""
-        if not (self._outbox.messages or self._local.ops or self._persist or self._notes):
+        if not (self._outbox.messages or self._local.ops or self.seat.persist or self.seat.notes):
             return None
-        state = self._state if self._persist else None
-        ready = Ready(state, self._local.take_ops(), self._outbox.take(), tuple(self._notes))
-        self._persist, self._notes = False, []
+        state = self.seat.state if self.seat.persist else None
+        ready = Ready(state, self._local.take_ops(), self._outbox.take(), tuple(self.seat.notes))
+        self.seat.persist, self.seat.notes = False, []
         return ready
 
     def step(self, message: Message, now_ms: int) -> None:
@@ -108,19 +152,19 @@ class Raft(Seat):
         """A request of ours ended without a reply: not sent, timed out, or the connection broke."""
         if not self._outbox.ended(receiver, ticket):
             return
-        if self._tally is not None:
-            self._count_vote(self._tally, receiver, None, now_ms)
+        if self.seat.tally is not None:
+            self._count_vote(self.seat.tally, receiver, None, now_ms)
         elif self.leadership is not None:
             self._outbox.due(receiver, now_ms + self._settings.fetch_timeout_ms // 8)
         elif self._following.probing:
-            self._probe_next(now_ms + self._settings.retry_backoff_ms)
+            self.seat.probe_next(now_ms + self._settings.retry_backoff_ms)
         elif self.role is not Role.RESIGNED:  # Its farewell is said once: whoever missed it finds out by fetching.
             self._outbox.due(receiver, now_ms + self._outbox.backoff_ms(receiver))
         self._settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
-        if now_ms >= self._deadline_ms:
+        if now_ms >= self.seat.deadline_ms:
             self._expire(now_ms)
         self._settle(now_ms)
 
@@ -142,7 +186,7 @@ class Raft(Seat):
         """The edge has made a snapshot of what is committed before that offset, durably."""
         assert snapshot.end_offset <= self.high_watermark
         if self.snapshot is None or snapshot > self.snapshot:
-            self.snapshot = snapshot
+            self.seat.snapshot = snapshot
 
     def trim(self, snapshot: SnapshotId) -> None:
         """The edge is about to drop the log before the end of a snapshot that it has."""
@@ -153,33 +197,35 @@ class Raft(Seat):
     def resign(self, now_ms: int) -> None:
         """Give up leadership, naming successors. Nothing happens where this node does not lead."""
         if self.leadership is not None:
-            self._become_resigned(self.leadership, now_ms, "asked to")
+            self.seat.become_resigned(self.leadership, now_ms, "asked to")
             self._settle(now_ms)
 
     # ---------------------------------------------------------------------------------------------------------- roles
 
     def _boot(self, now_ms: int) -> None:
-        if self._state.epoch < self.log.last_epoch:  # The file was lost; at least do not go back.
-            self._state = QuorumState(self.log.last_epoch)
-            self._persist = True
-        if self._state.leader_id == self.node_id:
-            self._enter(Role.RESIGNED, now_ms + self._patience.for_votes(fresh=False), "restarted")
+        if self.seat.state.epoch < self.log.last_epoch:  # The file was lost; at least do not go back.
+            self.seat.state = QuorumState(self.log.last_epoch)
+            self.seat.persist = True
+        if self.seat.state.leader_id == self.node_id:
+            self.seat.enter(Role.RESIGNED, now_ms + self._patience.for_votes(fresh=False), "restarted")
             self._outbox.due_all(now_ms)
-        elif self._state.leader_id in self._outbox.voters:
-            self._follow(now_ms, self._patience.to_fetch())
+        elif self.seat.state.leader_id in self._outbox.voters:
+            self.seat.follow(now_ms, self._patience.to_fetch())
         else:
-            self._become_unattached(self.epoch, now_ms, self._patience.before_standing(self._is_fresh), "started")
+            self.seat.become_unattached(
+                self.epoch, now_ms, self._patience.before_standing(self.seat.is_fresh), "started"
+            )
         if self._settings.voters == (self.node_id,):
-            self._deadline_ms = now_ms
+            self.seat.deadline_ms = now_ms
         self._settle(now_ms)
 
     def _become_prospective(self, now_ms: int, why: str) -> None:
-        self._become(Role.PROSPECTIVE, now_ms + self._patience.for_votes(self._is_fresh), why)
+        self.seat.become(Role.PROSPECTIVE, now_ms + self._patience.for_votes(self.seat.is_fresh), why)
         self._open_round(now_ms)
 
     def _become_candidate(self, now_ms: int) -> None:
-        self._move_to(self.epoch + 1, voted_id=self.node_id)
-        self._become(Role.CANDIDATE, now_ms + self._patience.for_votes(self._is_fresh), "would be elected")
+        self.seat.move_to(self.epoch + 1, voted_id=self.node_id)
+        self.seat.become(Role.CANDIDATE, now_ms + self._patience.for_votes(self.seat.is_fresh), "would be elected")
         self._open_round(now_ms)
 
     def _expire(self, now_ms: int) -> None:
@@ -190,17 +236,17 @@ class Raft(Seat):
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 self._lose_round(now_ms, "election timed out")
             case Role.FOLLOWER if not self._settings.is_voter:
-                self._deadline_ms = NEVER
-                self._probe(now_ms)
+                self.seat.deadline_ms = NEVER
+                self.seat.probe(now_ms)
             case _:
                 self._become_prospective(now_ms, f"{self.role.value} for too long")
 
     def _check_quorum(self, now_ms: int) -> None:
         """Resign where a majority has not fetched for too long: they may have another leader (KAFKA-15489)."""
         assert self.leadership is not None
-        self._deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._patience.for_majority()
-        if now_ms >= self._deadline_ms:
-            self._become_resigned(self.leadership, now_ms, "no majority fetches")
+        self.seat.deadline_ms = self.leadership.majority_heard_ms(now_ms) + self._patience.for_majority()
+        if now_ms >= self.seat.deadline_ms:
+            self.seat.become_resigned(self.leadership, now_ms, "no majority fetches")
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -208,17 +254,17 @@ class Raft(Seat):
         if message.sender not in self._settings.voters:
             return self._outbox.answer(message, VoteReply(ErrorCode.INCONSISTENT_VOTER_SET, self.epoch, self.leader_id))
         if vote.epoch > self.epoch:
-            pause_ms = self._patience.before_standing(self._is_fresh)
-            self._become_unattached(vote.epoch, now_ms, pause_ms, f"{message.sender} is in epoch {vote.epoch}")
+            pause_ms = self._patience.before_standing(self.seat.is_fresh)
+            self.seat.become_unattached(vote.epoch, now_ms, pause_ms, f"{message.sender} is in epoch {vote.epoch}")
         if vote.epoch < self.epoch:
             return self._outbox.answer(message, VoteReply(ErrorCode.FENCED_LEADER_EPOCH, self.epoch, self.leader_id))
         granted = self._settings.is_voter and self._may_grant(vote, message.sender, now_ms)
         if granted and not vote.pre_vote:
-            self._move_to(self.epoch, voted_id=message.sender)
+            self.seat.move_to(self.epoch, voted_id=message.sender)
             if self.role is Role.PROSPECTIVE:
-                self._become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
-            self._deadline_ms = now_ms + self._patience.for_votes(self._is_fresh)
-        self._note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
+                self.seat.become_unattached(self.epoch, now_ms, 0, f"votes for {message.sender}")
+            self.seat.deadline_ms = now_ms + self._patience.for_votes(self.seat.is_fresh)
+        self.seat.note("vote", epoch=vote.epoch, candidate=message.sender, pre_vote=vote.pre_vote, granted=granted)
         self._outbox.answer(message, VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted))
 
     def _may_grant(self, vote: Vote, candidate: int, now_ms: int) -> bool:
@@ -227,7 +273,7 @@ class Raft(Seat):
             return False  # It may lack what is committed.
         if vote.pre_vote:
             return not self._hears_leader(now_ms)
-        return self._state.leader_id == NOBODY and self._state.voted_id in (NOBODY, candidate)
+        return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)
 
     def _hears_leader(self, now_ms: int) -> bool:
         return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
@@ -252,21 +298,21 @@ class Raft(Seat):
             return ErrorCode.INCONSISTENT_VOTER_SET
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if epoch == self.epoch and self._state.leader_id not in (NOBODY, sender):
-            self._note("two_leaders", epoch=epoch, known=self._state.leader_id, claims=sender)
+        if epoch == self.epoch and self.seat.state.leader_id not in (NOBODY, sender):
+            self.seat.note("two_leaders", epoch=epoch, known=self.seat.state.leader_id, claims=sender)
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
     def _on_fetch(self, message: Message, fetch: Fetch, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
         if error is not ErrorCode.NONE or self.leadership is None:
-            self._refuse_fetch(message, error)
+            self.seat.refuse_fetch(message, error)
         elif (refusal := self.leadership.heard(message, fetch, self.log, self.snapshot, now_ms)) is not None:
             self._outbox.answer(message, refusal)
         else:
             older = self.leadership.park(message, fetch, now_ms)
             if older is not None:
-                self._refuse_fetch(older, ErrorCode.NONE)
+                self.seat.refuse_fetch(older, ErrorCode.NONE)
 
     def _on_fetch_snapshot(self, message: Message, fetch: FetchSnapshot, now_ms: int) -> None:
         error = self._check_fetcher(fetch.epoch)
@@ -293,8 +339,8 @@ class Raft(Seat):
             return
         match reply:
             case VoteReply():
-                assert self._tally is not None
-                self._count_vote(self._tally, message.sender, reply.granted and not reply.error, now_ms)
+                assert self.seat.tally is not None
+                self._count_vote(self.seat.tally, message.sender, reply.granted and not reply.error, now_ms)
             case FetchReply():
                 self._on_fetch_reply(message.sender, reply, now_ms)
             case FetchSnapshotReply():
@@ -310,10 +356,10 @@ class Raft(Seat):
         """Somebody says that `leader_id` (or NOBODY it knows) leads `epoch`."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
-            pause_ms = self._patience.before_standing(self._is_fresh)
-            self._become_unattached(epoch, now_ms, pause_ms, f"heard of epoch {epoch}")
-        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self._state.leader_id == NOBODY)):
-            self._become_follower(epoch, leader_id, now_ms)
+            pause_ms = self._patience.before_standing(self.seat.is_fresh)
+            self.seat.become_unattached(epoch, now_ms, pause_ms, f"heard of epoch {epoch}")
+        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self.seat.state.leader_id == NOBODY)):
+            self.seat.become_follower(epoch, leader_id, now_ms)
 
     def _on_fetch_reply(self, sender: int, reply: FetchReply, now_ms: int) -> None:
         if not self._answered(sender, reply, now_ms):
@@ -324,9 +370,11 @@ class Raft(Seat):
         if reply.diverging is not None:
             leaves = self.log.end_offset
             target = self._local.truncate(reply.diverging, self.high_watermark)
-            self._note("truncated", from_offset=leaves, to_offset=target, reason=f"epoch {reply.diverging.epoch} ends")
+            self.seat.note(
+                "truncated", from_offset=leaves, to_offset=target, reason=f"epoch {reply.diverging.epoch} ends"
+            )
         elif reply.spans and not self._local.append_fetched(reply.spans, reply.payload, self.epoch):
-            self._note("bad_fetch", base=reply.spans[0].base_offset, leo=self.log.end_offset)
+            self.seat.note("bad_fetch", base=reply.spans[0].base_offset, leo=self.log.end_offset)
             self._outbox.due(sender, now_ms + self._settings.retry_backoff_ms)
         self._raise_high_watermark(min(reply.high_watermark, self.log.end_offset))
 
@@ -341,9 +389,9 @@ class Raft(Seat):
         if download.position == reply.size:
             self._following.download = None
             self._local.install(reply.snapshot, self.high_watermark)
-            self.snapshot = reply.snapshot
+            self.seat.snapshot = reply.snapshot
             self._raise_high_watermark(reply.snapshot.end_offset)
-            self._note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
+            self.seat.note("snapshot_installed", offset=reply.snapshot.end_offset, epoch=reply.snapshot.epoch)
 
     def _answered(self, sender: int, reply: FetchReply | FetchSnapshotReply, now_ms: int) -> bool:
         """Whether who was asked leads and answers. Asks for more, or for the same again."""
@@ -351,12 +399,12 @@ class Raft(Seat):
         if reply.error is not ErrorCode.NONE or self.role is not Role.FOLLOWER:
             self._outbox.due(sender, retry_ms)
             if self._following.probing:
-                self._probe_next(retry_ms)
+                self.seat.probe_next(retry_ms)
             elif reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and reply.epoch == self.epoch:
                 self._leader_gone(now_ms, self._patience.jitter())
             return False
         self._following.heard(sender, now_ms)
-        self._deadline_ms = now_ms + self._patience.to_fetch()
+        self.seat.deadline_ms = now_ms + self._patience.to_fetch()
         self._patience.found_leader()
         self._outbox.due(sender, now_ms)
         return True
@@ -365,16 +413,16 @@ class Raft(Seat):
         """The leader itself says that it leads no longer: do not wait for a time-out."""
         self._following.leader_gone()
         if self._settings.is_voter:
-            self._deadline_ms = min(self._deadline_ms, now_ms + pause_ms)
+            self.seat.deadline_ms = min(self.seat.deadline_ms, now_ms + pause_ms)
         else:
-            self._probe(now_ms)
+            self.seat.probe(now_ms)
 
     # ------------------------------------------------------------------------------------------------------ elections
 
     def _open_round(self, now_ms: int) -> None:
-        self._tally = Tally(self._settings)
+        self.seat.tally = Tally(self._settings)
         self._outbox.due_all(now_ms)
-        self._close_round(self._tally, now_ms)
+        self._close_round(self.seat.tally, now_ms)
 
     def _count_vote(self, tally: Tally, voter: int, granted: bool | None, now_ms: int) -> None:
         tally.answer(voter, granted)
@@ -387,22 +435,23 @@ class Raft(Seat):
         elif tally.won and self.role is Role.PROSPECTIVE:
             self._become_candidate(now_ms)
         elif tally.won:
-            self._become_leader(now_ms, tally.granting)
+            self.seat.become_leader(now_ms, tally.granting)
 
     def _lose_round(self, now_ms: int, why: str) -> None:
-        pause_ms = self._patience.after_losing(self._is_fresh)
+        pause_ms = self._patience.after_losing(self.seat.is_fresh)
         if self.leader_id != NOBODY:
-            self._follow(now_ms, pause_ms)
+            self.seat.follow(now_ms, pause_ms)
         else:
-            self._become_unattached(self.epoch, now_ms, pause_ms, why)
+            self.seat.become_unattached(self.epoch, now_ms, pause_ms, why)
 
     # ----------------------------------------------------------------------------------------------------- what is due
 
     def _settle(self, now_ms: int) -> None:
         """After each event: what became committed, who can be answered, who is owed a request."""
-        if self.leadership is not None:
-            self._raise_high_watermark(self.leadership.committed_offset(self._local.synced_offset))
-            for message, reply in self.leadership.answer(self.log, self.high_watermark, now_ms):
+        leadership = self.seat.leadership
+        if leadership is not None:
+            self._raise_high_watermark(leadership.committed_offset(self._local.synced_offset))
+            for message, reply in leadership.answer(self.log, self.seat.high_watermark, now_ms):
                 self._outbox.answer(message, reply)
         for voter in self._outbox.take_due(now_ms):
             request = self._owed(voter, now_ms)
@@ -411,21 +460,23 @@ class Raft(Seat):
 
     def _raise_high_watermark(self, high_watermark: int) -> None:
         assert high_watermark <= self.log.end_offset
-        self.high_watermark = max(self.high_watermark, high_watermark)
+        self.seat.high_watermark = max(self.high_watermark, high_watermark)
 
     def _owed(self, voter: int, now_ms: int) -> Request | None:
         """The request that this voter should get now, if any."""
         log = self.log
-        if self._tally is not None:
+        if self.seat.tally is not None:
             pre_vote = self.role is Role.PROSPECTIVE
-            return None if self._tally.answered(voter) else Vote(self.epoch, log.last_epoch, log.end_offset, pre_vote)
+            return (
+                None if self.seat.tally.answered(voter) else Vote(self.epoch, log.last_epoch, log.end_offset, pre_vote)
+            )
         if self.leadership is not None:
             begin_ms = self.leadership.next_begin_ms(voter)
             if begin_ms <= now_ms:
                 return BeginEpoch(self.epoch)
             self._outbox.due(voter, begin_ms)
         elif self.role is Role.RESIGNED:
-            return EndEpoch(self.epoch, self._successors)
+            return EndEpoch(self.epoch, self.seat.successors)
         elif voter == self._following.source and (self._local.is_synced or not self._settings.is_voter):
             # Fetching from an offset says that all before it is durable here: so a voter syncs first.
             return self._following.request(self.epoch, log, self.high_watermark)

@@ -1,6 +1,6 @@
 """A node's seat in the quorum: what it is in its epoch, what it must never forget, and how it changes.
 
-Everything else, the messages and the clock, is `Raft`'s, which sits on it.
+Everything else, the messages and the clock, is `Raft`'s, which has one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Seat:
-    """Fields without an underscore are for reading."""
+    """For `Raft` to change by the methods below; for everybody else to read."""
 
     def __init__(
         self,
@@ -46,52 +46,57 @@ class Seat:
         """Everything before it is committed, for all this node knows. Never goes back."""
         self.leadership: Leadership | None = None
         """Set while this node leads."""
-        self._settings = settings
-        self._rng = rng
-        self._patience = Patience(settings, rng)
-        self._local = LocalLog(log)
-        self._state = state
-        self._tally: Tally | None = None
-        self._successors: tuple[int, ...] = ()
-        self._outbox = Outbox(settings)
-        self._deadline_ms = NEVER
-        self._following = Following(settings, rng)
-        self._persist = False
-        self._notes: list[Note] = []
+        self.settings = settings
+        self.patience = Patience(settings, rng)
+        self.local = LocalLog(log)
+        self.state = state
+        """What must never be forgotten."""
+        self.tally: Tally | None = None
+        """The round of votes under way."""
+        self.successors: tuple[int, ...] = ()
+        """Whom a leader that has resigned names, best log first."""
+        self.outbox = Outbox(settings)
+        self.deadline_ms = NEVER
+        """When the role's time is up."""
+        self.following = Following(settings, rng)
+        self.persist = False
+        """`state` has changed since it was last given out to be made durable."""
+        self.notes: list[Note] = []
 
     @property
     def epoch(self) -> int:
         """The epoch this node is in."""
-        return self._state.epoch
+        return self.state.epoch
 
     @property
     def leader_id(self) -> int:
         """Who leads the epoch, for all this node knows; NOBODY also where it is this node and it has resigned."""
-        if self._state.leader_id == self.node_id and self.role is not Role.LEADER:
+        if self.state.leader_id == self.node_id and self.role is not Role.LEADER:
             return NOBODY
-        return self._state.leader_id
+        return self.state.leader_id
 
-    def _enter(self, role: Role, deadline_ms: int, why: str) -> None:
+    def enter(self, role: Role, deadline_ms: int, why: str) -> None:
         """Change roles. What the old one awaited no longer matters."""
         self.role = role
-        self._deadline_ms = deadline_ms
-        self._tally = None
-        self._following.begin()
-        self._outbox.forget()
+        self.deadline_ms = deadline_ms
+        self.tally = None
+        self.following.begin()
+        self.outbox.forget()
         if self.leadership is not None:
             parked, self.leadership = self.leadership.parked, None
             for waiting in parked.values():
-                self._refuse_fetch(waiting.message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self.refuse_fetch(waiting.message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         ends = {"leo": self.log.end_offset, "hw": self.high_watermark}
-        self._note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
+        self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 
-    def _become(self, role: Role, deadline_ms: int, why: str) -> None:
+    def become(self, role: Role, deadline_ms: int, why: str) -> None:
+        """As `enter`, where the table of roles allows it."""
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
-        self._enter(role, deadline_ms, why)
+        self.enter(role, deadline_ms, why)
 
-    def _move_to(self, epoch: int, *, leader_id: int = NOBODY, voted_id: int = NOBODY) -> None:
+    def move_to(self, epoch: int, *, leader_id: int = NOBODY, voted_id: int = NOBODY) -> None:
         """Change what must never be forgotten. Within an epoch the vote and the leader are set once."""
-        old = self._state
+        old = self.state
         if epoch == old.epoch:
             assert voted_id in (old.voted_id, NOBODY) or old.voted_id == NOBODY
             assert leader_id in (old.leader_id, NOBODY) or old.leader_id == NOBODY
@@ -100,55 +105,60 @@ class Seat:
         assert epoch >= old.epoch
         new = QuorumState(epoch, voted_id, leader_id)
         if new != old:
-            self._state = new
-            self._persist = True
+            self.state = new
+            self.persist = True
 
-    def _become_unattached(self, epoch: int, now_ms: int, pause_ms: int, why: str) -> None:
-        self._move_to(epoch)
-        if self._settings.is_voter:
-            self._become(Role.UNATTACHED, now_ms + pause_ms, why)
+    def become_unattached(self, epoch: int, now_ms: int, pause_ms: int, why: str) -> None:
+        """Know no leader in `epoch`: a voter stands after `pause_ms`, an observer asks around."""
+        self.move_to(epoch)
+        if self.settings.is_voter:
+            self.become(Role.UNATTACHED, now_ms + pause_ms, why)
         else:
-            self._become(Role.UNATTACHED, NEVER, why)
-            self._probe(now_ms)
+            self.become(Role.UNATTACHED, NEVER, why)
+            self.probe(now_ms)
 
-    def _become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        self._move_to(epoch, leader_id=leader_id)
-        self._follow(now_ms, self._patience.to_fetch())
+    def become_follower(self, epoch: int, leader_id: int, now_ms: int) -> None:
+        """Follow the leader of `epoch`."""
+        self.move_to(epoch, leader_id=leader_id)
+        self.follow(now_ms, self.patience.to_fetch())
 
-    def _follow(self, now_ms: int, patience_ms: int) -> None:
-        leader_id = self._state.leader_id
-        self._become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
-        self._following.begin(leader_id)
-        self._outbox.due(leader_id, now_ms)
+    def follow(self, now_ms: int, patience_ms: int) -> None:
+        """Fetch from the leader that this node knows, for `patience_ms` without an answer."""
+        leader_id = self.state.leader_id
+        self.become(Role.FOLLOWER, now_ms + patience_ms, f"follows {leader_id}")
+        self.following.begin(leader_id)
+        self.outbox.due(leader_id, now_ms)
 
-    def _become_leader(self, now_ms: int, granting: tuple[int, ...]) -> None:
-        self._move_to(self.epoch, leader_id=self.node_id)
-        self._become(Role.LEADER, now_ms + self._patience.for_majority(), f"elected by {granting}")
-        self._patience.found_leader()
+    def become_leader(self, now_ms: int, granting: tuple[int, ...]) -> None:
+        """Lead the epoch that these voters granted."""
+        self.move_to(self.epoch, leader_id=self.node_id)
+        self.become(Role.LEADER, now_ms + self.patience.for_majority(), f"elected by {granting}")
+        self.patience.found_leader()
         # Records of earlier epochs are committed only by one of this epoch after them: so there is one at once.
-        start = self._local.append_leader_change(self.epoch, self._settings.voters, granting)
-        self.leadership = Leadership(self._settings, self.epoch, start, now_ms)
-        self._outbox.due_all(now_ms)
+        start = self.local.append_leader_change(self.epoch, self.settings.voters, granting)
+        self.leadership = Leadership(self.settings, self.epoch, start, now_ms)
+        self.outbox.due_all(now_ms)
 
-    def _become_resigned(self, leadership: Leadership, now_ms: int, why: str) -> None:
-        self._successors = leadership.successors()
-        self._become(Role.RESIGNED, now_ms + self._patience.for_votes(fresh=False), why)
-        self._outbox.due_all(now_ms)
+    def become_resigned(self, leadership: Leadership, now_ms: int, why: str) -> None:
+        """Lead this epoch no longer, and say so to all."""
+        self.successors = leadership.successors()
+        self.become(Role.RESIGNED, now_ms + self.patience.for_votes(fresh=False), why)
+        self.outbox.due_all(now_ms)
 
     @property
-    def _is_fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """True while, for all this node knows, the cluster never had a leader: nobody is worth waiting for."""
-        return self.log.end_offset == 0 and self._state.leader_id == NOBODY
+        return self.log.end_offset == 0 and self.state.leader_id == NOBODY
 
-    def _refuse_fetch(self, message: Message, error: ErrorCode) -> None:
-        self._outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))
+    def refuse_fetch(self, message: Message, error: ErrorCode) -> None:
+        self.outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))
 
-    def _probe(self, now_ms: int) -> None:
-        self._outbox.due(self._following.probe(), now_ms)
+    def probe(self, now_ms: int) -> None:
+        self.outbox.due(self.following.probe(), now_ms)
 
-    def _probe_next(self, at_ms: int) -> None:
-        self._outbox.due(self._following.source, NEVER)
-        self._outbox.due(self._following.probe_next(), at_ms)
+    def probe_next(self, at_ms: int) -> None:
+        self.outbox.due(self.following.source, NEVER)
+        self.outbox.due(self.following.probe_next(), at_ms)
 
-    def _note(self, event: str, **fields: Any) -> None:
-        self._notes.append(Note(event, fields))
+    def note(self, event: str, **fields: Any) -> None:
+        self.notes.append(Note(event, fields))

@@ -48,6 +48,10 @@ class IsrProposals:
             self._open[place] = h, proposal
             self._retries = True
 
+    def waiting(self) -> list[tuple[Hosted, ProposeIsr]]:
+        """What has not been answered for yet."""
+        return list(self._open.values())
+
     async def run(self) -> None:
         """Send proposals until cancelled."""
         while True:

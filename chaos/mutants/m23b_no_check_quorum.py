@@ -10,7 +10,7 @@ from chaos.plans.plan import Plan
 
 def _check_quorum(self: Raft, now_ms: int) -> None:
     """Look again later."""
-    self._deadline_ms = now_ms + self._patience.for_majority()
+    self.seat.deadline_ms = now_ms + self._patience.for_majority()
 
 
 def plan(seed: int) -> Plan:

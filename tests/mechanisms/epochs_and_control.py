@@ -260,8 +260,8 @@ CONTROL_PLANE = (
                 "votes twice in an epoch",
                 RAFT,
                 "Raft._may_grant",
-                piece="return self._state.leader_id == NOBODY and self._state.voted_id in (NOBODY, candidate)",
-                by="return self._state.leader_id == NOBODY",
+                piece="return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)",
+                by="return self.seat.state.leader_id == NOBODY",
             ),
             Removal(
                 "votes for logs that lack committed records",
@@ -275,7 +275,7 @@ CONTROL_PLANE = (
                 "leads on after a restart",
                 RAFT,
                 "Raft._boot",
-                piece="if self._state.leader_id == self.node_id:",
+                piece="if self.seat.state.leader_id == self.node_id:",
                 by="if False:",
             ),
             Removal(
@@ -296,10 +296,10 @@ CONTROL_PLANE = (
                 "counts what the leader has not synced",
                 RAFT,
                 "Raft._settle",
-                piece="self.leadership.committed_offset(self._local.synced_offset)",
-                by="self.leadership.committed_offset(self.log.end_offset)",
+                piece="leadership.committed_offset(self._local.synced_offset)",
+                by="leadership.committed_offset(self.log.end_offset)",
             ),
-            Removal("leads on without a majority", RAFT, "Raft._check_quorum", body="self._deadline_ms = NEVER"),
+            Removal("leads on without a majority", RAFT, "Raft._check_quorum", body="self.seat.deadline_ms = NEVER"),
             Removal(
                 "serves logs that part from the leader's",
                 LEADERSHIP,

@@ -8,16 +8,18 @@ loop. Syncs of the log run beside, one at a time, each covering everything writt
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from broker.cluster.names import METADATA_TOPIC
 from broker.control.kraft import quorum_wire as wire
+from broker.control.kraft.quorum_requests import QuorumRequests
 from broker.control.kraft.quorum_storage import Committed, QuorumStorage
 from broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.quorum.effects import InstallSnapshot
+from broker.quorum.election import Role
 from broker.quorum.messages import (
     NOBODY,
     BeginEpochReply,
@@ -41,10 +43,10 @@ if TYPE_CHECKING:
     from broker.env import Env
     from broker.log.log import Log
     from broker.net.peers import PeerClient
-    from broker.protocol.hot import FetchIn
     from broker.quorum.effects import Ready
     from broker.quorum.leadership import Leadership
     from broker.quorum.messages import Reply, Request
+    from broker.quorum.state import QuorumState
 
 FETCH_LANE, LANE = "metadata-fetch", "quorum"
 """A parked Fetch would hold up the answers behind it on its link."""
@@ -68,6 +70,23 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
         retry_backoff_ms=max(1, config.controller_quorum_retry_backoff_ms),
         fetch_max_wait_ms=min(500, fetch_timeout_ms // 2),
     )
+
+
+class QuorumSnapshot(NamedTuple):
+    """What one node thinks of the quorum, at one instant: for whoever looks in and must not disturb."""
+
+    state: QuorumState
+    """The epoch, and the vote and the leader in it, as this node knows them."""
+    role: Role
+    leads: bool
+    high_watermark: int
+    log_end_offset: int
+    """Of what is written."""
+    log_generation: int
+    """Counts the truncations that are carried out."""
+    is_settled: bool
+    """`state` is durable. False while it is being made so: nobody has been told of it yet."""
+    has_left: bool
 
 
 class MetadataQuorum:
@@ -100,7 +119,10 @@ class MetadataQuorum:
         self._on_committed, self._on_snapshot, self._on_leadership = on_committed, on_snapshot, on_leadership
         self._settings = quorum_settings(config)
         self._voters = config.voters
+        self._log = log
         self._storage = QuorumStorage(env, log, self._settings, cluster_id)
+        self.requests = QuorumRequests(self, self._storage, self._settings.node_id, cluster_id)
+        """Answers the other nodes."""
         newest = self._storage.snapshots.newest
         state, shape = self._storage.load_state(), self._storage.shape()
         self._raft = Raft(self._settings, env.rng, state, shape, self._now_ms(), newest)
@@ -156,6 +178,36 @@ class MetadataQuorum:
     def end_offset(self) -> int:
         """Where the next record goes."""
         return self._raft.log.end_offset
+
+    def inspect(self) -> QuorumSnapshot:
+        """A look inside, for invariants and tests. Costs little, changes nothing."""
+        seat, log = self._raft.seat, self._log
+        role = seat.role
+        looked = (
+            seat.state,
+            role,
+            role is Role.LEADER,
+            seat.high_watermark,
+            log.log_end_offset,
+            log.generation,
+            self._round is None,
+            self._left,
+        )
+        return tuple.__new__(QuorumSnapshot, looked)
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """Who votes, ascending."""
+        return self._settings.voters
+
+    @property
+    def leader_patience_ms(self) -> int:
+        """How long a leader goes on without fetches from a majority."""
+        return self._raft.leader_patience_ms
+
+    def deserted_ms(self) -> int:
+        """For how long no majority has fetched from this node; 0 where it does not lead."""
+        return self._raft.deserted_ms(self._now_ms())
 
     # -------------------------------------------------------------------------------------------------- for the leader
 
@@ -244,78 +296,11 @@ class MetadataQuorum:
 
     # ------------------------------------------------------------------------------------------------------- requests
 
-    async def vote(self, request: Any) -> Any:
-        """Handle Vote."""
-        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_vote(error or await self._reply_of_core(wire.read_vote(request)))
-
-    async def begin_quorum_epoch(self, request: Any) -> Any:
-        """Handle BeginQuorumEpoch."""
-        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_begin(error or await self._reply_of_core(wire.read_begin(request)))
-
-    async def end_quorum_epoch(self, request: Any) -> Any:
-        """Handle EndQuorumEpoch."""
-        error = wire.refusal(request, self._cluster_id, self._settings.node_id)
-        return wire.write_end(error or await self._reply_of_core(wire.read_end(request)))
-
-    def fetch(self, request: FetchIn, version: int, answer: Callable[[list[Any]], None]) -> None:
-        """Handle Fetch of the metadata log by a node: for records, a new high watermark, or its max wait.
-
-        `answer` gets the response body as chunks, of which one may be a slice of the log's file, now or later.
-        """
-        error = wire.fetch_refusal(request, self._cluster_id)
-        if error is not None:
-            answer(wire.write_fetch_error(version, error))
-            return
-
-        def replied(reply: Reply) -> None:
-            assert isinstance(reply, FetchReply)
-            records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
-            answer(wire.write_fetch(version, reply, records))
-
-        self._ask_core(wire.read_fetch(request), replied)
-
-    async def fetch_snapshot(self, request: Any) -> Any:
-        """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
-        from broker.control.kraft import snapshot_wire  # hardly ever asked for
-
-        error = snapshot_wire.refusal(request, self._cluster_id)
-        if error is not None:
-            return snapshot_wire.write_reply(error)
-        sender, asked = snapshot_wire.read_request(request)
-        reply: FetchSnapshotReply = await self._reply_of_core((sender, asked))
-        if reply.error is not ErrorCode.NONE:
-            return snapshot_wire.write_reply(reply)
-        most = min(max(request.max_bytes, 1), snapshot_wire.MAX_PIECE_BYTES)
-        piece = self._storage.snapshots.piece(asked.snapshot, asked.position, most)
-        if piece is None:
-            reply = replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        elif asked.position >= piece[0]:
-            reply, piece = replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE), None
-        return snapshot_wire.write_reply(reply, piece)
-
     async def describe_quorum(self, request: Any) -> Any:
         """Handle DescribeQuorum: the leader's view of who has fetched how far; NOT_LEADER_OR_FOLLOWER elsewhere."""
         return wire.write_description(request, self._raft, self._voters, self._env.wall_ms() - self._now_ms())
 
-    async def _reply_of_core(self, found: tuple[int, Request]) -> Any:
-        """As `_ask_core`, waited for."""
-        replies: list[Reply] = []
-        done = trio.Event()
-
-        def replied(reply: Reply) -> None:
-            replies.append(reply)
-            done.set()
-
-        ticket = self._ask_core(found, replied)
-        try:
-            await done.wait()
-            return replies[0]
-        finally:
-            self._asked.pop(ticket, None)
-
-    def _ask_core(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
+    def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
         """Put another node's request into the core: `replied` gets its reply, now or later. Returns the ticket."""
         sender, request = found
         self._tickets += 1
@@ -324,6 +309,10 @@ class MetadataQuorum:
         self._raft.step(Message(sender, self._settings.node_id, ticket, request), self._now_ms())
         self._work()
         return ticket
+
+    def withdraw(self, ticket: int) -> None:
+        """Whoever asked under this ticket waits no more. No error where it has its reply."""
+        self._asked.pop(ticket, None)
 
     # --------------------------------------------------------------------------------------------------------- running
 

@@ -110,7 +110,7 @@ class KraftPlane:
 
     def handlers(self) -> Mapping[int, NodeHandler]:
         """The quorum's own requests, those of brokers to their controller, and clients' in an Envelope (KIP-590)."""
-        quorum, service = self.quorum, self.service
+        quorum, service = self.quorum.requests, self.service
 
         def waits(handler: Callable[[Any], Awaitable[Any]]) -> NodeHandler:
             return lambda request: Later(partial(handler, request))
@@ -126,7 +126,7 @@ class KraftPlane:
 
     def fetched_logs(self) -> Mapping[bytes, FetchHandler]:
         """The metadata log: voters and observers replicate it by Fetch (KIP-595)."""
-        return {METADATA_TOPIC_ID: self.quorum.fetch}
+        return {METADATA_TOPIC_ID: self.quorum.requests.fetch}
 
     # ------------------------------------------------------------------------------------------------------------ life
 

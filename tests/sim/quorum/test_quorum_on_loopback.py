@@ -134,7 +134,7 @@ async def test_vote_is_on_disk_when_it_is_answered(tmp_path: Path) -> None:
         cluster = Ensemble(tmp_path, nursery)
         await cluster.start(3)
         part = VoteRequestPartitionData(replica_epoch=7, replica_id=2)
-        answer = await cluster.nodes[3].quorum.vote(
+        answer = await cluster.nodes[3].quorum.requests.vote(
             VoteRequest(topics=[VoteRequestTopicData("__cluster_metadata", [part])])
         )
         assert answer.topics[0].partitions[0].vote_granted
@@ -158,7 +158,7 @@ async def test_request_that_is_not_for_this_quorum_is_refused(
     async with trio.open_nursery() as nursery:
         cluster = Ensemble(tmp_path, nursery)
         await cluster.start(1)
-        assert (await cluster.nodes[1].quorum.vote(request_)).error_code == error
+        assert (await cluster.nodes[1].quorum.requests.vote(request_)).error_code == error
         nursery.cancel_scope.cancel()
 
 

@@ -64,13 +64,13 @@ _committed_offset = Leadership.committed_offset
 
 
 def _never_resign(self: Raft, now_ms: int) -> None:
-    self._deadline_ms = now_ms + 1000
+    self.seat.deadline_ms = now_ms + 1000
 
 
 def _grant_to_shorter_log(self: Raft, vote: Vote, candidate: int, now_ms: int) -> bool:
     if vote.pre_vote:
         return not self._hears_leader(now_ms)
-    return self._state.leader_id == NOBODY and self._state.voted_id in (NOBODY, candidate)
+    return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)
 
 
 def _truncate_to_high_watermark(self: LocalLog, diverging: Diverging, high_watermark: int) -> int:
@@ -81,9 +81,9 @@ _truncate = LocalLog.truncate
 
 
 def _lead_again_after_restart(self: Raft, now_ms: int) -> None:
-    if self._state.leader_id == self.node_id:
-        self.role = Role.CANDIDATE
-        self._become_leader(now_ms, ())
+    if self.seat.state.leader_id == self.node_id:
+        self.seat.role = Role.CANDIDATE
+        self.seat.become_leader(now_ms, ())
     else:
         _boot(self, now_ms)
 

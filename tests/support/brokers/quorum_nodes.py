@@ -112,11 +112,11 @@ class QuorumNode:
                 for chunk in chunks
             )
         handlers: dict[int, Callable[[Any], Awaitable[Any]]] = {
-            ApiKey.VOTE: self.quorum.vote,
-            ApiKey.BEGIN_QUORUM_EPOCH: self.quorum.begin_quorum_epoch,
-            ApiKey.END_QUORUM_EPOCH: self.quorum.end_quorum_epoch,
+            ApiKey.VOTE: self.quorum.requests.vote,
+            ApiKey.BEGIN_QUORUM_EPOCH: self.quorum.requests.begin_quorum_epoch,
+            ApiKey.END_QUORUM_EPOCH: self.quorum.requests.end_quorum_epoch,
             ApiKey.DESCRIBE_QUORUM: self.quorum.describe_quorum,
-            ApiKey.FETCH_SNAPSHOT: self.quorum.fetch_snapshot,
+            ApiKey.FETCH_SNAPSHOT: self.quorum.requests.fetch_snapshot,
         }
         request, _ = request_class(header.api_key).decode(frame, header.body, header.api_version)
         answer = await handlers[header.api_key](request)
@@ -130,7 +130,7 @@ class QuorumNode:
             chunks.extend(body)
             done.set()
 
-        self.quorum.fetch(request, version, answer)
+        self.quorum.requests.fetch(request, version, answer)
         await done.wait()
         return chunks
 

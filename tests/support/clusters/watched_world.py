@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -9,8 +10,11 @@ from typing import Any
 
 from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 from broker.config import BrokerConfig
+from broker.control.kraft.metadata_quorum import QuorumSnapshot
 from broker.log.config import LogConfig
+from broker.log.log import Log
 from broker.log.manager import LogManager
+from broker.quorum.election import Role
 from broker.quorum.state import QuorumState
 from broker.replicas.hosted import Hosted
 from broker.replication import BrokerView, LeaderAndIsr, Partition, ReplicationSettings
@@ -23,6 +27,29 @@ METADATA_ID = bytes(15) + b"\x01"
 NODES = (1, 2, 3)
 PATIENCE_MS = 1500
 """After which a quorum leader without a majority gives up."""
+
+
+class FakeQuorum:
+    """A seat that the test sets. `deserted_since_ms`: since when no majority fetches from it, where it leads."""
+
+    voters = NODES
+    leader_patience_ms = PATIENCE_MS
+    leader_id, epoch, high_watermark, end_offset = -1, 1, 0, 0
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.is_leader = False
+        self.now_ms: Callable[[], int] = lambda: 0
+        self.deserted_since_ms = 0
+
+    def inspect(self) -> QuorumSnapshot:
+        role, log = Role.LEADER if self.is_leader else Role.FOLLOWER, self._log
+        return QuorumSnapshot(
+            QuorumState(), role, self.is_leader, 0, log.log_end_offset, log.generation, is_settled=True, has_left=False
+        )
+
+    def deserted_ms(self) -> int:
+        return self.now_ms() - self.deserted_since_ms
 
 
 class FakeNode:
@@ -40,22 +67,13 @@ class FakeNode:
         logs = LogManager(fs, "data", lambda topic: LogConfig(segment_bytes=self._world.segment_bytes), rng=Random(1))
         logs.load_all(0)
         metadata = logs.get_or_create("__cluster_metadata", 0, METADATA_ID)
-        role = SimpleNamespace(value="follower")
-        patience = SimpleNamespace(for_majority=lambda: PATIENCE_MS)
-        raft = SimpleNamespace(
-            _state=QuorumState(), leadership=None, high_watermark=0, role=role, _patience=patience
-        )  # fmt: skip
-        storage = SimpleNamespace(_log=metadata, _state_path="none")
-        quorum = SimpleNamespace(
-            _raft=raft, _storage=storage, _round=None, _left=False, _settings=SimpleNamespace(voters=NODES),
-            leader_id=-1, is_leader=False, epoch=1, high_watermark=0, end_offset=0,
-        )  # fmt: skip
+        quorum = FakeQuorum(metadata)
         by_id: dict[bytes, dict[int, Hosted]] = {}
         replicas = SimpleNamespace(by_id=by_id, hosted=lambda: [h for p in by_id.values() for h in p.values()])
         self.node: Any = SimpleNamespace(
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
             control=SimpleNamespace(quorum=quorum), config=self._world.config,
-            proposals=SimpleNamespace(_open={}), fetchers=None,
+            proposals=SimpleNamespace(waiting=list), fetchers=None,
         )  # fmt: skip
         log = logs.get_or_create("t", 0, TOPIC_ID)
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)

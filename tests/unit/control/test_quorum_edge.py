@@ -102,7 +102,7 @@ async def test_vote_is_answered_when_it_is_durable_and_not_before(
     granted: dict[int, bool] = {}
 
     async def ask(candidate: int) -> None:
-        answer = await seat.quorum.vote(vote_request(candidate, 9))
+        answer = await seat.quorum.requests.vote(vote_request(candidate, 9))
         granted[candidate] = answer.topics[0].partitions[0].vote_granted
 
     nursery.start_soon(ask, 2)

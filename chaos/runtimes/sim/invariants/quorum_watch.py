@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.control.kraft.quorum_storage import STATE_FILE
 from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
 from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
@@ -31,12 +32,13 @@ class QuorumWatch:
         """The state of each node that was last found durable, or not."""
         self._matching = INVARIANTS["log-matching"]
 
-    def take_in(self, node: int, incarnation: int, quorum: Any, disk: Any) -> None:
+    def take_in(self, node: int, incarnation: int, broker: Any, disk: Any) -> None:
         """One node's seat, or its log, has changed."""
-        log = quorum._storage._log
+        quorum, log = broker.control.quorum, sight.metadata_log(broker)
+        seen = quorum.inspect()
         known = self.known
         if not known.voters:
-            known.voters = tuple(quorum._settings.voters)
+            known.voters = quorum.voters
         before = self._seats.get(node)
         copy = known.copies.get(node)
         if copy is None or before is None or before.incarnation != incarnation:
@@ -47,15 +49,15 @@ class QuorumWatch:
                 wrong = self._matching.check(written, first, None, None)
                 if wrong is not None:
                     self._report(self._matching, wrong, node, None, {})
-        now = sight.seat_of(node, incarnation, quorum, log)
+        now = sight.seat_of(node, incarnation, quorum, seen)
         led = before is not None and before.leads and before.incarnation == incarnation
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
             self._commit(now, copy)
-        if quorum._round is not None or quorum._left:
+        if seen.has_left or not seen.is_settled:
             return  # What it may not forget is being made durable: nobody has been told of it yet.
-        if (node, quorum._raft._state) != self._durable.get(node):
-            self._durable[node] = (node, quorum._raft._state)
-            now = now._replace(durable=sight.durable_state(disk, quorum._storage._state_path) or FORGOTTEN)
+        if seen.state != self._durable.get(node):
+            self._durable[node] = seen.state
+            now = now._replace(durable=sight.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)
         self._seats[node] = now
         known.ledger.compare(known.copies.values())
         for check in self._checks:
@@ -79,7 +81,7 @@ class QuorumWatch:
 
     def died(self, node: int, broker: Any, disk: Any) -> None:
         """What a dead node's disk has of the metadata log."""
-        log = broker.control.quorum._storage._log
+        log = sight.metadata_log(broker)
         before = self.known.copies.get(node)
         left = self.known.copies[node] = sight.copy_on_disk(disk, log.directory)
         if before is not None:
@@ -87,7 +89,7 @@ class QuorumWatch:
         left.compare(self.known.ledger)
         seat = self._seats.get(node)
         if seat is not None and seat.leads:  # One that stops as it commits is gone before anybody looks at it again.
-            self._commit(seat._replace(hw=broker.control.quorum._raft.high_watermark), left)
+            self._commit(seat._replace(hw=broker.control.quorum.inspect().high_watermark), left)
 
     def final(self) -> None:
         """Nothing more is asked of the quorum at the end than all the time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.cluster.names import METADATA_TOPIC
 from broker.env import Buffer
 from broker.log.checkpoints import LEADER_EPOCHS
 from broker.log.segment import LOG, file_name
@@ -20,7 +21,7 @@ from chaos.runtimes.sim.invariants.metadata import Seat
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
-    from broker.control.kraft.metadata_quorum import MetadataQuorum
+    from broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
     from broker.log.log import Log
     from broker.replicas.hosted import Hosted
 
@@ -109,25 +110,26 @@ def stable_offset(log: Log, high_watermark: int) -> int:
     return stable
 
 
-def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, log: Log) -> Seat:
-    """What one node thinks of the quorum now."""
-    raft = quorum._raft
-    state, leadership = raft._state, raft.leadership
-    deserted = 0.0
-    if leadership is not None:
-        now_ms = quorum._now_ms()
-        deserted = (now_ms - leadership.majority_heard_ms(now_ms)) / raft._patience.for_majority()
+def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> Seat:
+    """What one node thinks of the quorum now. `seen`: what it says of itself."""
+    state = seen.state
     return Seat(
         node,
         incarnation,
-        leadership is not None,
+        seen.leads,
         state.epoch,
         state.voted_id,
         state.leader_id,
-        raft.high_watermark,
-        log.log_end_offset,
-        deserted=deserted,
+        seen.high_watermark,
+        seen.log_end_offset,
+        deserted=quorum.deserted_ms() / quorum.leader_patience_ms if seen.leads else 0.0,
     )
+
+
+def metadata_log(broker: Any) -> Log:
+    """A node's own copy of the metadata log."""
+    log: Log = broker.logs.logs[METADATA_TOPIC, 0]
+    return log
 
 
 def durable_epochs(disk: Disk, directory: str) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def _of_partition(known: Known) -> list[str]:
 
 def _proposals(sim: Any) -> list[str]:
     lines = []
-    for hosted, proposal in sim.node.proposals._open.values():
+    for hosted, proposal in sim.node.proposals.waiting():
         state = hosted.state
         lines.append(
             f"{state.topic}-{state.index}: node {sim.id} waits for its proposed ISR {list(proposal.members)} "
@@ -64,7 +64,7 @@ def _proposals(sim: Any) -> list[str]:
 
 def _seat(sim: Any) -> str:
     quorum = sim.node.control.quorum
-    role = quorum._raft.role.value
+    role = quorum.inspect().role.value
     return (
         f"quorum: node {sim.id} is {role} in epoch {quorum.epoch}, leader {quorum.leader_id}, "
         f"high watermark {quorum.high_watermark} of {quorum.end_offset}, image at {sim.node.feed.image.offset}"

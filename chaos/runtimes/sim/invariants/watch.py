@@ -34,7 +34,8 @@ LOOKS = 5
 MOST_IMAGES = 4096
 """Offsets for which an image is kept to compare others with."""
 
-Glance = tuple[tuple[Any, ...], int, int, list[tuple[Any, ...]]]
+Glance = tuple[Any, int, int, list[tuple[Any, ...]]]
+"""The seat in the quorum (`QuorumSnapshot`), the image's offset, how many topics, and each replica."""
 """A node's seat in the quorum, its image's offset, how many topics it hosts, and its replicas."""
 NOTHING_SEEN: Glance = (), -1, -1, []
 
@@ -87,11 +88,10 @@ class _Node:
         "id",
         "image",
         "incarnation",
+        "inspect",
         "looked_at",
         "places",
         "quorum",
-        "quorum_log",
-        "raft",
         "replicas",
         "sim",
     )
@@ -116,13 +116,11 @@ class _Node:
     def now_runs(self, broker: Any) -> None:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
-        self.quorum = quorum = broker.control.quorum
-        self.raft, self.quorum_log = quorum._raft, quorum._storage._log
+        self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
         """What changes where anything changes that is to be looked at."""
-        raft, metadata = self.raft, self.quorum_log
         replicas = []
         for state, log in self.looked_at:
             # Each by its name: `attrgetter` takes twice as long.
@@ -139,14 +137,7 @@ class _Node:
             )
             replicas.append(seen)
         return (
-            (
-                raft._state,
-                raft.leadership,
-                raft.high_watermark,
-                metadata.log_end_offset,
-                metadata.generation,
-                self.quorum._round,
-            ),
+            self.inspect(),
             self.image.offset,
             len(self.by_id),
             replicas,
@@ -208,9 +199,8 @@ class Watch:
         seat, offset, topics, replicas = glance
         if seat != before[0] or (now >= seen.due and not seen.sim.env.paused):
             # A leader that is cut off on all sides changes nothing: so it is looked at now and then.
-            raft = seen.raft
-            seen.due = inf if raft.leadership is None else now + raft._patience.for_majority() / 1000 / LOOKS
-            self.quorum.take_in(seen.id, seen.incarnation, seen.quorum, seen.sim.disk)
+            seen.due = now + seen.quorum.leader_patience_ms / 1000 / LOOKS if seat.leads else inf
+            self.quorum.take_in(seen.id, seen.incarnation, seen.broker, seen.sim.disk)
         if offset != before[1] or topics != before[2]:
             self._hosting_changed(seen)
             images.append(seen)

@@ -1,0 +1,103 @@
+"""What other nodes ask of this one's seat in the quorum: refused at the edge, or put into the core and answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from broker.control.kraft import quorum_wire as wire
+from broker.protocol.errors import ErrorCode
+from broker.quorum.messages import FetchReply, FetchSnapshotReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.control.kraft.quorum_storage import QuorumStorage
+    from broker.protocol.hot import FetchIn
+    from broker.quorum.messages import Reply, Request
+
+
+class Core(Protocol):
+    """Who decides."""
+
+    def ask(self, found: tuple[int, Request], replied: Callable[[Reply], None]) -> int:
+        """Take in a sender's request: `replied` gets its reply, now or later. Returns a ticket."""
+
+    def withdraw(self, ticket: int) -> None:
+        """Whoever asked under this ticket waits no more."""
+
+
+class QuorumRequests:
+    """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log and FetchSnapshot."""
+
+    def __init__(self, core: Core, storage: QuorumStorage, node_id: int, cluster_id: str) -> None:
+        self._core, self._storage, self._node_id, self._cluster_id = core, storage, node_id, cluster_id
+
+    async def vote(self, request: Any) -> Any:
+        """Handle Vote."""
+        error = wire.refusal(request, self._cluster_id, self._node_id)
+        return wire.write_vote(error or await self._reply(wire.read_vote(request)))
+
+    async def begin_quorum_epoch(self, request: Any) -> Any:
+        """Handle BeginQuorumEpoch."""
+        error = wire.refusal(request, self._cluster_id, self._node_id)
+        return wire.write_begin(error or await self._reply(wire.read_begin(request)))
+
+    async def end_quorum_epoch(self, request: Any) -> Any:
+        """Handle EndQuorumEpoch."""
+        error = wire.refusal(request, self._cluster_id, self._node_id)
+        return wire.write_end(error or await self._reply(wire.read_end(request)))
+
+    def fetch(self, request: FetchIn, version: int, answer: Callable[[list[Any]], None]) -> None:
+        """Handle Fetch of the metadata log by a node: for records, a new high watermark, or its max wait.
+
+        `answer` gets the response body as chunks, of which one may be a slice of the log's file, now or later.
+        """
+        error = wire.fetch_refusal(request, self._cluster_id)
+        if error is not None:
+            answer(wire.write_fetch_error(version, error))
+            return
+
+        def replied(reply: Reply) -> None:
+            assert isinstance(reply, FetchReply)
+            records = self._storage.slice(reply.offset, reply.limit, wire.MAX_BYTES)
+            answer(wire.write_fetch(version, reply, records))
+
+        self._core.ask(wire.read_fetch(request), replied)
+
+    async def fetch_snapshot(self, request: Any) -> Any:
+        """Handle FetchSnapshot: a piece of one of this node's snapshots, while it leads."""
+        from broker.control.kraft import snapshot_wire  # hardly ever asked for
+
+        error = snapshot_wire.refusal(request, self._cluster_id)
+        if error is not None:
+            return snapshot_wire.write_reply(error)
+        sender, asked = snapshot_wire.read_request(request)
+        reply: FetchSnapshotReply = await self._reply((sender, asked))
+        if reply.error is not ErrorCode.NONE:
+            return snapshot_wire.write_reply(reply)
+        most = min(max(request.max_bytes, 1), snapshot_wire.MAX_PIECE_BYTES)
+        piece = self._storage.snapshots.piece(asked.snapshot, asked.position, most)
+        if piece is None:
+            reply = replace(reply, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        elif asked.position >= piece[0]:
+            reply, piece = replace(reply, error=ErrorCode.POSITION_OUT_OF_RANGE), None
+        return snapshot_wire.write_reply(reply, piece)
+
+    async def _reply(self, found: tuple[int, Request]) -> Any:
+        """The core's reply, waited for."""
+        replies: list[Reply] = []
+        done = trio.Event()
+
+        def replied(reply: Reply) -> None:
+            replies.append(reply)
+            done.set()
+
+        ticket = self._core.ask(found, replied)
+        try:
+            await done.wait()
+            return replies[0]
+        finally:
+            self._core.withdraw(ticket)
