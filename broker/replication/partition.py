@@ -88,10 +88,12 @@ class Partition(Rules):
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
+        self._check()
 
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
         """Records were written to the local log, which ends at `log_end_offset` (exclusive) now. Hot."""
         assert log_end_offset >= self.log_end_offset
+        assert self.high_watermark <= self.log_end_offset
         self.log_end_offset = log_end_offset
         if not self.is_leader:
             return NO_EFFECTS
@@ -102,6 +104,7 @@ class Partition(Rules):
         assert self.log_start_offset <= log_start_offset
         assert log_start_offset <= self.high_watermark
         self.log_start_offset = log_start_offset
+        self._check()
 
     def truncated(self, to: int) -> None:
         """The log was truncated to `to`, as `TruncateTo` asked: or further, where a batch cannot be cut in two. That
@@ -112,11 +115,14 @@ class Partition(Rules):
         self.log_end_offset = to
         self.log_start_offset = min(self.log_start_offset, to)
         self.high_watermark = min(self.high_watermark, to)
+        self._check()
 
     def restarted(self, at: int) -> None:
         """The log was emptied and begins at `at`, as `RestartAt` asked. What the leader dropped was committed."""
         assert self.is_follower
+        assert at >= 0
         self.log_start_offset = self.log_end_offset = self.high_watermark = at
+        self._check()
 
     # ---------------------------------------------------------------------------------------------- the control plane
 
@@ -125,6 +131,7 @@ class Partition(Rules):
         assert state.leader == self.local_id
         assert self.local_id in state.isr
         assert self.local_id in state.replicas
+        self._check()
         if self.is_stale_state(state):
             return NO_EFFECTS
         assert log_end_offset >= self.log_end_offset
@@ -141,7 +148,9 @@ class Partition(Rules):
             effects.append(AssignEpoch(state.leader_epoch, log_end_offset))
         elif before != (self.isr, self.maximal_isr):
             effects.append(self._isr_changed())
-        return (*effects, *self._advance(now_ms))
+        effects += self._advance(now_ms)
+        self._check()
+        return tuple(effects)
 
     def become_follower(self, state: LeaderAndIsr, log_end_offset: int, now_ms: int) -> Effects:
         """The control plane made another broker the leader (or none), or changed the state of such a partition.
@@ -149,6 +158,7 @@ class Partition(Rules):
         Fetching starts anew in every leader epoch, the leader being the same or not: each epoch may part two logs.
         """
         assert state.leader != self.local_id
+        self._check()
         if self.is_stale_state(state):
             return NO_EFFECTS
         assert log_end_offset >= self.log_end_offset
@@ -161,10 +171,12 @@ class Partition(Rules):
         if new_epoch:
             has_leader = state.leader != NO_NODE
             effects.append(StartFetching(state.leader, state.leader_epoch) if has_leader else StopFetching())
+        self._check()
         return tuple(effects)
 
     def stop(self, leader_epoch: int = NO_EPOCH) -> Effects:
         """The control plane took this replica away. `leader_epoch` is the order's own, where it has one."""
+        self._check()
         if self.is_stale_stop(leader_epoch):
             return NO_EFFECTS
         effects: list[Effect] = [LeadershipLost(self.leader_epoch)] if self.is_leader else []
@@ -173,6 +185,7 @@ class Partition(Rules):
         self._leave_leadership()
         self.is_follower = False
         self.leader_id = NO_NODE
+        self._check()
         return tuple(effects)
 
     def brokers_changed(self, brokers: BrokerView, now_ms: int) -> Effects:
@@ -191,11 +204,14 @@ class Partition(Rules):
         """The controller's answer to `proposal`: the partition's state with it applied."""
         if proposal is not self.pending or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return NO_EFFECTS
+        assert self.is_leader
         assert self.local_id in isr
         self.partition_epoch = partition_epoch
         self.isr = isr
         self._set_pending(None)
-        return (self._isr_changed(), *self._advance(now_ms))
+        effects = (self._isr_changed(), *self._advance(now_ms))
+        self._check()
+        return effects
 
     def isr_rejected(self, proposal: ProposeIsr, error: ErrorCode, now_ms: int) -> Effects:
         """The controller refused `proposal`, or no answer came (any other error, such as REQUEST_TIMED_OUT).
@@ -205,9 +221,13 @@ class Partition(Rules):
         """
         if proposal is not self.pending:
             return NO_EFFECTS
+        assert self.is_leader
+        assert error != ErrorCode.NONE
         if error in NOT_APPLIED:
             self._set_pending(None)
-            return (self._isr_changed(), *self._advance(now_ms))
+            effects = (self._isr_changed(), *self._advance(now_ms))
+            self._check()
+            return effects
         if error in AWAIT_METADATA:
             return NO_EFFECTS
         return (RetryIsr(proposal),)
@@ -247,6 +267,7 @@ class Partition(Rules):
 
     def tick(self, now_ms: int) -> Effects:
         """Remove members of the ISR that lag. Due twice in a lag time: nobody lags unseen for more than 1.5 of it."""
+        self._check()
         if not self.is_leader:
             return NO_EFFECTS
         shrink = self._shrink(now_ms) if self.pending is None else NO_EFFECTS
@@ -291,6 +312,7 @@ class Partition(Rules):
         with_epochs = tuple((broker_id, self._broker_epoch(broker_id)) for broker_id in isr)
         proposal = ProposeIsr(self.leader_epoch, self.partition_epoch, with_epochs, reason)
         self._set_pending(proposal)
+        assert self.local_id in self.maximal_isr
         return proposal, self._isr_changed()
 
     def _broker_epoch(self, broker_id: int) -> int:
@@ -323,6 +345,8 @@ class Partition(Rules):
         mine = self.followed_high_watermark(high_watermark)
         # A new leader's high watermark may be behind the one that its predecessor told; but never behind our own start.
         self.high_watermark = max(mine, self.log_start_offset)
+        assert self.log_start_offset <= self.high_watermark
+        assert self.high_watermark <= log_end_offset
         log_start = min(log_start_offset, self.high_watermark)
         if log_start > self.log_start_offset:
             return (AdvanceLogStart(log_start),)
@@ -332,6 +356,7 @@ class Partition(Rules):
         """Fetching is about to begin, as `StartFetching` asked; the log's latest epoch is that (None: it has none)."""
         assert self.is_follower
         target = self.first_truncation(latest_epoch)
+        assert target is None or 0 <= target <= self.log_end_offset
         if target is None or target == self.log_end_offset:
             return NO_EFFECTS
         return (TruncateTo(target, "before the first fetch"),)
@@ -358,6 +383,8 @@ class Partition(Rules):
         "too old" would throw away what may be the only copy (KAFKA-2143).
         """
         assert self.is_follower
+        assert 0 <= leader_log_start
+        assert 0 <= leader_log_end
         if leader_log_end < self.log_end_offset:
             reason = f"the leader's log ends at {leader_log_end}"
             if leader_log_end < self.log_start_offset:
@@ -368,6 +395,26 @@ class Partition(Rules):
         return NO_EFFECTS
 
     # ---------------------------------------------------------------------------------------------------------- state
+
+    def _check(self) -> None:
+        """What holds before and after every event, whatever the rules decide. Events of the hot path assert only what
+        they change.
+        """
+        assert 0 <= self.log_start_offset
+        assert self.log_start_offset <= self.high_watermark
+        assert self.high_watermark <= self.log_end_offset
+        assert not (self.is_leader and self.is_follower)
+        if not self.is_leader:
+            assert not self.followers
+            assert self.pending is None
+            assert self.epoch_start_offset == -1
+            return
+        assert self.leader_id == self.local_id
+        assert self.local_id in self.isr
+        assert self.local_id not in self.followers
+        assert len(self.followers) == len(self.replicas) - 1
+        assert 0 <= self.epoch_start_offset <= self.log_end_offset
+        assert self.pending is None or self.pending.leader_epoch == self.leader_epoch
 
     def _adopt(self, state: LeaderAndIsr) -> None:
         self.leader_id = state.leader
