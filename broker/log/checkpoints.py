@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from broker.env import Fs
 
@@ -86,20 +87,29 @@ def write_offsets(fs: Fs, path: str, offsets: Mapping[tuple[str, int], int]) -> 
     )
 
 
-def read_epochs(fs: Fs, path: str) -> list[tuple[int, int]] | None:
-    """A leader epoch checkpoint: (epoch, start offset), both strictly ascending. None where missing or damaged."""
+class EpochEntry(NamedTuple):
+    """A leader epoch, and the offset of its first batch."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_epochs(fs: Fs, path: str) -> list[EpochEntry] | None:
+    """A leader epoch checkpoint: its entries, both fields strictly ascending. None where missing or damaged."""
     try:
         rows = _rows(read_text(fs, path), 2)
         if rows is None:
             return None
-        entries = [(int(epoch), int(start)) for epoch, start in rows]
+        entries = [EpochEntry(int(epoch), int(start)) for epoch, start in rows]
     except ValueError:
         return None
-    rising = all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
+    rising = all(
+        a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in zip(entries, entries[1:], strict=False)
+    )
     return entries if rising else None
 
 
-def write_epochs(fs: Fs, path: str, entries: list[tuple[int, int]]) -> None:
+def write_epochs(fs: Fs, path: str, entries: Sequence[EpochEntry]) -> None:
     """Replace a leader epoch checkpoint, durably."""
     replace_file(fs, path, _checkpoint([f"{epoch} {start}" for epoch, start in entries]))
 

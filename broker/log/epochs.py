@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from operator import itemgetter
+from operator import attrgetter
 
 from broker.env import Fs
 from broker.log import checkpoints
+from broker.log.checkpoints import EpochEntry
 
 UNDEFINED = (-1, -1)
-_epoch = itemgetter(0)
-_start = itemgetter(1)
+_epoch = attrgetter("epoch")
+_start = attrgetter("start_offset")
 
 
 class EpochCache:
-    """Entries (epoch, start offset), both strictly ascending, and the file `leader-epoch-checkpoint` that keeps them.
+    """Entries, their epochs and starts both strictly ascending, and the file `leader-epoch-checkpoint` that keeps them.
 
     Changes are made in memory and mark the cache `dirty`. The log flushes it before the next append: until then every
     difference from the file concerns offsets at or beyond the log's end, which loading cuts off anyway. So a new leader
@@ -23,10 +24,10 @@ class EpochCache:
 
     __slots__ = ("_fs", "_path", "dirty", "entries", "latest")
 
-    def __init__(self, fs: Fs, directory: str, entries: list[tuple[int, int]] | None = None) -> None:
+    def __init__(self, fs: Fs, directory: str, entries: list[EpochEntry] | None = None) -> None:
         self._fs = fs
         self._path = f"{directory}/{checkpoints.LEADER_EPOCHS}"
-        self.entries: list[tuple[int, int]] = entries or []
+        self.entries: list[EpochEntry] = entries or []
         self.latest: int | None = None
         """The epoch of the last entry."""
         self.dirty = False
@@ -46,12 +47,14 @@ class EpochCache:
         epoch that begins earlier stays, also under a leadership of ours that wrote nothing.
         """
         entries = self.entries
-        if epoch == self.latest and start_offset >= entries[-1][1]:
+        if epoch == self.latest and start_offset >= entries[-1].start_offset:
             return False
-        while entries and (entries[-1][1] >= start_offset or entries[-1][0] > epoch):
+        while entries and (entries[-1].start_offset >= start_offset or entries[-1].epoch > epoch):
             entries.pop()
-        if not entries or entries[-1][0] != epoch:
-            entries.append((epoch, start_offset))
+        if not entries or entries[-1].epoch != epoch:
+            assert not entries or entries[-1].epoch < epoch
+            assert not entries or entries[-1].start_offset < start_offset
+            entries.append(EpochEntry(epoch, start_offset))
         self._changed()
         return True
 
@@ -68,27 +71,27 @@ class EpochCache:
             return epoch, log_end_offset
         following = bisect_right(entries, epoch, key=_epoch)
         if following == 0:
-            return epoch, entries[0][1]
-        return entries[following - 1][0], entries[following][1]
+            return epoch, entries[0].start_offset
+        return entries[following - 1].epoch, entries[following].start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that the batch at `offset` has, or would have; None before the first entry."""
         at = bisect_right(self.entries, offset, key=_start)
-        return self.entries[at - 1][0] if at else None
+        return self.entries[at - 1].epoch if at else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """The log ends at `end_offset` now: forget the epochs that begin there or later."""
         entries = self.entries
-        if entries and entries[-1][1] >= end_offset:
-            while entries and entries[-1][1] >= end_offset:
+        if entries and entries[-1].start_offset >= end_offset:
+            while entries and entries[-1].start_offset >= end_offset:
                 entries.pop()
             self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins at `start_offset` now: the epoch in force there begins there."""
         following = bisect_right(self.entries, start_offset, key=_start)
-        if following and self.entries[following - 1][1] != start_offset:
-            self.entries[:following] = [(self.entries[following - 1][0], start_offset)]
+        if following and self.entries[following - 1].start_offset != start_offset:
+            self.entries[:following] = [EpochEntry(self.entries[following - 1].epoch, start_offset)]
             self._changed()
         elif following > 1:
             del self.entries[: following - 1]
@@ -105,5 +108,5 @@ class EpochCache:
         self.dirty = False
 
     def _changed(self, *, dirty: bool = True) -> None:
-        self.latest = self.entries[-1][0] if self.entries else None
+        self.latest = self.entries[-1].epoch if self.entries else None
         self.dirty = self.dirty or dirty

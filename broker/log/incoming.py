@@ -5,12 +5,9 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from broker.log.producers import read_marker
-from broker.log.scan import CorruptRecords, UnexpectedOffset, is_batch
+from broker.log.scan import CorruptRecords, Placed, UnexpectedOffset, is_batch
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
-
-Checked = tuple[BatchHeader, int, int]
-"""A batch's header, its first byte and the byte behind its last."""
 
 
 def batch_around(records: memoryview, offset: int) -> int | None:
@@ -22,14 +19,14 @@ def batch_around(records: memoryview, offset: int) -> int | None:
     return None
 
 
-def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[Checked]:
+def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, gaps: bool) -> list[Placed]:
     """The whole batches of `records`, the first at offset `expected`; a partial last one is left out.
 
     So is everything from a batch of a later epoch on than `leader_epoch`, the leader's when it was asked: it led no
     longer when it sent that (KAFKA-18723), or its disk rots, for no checksum covers the epoch. `gaps`: offsets may be
     missing between batches, as compaction leaves them. Raises CorruptRecords, UnexpectedOffset.
     """
-    found: list[Checked] = []
+    found: list[Placed] = []
     at, end = 0, len(records)
     while end - at >= HEADER_SIZE:
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(records, at))
@@ -45,7 +42,7 @@ def checked_batches(records: memoryview, expected: int, leader_epoch: int, *, ga
             raise CorruptRecords(f"the batch at offset {base} has a wrong CRC, delta {delta} or epoch {epoch}")
         if attributes & CONTROL_BIT:
             _check_control(header, records[at:stop])
-        found.append((header, at, stop))
+        found.append(tuple.__new__(Placed, (header, at, stop)))
         expected = base + delta + 1
         at = stop
     return found

@@ -8,19 +8,27 @@ Unlike Kafka's, the files are neither preallocated nor mapped: their size is tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker.env import File, Fs
 
 WRITE_OUT_AT = 8 << 10
 
 
-class EntryFile:
+E = TypeVar("E")
+
+
+class EntryFile(Generic[E]):
     """A file of entries of one fixed size, appended at the end. Opened when first needed."""
 
     ENTRY: Struct
+
+    @staticmethod
+    def made(iterable: Iterable[Any]) -> E:
+        """An entry from what `ENTRY` reads."""
+        raise NotImplementedError
 
     __slots__ = ("_count", "_file", "_fs", "_path", "_pending")
 
@@ -50,11 +58,11 @@ class EntryFile:
                 _ = self.file
         return self._count + len(self._pending) // self.ENTRY.size
 
-    def __getitem__(self, at: int) -> tuple[Any, ...]:
+    def __getitem__(self, at: int) -> E:
         in_file = at - (len(self) - len(self._pending) // self.ENTRY.size)
         if in_file >= 0:
-            return self.ENTRY.unpack_from(self._pending, in_file * self.ENTRY.size)
-        return self.ENTRY.unpack(self.file.pread(self.ENTRY.size, at * self.ENTRY.size))
+            return self.made(self.ENTRY.unpack_from(self._pending, in_file * self.ENTRY.size))
+        return self.made(self.ENTRY.unpack(self.file.pread(self.ENTRY.size, at * self.ENTRY.size)))
 
     def add(self, *values: int) -> None:
         """Append one entry."""
@@ -62,7 +70,7 @@ class EntryFile:
         if len(self._pending) >= WRITE_OUT_AT:
             self.write_out()
 
-    def last_where(self, holds: Callable[[tuple[Any, ...]], bool]) -> int:
+    def last_where(self, holds: Callable[[E], bool]) -> int:
         """The last entry for which `holds`, which is true of the first ones and false of the rest; -1 for none."""
         low, high = 0, len(self)
         while low < high:
@@ -97,27 +105,43 @@ class EntryFile:
             self._count = -1
 
 
-class OffsetIndex(EntryFile):
-    """Entries (last offset of a batch less the segment's base, byte at which that batch begins)."""
+class BatchEntry(NamedTuple):
+    """A batch: its last offset less the segment's base, and the byte at which it begins."""
+
+    relative_offset: int
+    position: int
+
+
+class OffsetIndex(EntryFile[BatchEntry]):
+    """Some of the segment's batches."""
 
     ENTRY = Struct(">Ii")
+    made = staticmethod(BatchEntry._make)
     __slots__ = ()
 
     def batch_before(self, relative_offset: int) -> int:
         """A byte where a batch begins, such that no batch before it reaches `relative_offset`."""
-        at = self.last_where(lambda entry: entry[0] <= relative_offset)
-        return 0 if at < 0 else int(self[at][1])
+        at = self.last_where(lambda entry: entry.relative_offset <= relative_offset)
+        return 0 if at < 0 else self[at].position
 
     def boundary_before(self, relative_limit: int, position: int) -> int:
         """A byte up to `position` where a batch begins, such that those before it lie below `relative_limit`."""
-        at = self.last_where(lambda entry: entry[0] < relative_limit and entry[1] <= position)
-        return 0 if at < 0 else int(self[at][1])
+        at = self.last_where(lambda entry: entry.relative_offset < relative_limit and entry.position <= position)
+        return 0 if at < 0 else self[at].position
 
 
-class TimeIndex(EntryFile):
-    """Entries (largest timestamp up to here, last offset of the batch that has it less the segment's base)."""
+class TimeEntry(NamedTuple):
+    """The largest timestamp up to here, and the last offset of the batch that has it less the segment's base."""
+
+    timestamp: int
+    relative_offset: int
+
+
+class TimeIndex(EntryFile[TimeEntry]):
+    """How the largest timestamp grows with the offsets."""
 
     ENTRY = Struct(">qI")
+    made = staticmethod(TimeEntry._make)
     __slots__ = ("last_timestamp",)
 
     def __init__(self, fs: Fs, path: str, *, fresh: bool) -> None:
@@ -127,7 +151,7 @@ class TimeIndex(EntryFile):
     def add_if_later(self, timestamp: int, relative_offset: int) -> None:
         """Append an entry unless the last one has this timestamp already."""
         if self.last_timestamp is None:
-            self.last_timestamp = int(self[len(self) - 1][0]) if len(self) else -1
+            self.last_timestamp = self[len(self) - 1].timestamp if len(self) else -1
         if timestamp > self.last_timestamp:
             self.add(timestamp, relative_offset)
             self.last_timestamp = timestamp
@@ -139,8 +163,8 @@ class TimeIndex(EntryFile):
 
     def offset_before(self, timestamp: int) -> int:
         """A relative offset such that all batches before the one it is in are earlier than `timestamp`."""
-        at = self.last_where(lambda entry: entry[0] < timestamp)
-        return 0 if at < 0 else int(self[at][1])
+        at = self.last_where(lambda entry: entry.timestamp < timestamp)
+        return 0 if at < 0 else self[at].relative_offset
 
 
 class AbortedTxn(NamedTuple):
@@ -153,11 +177,17 @@ class AbortedTxn(NamedTuple):
     """The last stable offset once the marker was appended, with all before it replicated."""
 
 
-class AbortedIndex(EntryFile):
+class AbortedIndex(EntryFile[AbortedTxn]):
     """Entries (version 0, producer id, first offset, last offset, last stable offset). The file exists once needed."""
 
     ENTRY = Struct(">hqqqq")
     __slots__ = ()
+
+    @staticmethod
+    def made(iterable: Iterable[Any]) -> AbortedTxn:
+        """Without the version."""
+        _, *fields = iterable
+        return AbortedTxn(*fields)
 
     def add_aborted(self, aborted: AbortedTxn) -> None:
         """Append an entry."""
@@ -165,4 +195,4 @@ class AbortedIndex(EntryFile):
 
     def __iter__(self) -> Iterator[AbortedTxn]:
         for at in range(len(self)):
-            yield AbortedTxn(*self[at][1:])
+            yield self[at]

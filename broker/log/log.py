@@ -17,13 +17,14 @@ from broker.log import reads
 from broker.log.config import LogConfig
 from broker.log.durability import Durability, FlushJob
 from broker.log.epochs import EpochCache
-from broker.log.incoming import Checked, batch_around, checked_batches
+from broker.log.incoming import batch_around, checked_batches
 from broker.log.indexes import AbortedTxn
 from broker.log.limits import Limits
 from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot
 from broker.log.reads import Found, segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
 from broker.log.retention import useless
+from broker.log.scan import Placed
 from broker.log.segment import NEVER, Segment
 from broker.log.slices import FileSlice
 from broker.log.validation import ORDINARY, refusal, stamp_append_time
@@ -106,6 +107,16 @@ class Log:
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} {self.log_start_offset}..{self.log_end_offset}>"
 
+    def _check(self) -> None:
+        """What holds before and after each call. Appends assert only what they change."""
+        assert self._active is self.segments[-1]
+        assert self._active.next_offset == self.log_end_offset
+        assert self.segments[0].base_offset <= self.log_start_offset
+        assert self.log_start_offset <= self.log_end_offset
+        assert 0 <= self.recovery_point
+        assert self.recovery_point <= self.log_end_offset
+        assert not self.epochs.entries or self.epochs.entries[-1].start_offset <= self.log_end_offset
+
     # ------------------------------------------------------------------------------------------------- appending
 
     def append_as_leader(
@@ -164,6 +175,7 @@ class Log:
             epochs.assign(leader_epoch, base)
         if epochs.dirty:
             epochs.flush()
+        assert segment.next_offset == base
         PLACE.pack_into(records, 0, base, length, leader_epoch)
         segment.append(records)
         segment.note(last + 1, size, timestamp)
@@ -212,7 +224,7 @@ class Log:
         checked = checked_batches(records, first, leader_epoch, gaps=limits.compacted)
         if checked and first != self.log_end_offset:
             self.truncate_fully_and_start_at(first)
-        run: list[Checked] = []
+        run: list[Placed] = []
         segment, size, oldest = self._active, self._active.size, self._active.roll_timestamp
         for item in checked:
             header, at, stop = item
@@ -230,10 +242,12 @@ class Log:
             size += stop - at
             run.append(item)
         self._append_run(segment, records, run)
+        assert self._active.next_offset == self.log_end_offset
+        assert first <= self.log_end_offset
         self.increment_log_start(start)
-        return FollowerAppend(first, self.log_end_offset, run[-1][2] if run else 0)
+        return FollowerAppend(first, self.log_end_offset, run[-1].stop if run else 0)
 
-    def _append_run(self, segment: Segment, records: memoryview, run: list[Checked]) -> None:
+    def _append_run(self, segment: Segment, records: memoryview, run: list[Placed]) -> None:
         """Append checked batches that go into one segment."""
         if not run:
             return
@@ -244,7 +258,7 @@ class Log:
                     epochs.assign(header.leader_epoch, header.base_offset)
             if epochs.dirty:
                 epochs.flush()
-            segment.append(records[run[0][1] : run[-1][2]])
+            segment.append(records[run[0].start : run[-1].stop])
         except OSError:
             epochs.truncate_from_end(self.log_end_offset)
             raise
@@ -265,6 +279,7 @@ class Log:
         old = self._active
         if not old.size:
             return old
+        assert old.next_offset == self.log_end_offset
         old.become_inactive()
         write_snapshot(self._fs, self.directory, self.log_end_offset, self.producers)
         new = Segment(self._fs, self.directory, self.log_end_offset, self.config, fresh=True)
@@ -320,6 +335,8 @@ class Log:
 
         An epoch that begins at the end goes in any case: it was assigned under a leadership that wrote nothing.
         """
+        assert offset >= 0
+        self._check()
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -329,7 +346,7 @@ class Log:
         at = segment_at(self.segments, offset)
         segment = self.segments[at]
         found = next(segment.walk_from(offset), None)
-        end, position = (min(offset, found[0].base_offset), found[1]) if found else (offset, segment.size)
+        end, position = (min(offset, found.header.base_offset), found.start) if found else (offset, segment.size)
         self.generation += 1
         self._lower(end)
         self._remove_from(at + 1, end)
@@ -340,6 +357,8 @@ class Log:
         if self.producers.entries:
             start = self.segments[0].base_offset
             self.producers = reads.producers_at(self._fs, self.directory, self.segments, start, end)
+        assert self.log_end_offset <= offset
+        self._check()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -356,6 +375,7 @@ class Log:
         self.segments.append(self._active)
         self._fs.fsync_dir(self.directory)
         self.log_start_offset = self.log_end_offset = self.durability.recovery_point = offset
+        self._check()
 
     def _lower(self, offset: int) -> None:
         """Lower recovery point and log start, before what is beyond goes.
@@ -401,7 +421,9 @@ class Log:
             # What is left must be there for good before the rest goes: else, after a crash, offsets begin anew.
             self._fs.fsync_dir(self.directory)
             self.durability.directory_synced()
-        return [self._remove_oldest() for _ in range(doomed)]
+        removed = [self._remove_oldest() for _ in range(doomed)]
+        self._check()
+        return removed
 
     def _remove_oldest(self) -> int:
         oldest = self.segments.pop(0)
@@ -435,6 +457,7 @@ class Log:
     def finish_flush(self, job: FlushJob, wall_ms: int) -> None:
         """A job of `begin_flush` has run: the recovery point moves, unless the log was truncated meanwhile."""
         self.durability.done(job, self.generation, wall_ms)
+        self._check()
 
     def flush(self, wall_ms: int, *, indexes: bool = False) -> None:
         """Make everything durable, here and now."""

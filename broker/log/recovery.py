@@ -258,10 +258,10 @@ class _Loading:
         """The log's start can have gone back, where the crash came before it was written down: so must the epochs."""
         known = self.epochs.entries
         first = max(self._log_start_offset, self.segments[0].base_offset)
-        if known and first < known[0][1]:
+        if known and first < known[0].start_offset:
             later = list(known)
             self.epochs.clear()
-            self._assign_epochs(later[0][1])
+            self._assign_epochs(later[0].start_offset)
             for epoch, start in later:
                 self.epochs.assign(epoch, start)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -35,8 +36,17 @@ def is_batch(length: int, magic: int) -> bool:
     return length >= SMALLEST_LENGTH and magic == 2
 
 
-def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[tuple[BatchHeader, int, int]]:
-    """Header, first byte and byte behind the last one, of each whole batch between two positions of a file.
+class Placed(NamedTuple):
+    """A batch, and where its bytes are."""
+
+    header: BatchHeader
+    start: int
+    stop: int
+    """Behind its last byte."""
+
+
+def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> Iterator[Placed]:
+    """Each whole batch between two positions of a file.
 
     Ends at whatever is no batch. Reads headers only: batches larger than a chunk are jumped over.
     """
@@ -51,7 +61,7 @@ def walk(file: File, position: int, end: int, chunk_bytes: int = WALK_CHUNK) -> 
         stop = position + LENGTH_OVERHEAD + header.length
         if not is_batch(header.length, header.magic) or stop > end:
             return
-        yield header, position, stop
+        yield Placed(header, position, stop)
         position = stop
 
 

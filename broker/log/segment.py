@@ -5,14 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Any
 
 from broker.env import Buffer, File, Fs
 from broker.log.checkpoints import parent
 from broker.log.config import LogConfig
 from broker.log.indexes import AbortedIndex, EntryFile, OffsetIndex, TimeIndex
-from broker.log.scan import LOOKUP_CHUNK, walk, walk_ends
+from broker.log.scan import LOOKUP_CHUNK, Placed, walk, walk_ends
 from broker.log.slices import FileSlice
-from broker.protocol.records import BatchHeader
 
 LOG, INDEX, TIME_INDEX, ABORTED_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, ABORTED_INDEX)
@@ -102,6 +102,7 @@ class Segment:
 
     def note(self, next_offset: int, length: int, max_timestamp: int) -> None:
         """Take into account a batch that is in the file now."""
+        assert next_offset > self.next_offset
         position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -158,16 +159,16 @@ class Segment:
                 files.append(self.aborted.file)
         return files
 
-    def _entry_files(self) -> tuple[EntryFile, ...]:
+    def _entry_files(self) -> tuple[EntryFile[Any], ...]:
         return self.index, self.time_index, self.aborted
 
     # --------------------------------------------------------------------------------------------------- finding
 
-    def walk_from(self, offset: int) -> Iterator[tuple[BatchHeader, int, int]]:
+    def walk_from(self, offset: int) -> Iterator[Placed]:
         """Headers with their bytes' places, from the batch that `offset` is in, or the first behind it."""
-        for header, position, stop in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
-            if header.base_offset + header.last_offset_delta >= offset:
-                yield header, position, stop
+        for placed in walk(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK):
+            if placed.header.base_offset + placed.header.last_offset_delta >= offset:
+                yield placed
 
     def position_before(self, offset: int) -> int:
         """A byte where a batch begins, such that no batch before it reaches `offset`."""
@@ -200,10 +201,12 @@ class Segment:
     def _slice_cold(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> FileSlice | None:
         """For batches whose places are not in memory: by the sparse index and the headers."""
         ends = walk_ends(self.file, self.position_before(offset), self.size, LOOKUP_CHUNK)
-        found = next((item for item in ends if item[0] >= offset), None)
-        if found is None or found[0] >= limit:
+        found = next(((last, start, stop) for last, start, stop in ends if last >= offset), None)
+        if found is None:
             return None
-        _, start, first_stop = found
+        last_offset, start, first_stop = found
+        if last_offset >= limit:
+            return None
         if first_stop - start > max_bytes:
             return FileSlice(self.file, start, first_stop - start) if at_least_one else None
         largest_stop = start + max_bytes
@@ -229,8 +232,8 @@ class Segment:
         """Find the segment's end and timestamps by the indexes, without reading all. False where it is damaged."""
         self._load_time_index()
         first = next(walk(self.file, 0, self.size, LOOKUP_CHUNK), None)
-        if first is not None and first[0].max_timestamp >= 0:
-            self.roll_timestamp = first[0].max_timestamp
+        if first is not None and first.header.max_timestamp >= 0:
+            self.roll_timestamp = first.header.max_timestamp
         end = self._walk_behind_index()
         self.drop_tail()
         return end == self.size
@@ -244,7 +247,7 @@ class Segment:
     def _walk_behind_index(self) -> int:
         """Find end and timestamps from the last indexed batch on. The byte behind the last whole batch."""
         entries = len(self.index)
-        self._index_position = position = int(self.index[entries - 1][1]) if entries else 0
+        self._index_position = position = self.index[entries - 1].position if entries else 0
         self._index_room = self._index_limit - entries
         for header, _, stop in walk(self.file, position, self.size, LOOKUP_CHUNK):
             self.next_offset = header.base_offset + header.last_offset_delta + 1
@@ -287,10 +290,10 @@ class Segment:
         self.file.fsync()
         self._fs.remove(mark)
         relative = next_offset - self.base_offset
-        self.index.cut(1 + self.index.last_where(lambda entry: entry[1] < position))
-        self.time_index.cut(1 + self.time_index.last_where(lambda entry: entry[1] < relative))
+        self.index.cut(1 + self.index.last_where(lambda entry: entry.position < position))
+        self.time_index.cut(1 + self.time_index.last_where(lambda entry: entry.relative_offset < relative))
         aborted = self.aborted
-        aborted.cut(1 + aborted.last_where(lambda entry: entry[3] < next_offset))
+        aborted.cut(1 + aborted.last_where(lambda entry: entry.last_offset < next_offset))
         self.size = position
         self.full = self.indexes_durable = False
         self._load_time_index()
