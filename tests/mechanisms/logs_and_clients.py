@@ -43,7 +43,7 @@ LOGS = (
                 "writes a follower's batches one by one",
                 at.LOG,
                 "Log._append_run",
-                piece="segment.append(records[run[0][1] : run[-1][2]])",
+                piece="segment.append(records[run[0].start : run[-1].stop])",
                 by="[self._fs and segment.file.append(records[at:stop]) for _, at, stop in run]",
             ),
             Removal("keeps no index", "broker/log/segment.py", "Segment._index_batch", body="return"),
