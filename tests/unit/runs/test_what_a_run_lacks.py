@@ -1,0 +1,47 @@
+"""A run that lacks something is refused before anything is fetched or made, and names all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.drivers import host
+from chaos.errors import Refused
+from chaos.plans.plan import make_plan
+from chaos.runs import real
+
+
+@pytest.fixture
+def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with an empty PATH, an empty cache, no engine and no client libraries."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    for name in ("JAVA_HOME", "KAFKA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(host, "find_spec", lambda name: None)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"target": "kafka"}, ("a whole Java", "Apache Kafka's jars", "apt-get install -y default-jre-headless maven")),
+        ({"runtime": "docker"}, ("no Docker engine", "compose/engine.sh")),
+    ],
+)
+def test_everything_is_told_at_once_and_nothing_was_made(
+    nothing: Path, asked: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    plan = make_plan({**asked, "workload": {"client": "confluent"}})
+    with pytest.raises(Refused) as refused:
+        real.run_and_judge(plan, nothing / "runs")
+    for each in ("--client confluent needs the package", *expected):
+        assert each in str(refused.value)
+    assert not (nothing / "cache").exists()
+    assert not (nothing / "runs").exists()
+
+
+def test_a_run_of_our_own_lacks_nothing_that_is_not_fetched(nothing: Path) -> None:
+    assert real.lacks(make_plan({"workload": {}})) == []
