@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from chaos.faults.kind import RUNTIMES
 from chaos.plans import support
 
 
 @click.command()
-@click.option("--runtime", type=click.Choice(support.RUNTIMES), help="Only of this runtime.")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="Only of this runtime.")
 @click.option("--markdown", is_flag=True, help="The table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
     """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it.
@@ -21,7 +22,7 @@ def command(runtime: str | None, markdown: bool) -> int:
     if markdown:
         click.echo(support.table(), nl=False)
         return 0
-    for name in (runtime,) if runtime else support.RUNTIMES:
+    for name in (runtime,) if runtime else RUNTIMES:
         _tell(name)
     click.echo("Parameters, targets and when a fault begins: docs/faults.md")
     return 0

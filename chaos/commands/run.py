@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
-from chaos.faults.vocabulary import ACTIONS, FaultError
+from chaos.faults.kind import FaultError
+from chaos.faults.kinds import KINDS
 from chaos.plans.plan import LimitsPlan, Plan, PlanError, make_plan, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from workloads.registry import DEFAULT, SCENARIOS, unknown
@@ -77,7 +78,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 
 def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flags that make a plan; `plan_of` takes what they and `workload_flags` give."""
-    kinds = ",".join(name for name, action in ACTIONS.items() if runtime in action.runtimes)
+    kinds = ",".join(name for name, kind in KINDS.items() if runtime in kind.worlds)
     drawn = ",".join(DEFAULT_KINDS)
     pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
     expect = "Hold the run to what its configuration promises, to everything, or to a loss. [default: config]"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chaos.commands.run import plan_flags, plan_of, workload_flags
-from chaos.faults.vocabulary import FaultError
+from chaos.faults.kind import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits

@@ -1,20 +1,20 @@
-"""Which links need a relay that knows frames, for the protocol faults of a plan. Pure."""
+"""Which links need a relay that knows frames, for the faults of a plan that hit frames. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from chaos.faults.kind import Fault, Trait
 from chaos.faults.shapes import asked_over
-from chaos.faults.targets import zone_of
-from chaos.faults.vocabulary import Fault, check_target
+from chaos.faults.targets import check_target, zone_of
 from chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Links that protocol faults of a plan may be put on: requests go to their targets, whoever these will be."""
+    """Links that such faults of a plan may be put on: requests go to their targets, whoever these will be."""
     found: set[Link] = set()
     for fault in faults:
-        if fault.action == "protocol":
+        if Trait.NEEDS_FRAMES in fault.traits:
             kind, argument = check_target("target", fault.target)
             zone = zone_of(fault.target)
             targets = [zone] if zone else [int(argument)] if kind == "node" else nodes

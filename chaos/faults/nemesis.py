@@ -9,7 +9,7 @@ else that would hit it, it is a reason why that did not land.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
@@ -17,22 +17,12 @@ import trio
 from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults import triggers
-from chaos.faults.acts import clients, disks, leaders, links, nodes, slow_links
-from chaos.faults.stage import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S, Cluster, Play, Played, Stage
-from chaos.faults.targets import Unresolved, resolve, zone_of
-from chaos.faults.vocabulary import Fault, of_clients
+from chaos.faults.kind import Fault
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
+from chaos.faults.stage import Cluster, Played, Stage
+from chaos.faults.targets import Unresolved, of_clients, resolve, zone_of
 from chaos.runtimes.contract import Counting, Runtime
 from workloads.control import Controls
-
-ACTS: Mapping[str, Play] = {
-    **clients.ACTS,
-    **nodes.ACTS,
-    **links.ACTS,
-    **slow_links.ACTS,
-    **disks.ACTS,
-    **leaders.ACTS,
-}
-"""How each of `chaos.faults.vocabulary.ACTIONS` is done."""
 
 
 def in_short(words: str) -> str:
@@ -86,7 +76,7 @@ class Nemesis:
             if p.fault.when:
                 await self._until_true(p)
             await self._resolve(p)
-            await ACTS[p.fault.action](stage, p)
+            await p.fault.kind.play(stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
             p.error = f"{type(trouble).__name__}: {why}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -14,19 +14,12 @@ import trio
 from broker.env import Env
 from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
+from chaos.faults.kind import Fault, Trait
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S
 from chaos.faults.targets import ClusterView, Unresolved
-from chaos.faults.vocabulary import Fault
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
 from workloads.client.client import Client
 from workloads.control import Controls
-
-PROBE_TIMEOUT_S = 0.7
-HEALED_WITHIN_S = 10.0
-WHOLE_WITHIN_S = 3.0
-"""Links of a broker that just comes back are waited for so long, and so is somebody who answers to a target's name."""
-POLL_S = 0.1
-BY_ITSELF = ("disk", "crash_at")
-"""Actions of which a node ends by itself, sooner or later or never."""
 
 
 @dataclass
@@ -59,7 +52,7 @@ class Played:
         return {
             "id": f.id,
             "action": f.action,
-            "fault_class": f.fault_class,
+            "fault_class": f.kind.fault_class,
             "target": {"asked": f.target, "resolved": list(self.hit)},
             "params": dict(f.params),
             "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
@@ -91,7 +84,7 @@ class Stage:
         self.runtime, self.cluster = runtime, cluster
         self.clients: Controls | None = None
         """The workload's clients, once there are any."""
-        self._claims: dict[int, dict[int, str]] = {}
+        self._claims: dict[int, dict[int, Fault]] = {}
         self._starting: dict[int, trio.Event] = {}
         """Nodes that a fault starts just now, and what is set when that is over."""
         self._leaving: dict[int, trio.Event] = {}
@@ -107,6 +100,18 @@ class Stage:
     def rng(self, p: Played, purpose: str) -> Random:
         """A fault's own draws, each purpose by itself."""
         return rng_for(self._seed, purpose, p.fault.id)
+
+    async def sleep(self, seconds: float) -> None:
+        """So long on the run's clock."""
+        await trio.sleep(seconds)
+
+    def within(self, seconds: float) -> trio.CancelScope:
+        """Around what is given up after so long, without an error."""
+        return trio.move_on_after(seconds)
+
+    def shielded(self) -> trio.CancelScope:
+        """Around what is undone, whatever ends the run."""
+        return trio.CancelScope(shield=True)
 
     def note(self, p: Played) -> None:
         """Record the fault as it stands."""
@@ -153,23 +158,28 @@ class Stage:
         its crash point, ended by itself: nobody said so yet, but nobody else can have it down.
         """
         if state is NodeState.PAUSED:
-            return self.others(p, node, "pause")
+            return self.others(p, node, Trait.PAUSES)
         known = self._down.get(node, set()) - {p.fault.id}
         return {n: action for n, action in self.others(p, node).items() if n in known} or (
-            self.others(p, node, *BY_ITSELF)
+            self.others(p, node, Trait.ENDS_BY_ITSELF)
         )
 
     def claim(self, p: Played, nodes: Sequence[int] | None = None) -> None:
         """The fault is on at its nodes from now on; at some of them only, where they are given."""
         for node in p.resolved if nodes is None else nodes:
-            self._claims.setdefault(node, {})[p.fault.id] = p.fault.action
+            self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
-    def others(self, p: Played, node: int, *actions: str) -> dict[int, str]:
-        """Faults that are on at a node beside this one, by id: their actions; of these only, where any are given. What
-        ends one must not end another.
+    def others(self, p: Played, node: int, trait: Trait | None = None) -> dict[int, str]:
+        """Faults that are on at a node beside this one, by id: their actions; of such a trait only, where one is given.
+        What ends one must not end another.
         """
         claims = self._claims.get(node, {})
-        return {n: action for n, action in claims.items() if n != p.fault.id and (action in actions or not actions)}
+        found = {number: fault for number, fault in claims.items() if number != p.fault.id}
+        return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
+
+    def others_alike(self, p: Played, node: int) -> dict[int, str]:
+        """Of `others` those of this fault's own kind."""
+        return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
     def release(self, p: Played, nodes: Sequence[int] | None = None) -> None:
         """The fault has ended at these nodes; at all of them where none are given."""
@@ -229,6 +239,32 @@ class Stage:
             if self._starting.get(node) is over:
                 del self._starting[node]
             over.set()
+
+    @staticmethod
+    def came_back(up: Sequence[Any]) -> bool:
+        """Whether all nodes are up again, or still down because other faults have them so."""
+        return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
+
+    @asynccontextmanager
+    async def up_after_trouble(self, p: Played) -> AsyncIterator[None]:
+        """Around what comes before the end: where that raises a HarnessError the fault's nodes are started all the
+        same. Nobody else would do it before the cluster is healed.
+        """
+        try:
+            yield
+        except HarnessError:
+            await self.up_again(p, [node for node in p.resolved if self.runtime.state(node) is NodeState.DOWN])
+            raise
+
+    async def until_in_sync(self, nodes: Sequence[int]) -> None:
+        """Until every partition that one of these holds has a leader, and all its replicas in sync."""
+        while not await self._in_sync(nodes):
+            await trio.sleep(POLL_S)
+
+    async def _in_sync(self, nodes: Sequence[int]) -> bool:
+        view = await self.cluster.view()
+        held = [name for name, replicas in view.replicas.items() if set(nodes) & set(replicas)]
+        return all(view.leaders[name] >= 0 and set(view.replicas[name]) == set(view.isr[name]) for name in held)
 
     async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:
         """What an act answers for each of the nodes, all at once. The first HarnessError is raised."""
@@ -293,11 +329,6 @@ class Stage:
                 await trio.sleep(POLL_S)
                 probes = await self.probes(links)
         return probes
-
-
-Play = Callable[[Stage, Played], Awaitable[None]]
-"""An act: does the fault, waits it out, undoes it, and fills in evidence, `landed` and `error`. Unresolved and
-HarnessError mean that it did not land."""
 
 
 def now_ns(env: Env) -> int:

@@ -1,4 +1,4 @@
-"""Who is hit: a target's name into broker ids, when the fault begins, from what the cluster says just then."""
+"""Who is hit: the names of targets, and what a name means when a fault begins, from what the cluster says just then."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from chaos.faults.vocabulary import ZONE_TARGET, FaultError, check_target
+from chaos.faults.kind import FaultError
 from chaos.runtimes.layout import zone_name
+
+OF_PARTITIONS = ("leader", "follower", "isr", "last_isr")
+"""Targets that may name a partition, as in `leader:TOPIC-N`."""
+NODE_TARGETS = (*OF_PARTITIONS, "controller", "node", "random", "minority", "majority", "all")
+"""Whom a fault may hit. `node:N` names a broker id."""
+ZONE_TARGET = "zone"
+"""Of faults of links: `zone:N` is all links of the workload's N-th client zone, counted from 1."""
+CLIENT_TARGETS = ("producer", "reader")
+"""Of faults of clients: any one of them, or `producer:N`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,32 @@ class ClusterView:
 
 class Unresolved(Exception):
     """Nobody answers to that target just now (no leader, no known controller): the fault cannot land."""
+
+
+def of_clients(target: str) -> bool:
+    """Whether a target is one of the workload's clients."""
+    return target.partition(":")[0] in CLIENT_TARGETS
+
+
+def check_target(here: str, target: str) -> tuple[str, str]:
+    """(kind, argument) of a target such as "leader:orders-0-1". FaultError where it is none."""
+    kind, _, argument = target.partition(":")
+    if kind in CLIENT_TARGETS:
+        if argument and not argument.isdigit():
+            raise FaultError(f"{here}: target {target!r}: a {kind} has a number, as in {kind}:0")
+        return kind, argument
+    if kind == ZONE_TARGET:
+        if not argument.isdigit() or int(argument) < 1:
+            raise FaultError(f"{here}: target {target!r}: zones are counted from 1, as in zone:2")
+        return kind, argument
+    if kind not in NODE_TARGETS:
+        known = ", ".join((*NODE_TARGETS, ZONE_TARGET))
+        raise FaultError(f"{here}: unknown target {target!r}: one of {known}")
+    if kind == "node" and not argument.isdigit():
+        raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
+    if kind in OF_PARTITIONS and argument and "-" not in argument:
+        raise FaultError(f"{here}: target {target!r}: a partition is TOPIC-NUMBER, as in {kind}:orders-0-1")
+    return kind, argument
 
 
 def check_feasible(target: str, nodes: Sequence[int], zones: int, here: str) -> None:

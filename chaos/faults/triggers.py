@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.faults.action import FaultError
+from chaos.faults.kind import FaultError
 from chaos.runtimes.contract import CrashOp
 
 POLL_S = 0.05

@@ -25,20 +25,17 @@ from pydantic import (
 )
 
 from chaos.faults import triggers
-from chaos.faults.link_actions import required_nodes
+from chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
+from chaos.faults.kinds import KINDS
 from chaos.faults.targets import check_feasible
-from chaos.faults.vocabulary import ACTIONS, Fault, FaultError, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.external import check_external, drawn_kinds, for_others
-from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, overtaken
+from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker
 from chaos.plans.settings import check_broker_settings, check_topic_settings
 from workloads.registry import DEFAULT, SCENARIOS, unknown
 from workloads.scenario import Scenario
 
 SCHEMA = 1
-OURS_ONLY = ("clock", "power_loss", "crash_at", "disk", "damage")
-"""Faults that need our own broker's help: what is below its seam."""
-ON_FILES = ("power_loss", "crash_at", "disk", "bit_rot", "damage")
-"""Faults that need a broker's files in reach."""
 
 FAST_FAILOVER: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -207,7 +204,7 @@ class Plan(_Part):
             return
         if self.runtime != "docker":
             raise ValueError('cluster.volume_mib is of runtime = "docker": elsewhere data has no volumes')
-        if beyond := sorted({fault.action for fault in self.faults} & {*ON_FILES}):
+        if beyond := sorted({fault.action for fault in self.timeline() if Trait.NEEDS_FILES in fault.traits}):
             raise ValueError(f"cluster.volume_mib: {', '.join(beyond)} need brokers' data in folders of this machine")
 
     def _check_target(self) -> None:
@@ -244,27 +241,29 @@ class Plan(_Part):
         for number, f in enumerate(self.faults):
             fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
             check_feasible(f.target, self.nodes, self.workload.zones, f"fault {number} ({f.action})")
-            if self.runtime == "external":
-                check_external(fault, compose=self.compose, client=self.workload.client)
-            elif self.runtime not in ACTIONS[f.action].runtimes:
-                where = " or ".join(sorted(ACTIONS[f.action].runtimes))
-                why = ACTIONS[f.action].nowhere_else
-                here = f"fault {number} ({f.action}): not possible in runtime {self.runtime!r}"
-                raise FaultError(f"{here}: use {where}" + (f" ({why})" if why else ""))
-            if f.action == "upgrade" and not self.upgrade_to:
-                raise FaultError(f"fault {number} (upgrade): to which version? name it: --upgrade-to (upgrade_to)")
-            if fault.params.get("how") in ("drain", "fill") and self.cluster.nodes <= self.workload.replication_factor:
-                raise FaultError(f"fault {number} ({f.action}): more brokers than replicas are needed: cluster.nodes")
-            if fault.params.get("how") == "faketime" and self.runtime != "docker":
-                raise FaultError(f"fault {number} ({f.action}): libfaketime is in brokers' images only: how = 'offset'")
-            needed = required_nodes(f.action, fault.params)
-            if self.cluster.nodes < needed:
-                few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
-                raise FaultError(f"fault {number} ({f.action}): {few}")
-            if self.target != "squall" and (f.action in OURS_ONLY or fault.params.get("how") == "resign"):
-                raise FaultError(f"fault {number} ({f.action}): only Squall's own broker can be made to: leave it out")
+            self._check_possible(fault)
             made.append(self._triggered(fault, f))
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
+
+    def _check_possible(self, fault: Fault) -> None:
+        """Refuse what such a cluster, in such a runtime, cannot be done to. FaultError."""
+        here, kind = f"fault {fault.id} ({fault.action})", fault.kind
+        if self.runtime == "external":
+            check_external(fault, compose=self.compose, client=self.workload.client)
+        elif self.runtime not in kind.worlds:
+            where = " or ".join(sorted(kind.worlds & OUR_WORLDS))
+            why = f" ({kind.nowhere_else})" if kind.nowhere_else else ""
+            raise FaultError(f"{here}: not possible in runtime {self.runtime!r}: use {where}{why}")
+        nodes, replicas = self.cluster.nodes, self.workload.replication_factor
+        setting = Setting(self.runtime, self.target, nodes, replicas, self.upgrade_to)
+        if why := kind.refuse(fault.params, setting):
+            raise FaultError(f"{here}: {why}")
+        needed = kind.needs_nodes(fault.params)
+        if nodes < needed:
+            few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
+            raise FaultError(f"{here}: {few}")
+        if self.target != "squall" and Trait.NEEDS_OUR_BROKER in fault.traits:
+            raise FaultError(f"{here}: only Squall's own broker can be made to: leave it out")
 
     def _triggered(self, fault: Fault, f: FaultPlan) -> Fault:
         here = f"fault {fault.id} ({f.action})"
@@ -279,7 +278,7 @@ class Plan(_Part):
 
     def fault_classes(self) -> frozenset[str]:
         """Classes (P, N, ...) of the planned faults."""
-        return frozenset(f.fault_class for f in self.timeline())
+        return frozenset(f.kind.fault_class for f in self.timeline())
 
 
 def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan:
@@ -289,7 +288,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
     external = bare.runtime == "external"
     if kinds is None:
         drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
-        drawn += ("upgrade",) if bare.upgrade_to else ()
+        drawn += tuple(name for name in KINDS if bare.upgrade_to and _needs_second_version(name))
         try:
             faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s)
         except FaultError:
@@ -298,18 +297,24 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None) -> Plan
         faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s)
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
-    listed = [
-        {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": params}
-        for f in (in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
-        for params in [overtaken(bare.seed, f.id, likely(f.params), bare.workload.traffic().in_flight)]
-    ]
+    faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
+    faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)
     if bare.target != "squall":
-        listed = [for_others(each, external=external) for each in listed]
+        faults = tuple(for_others(fault, external=external) for fault in faults)
+    listed = [
+        {"at_s": f.at_s, "duration_s": f.duration_s, "action": f.action, "target": f.target, "params": dict(f.params)}
+        for f in faults
+    ]
     return make_plan({**values, "faults": listed})
 
 
-def _possible(kinds: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    return kinds if plan.cluster.nodes > 1 else tuple(k for k in kinds if k not in ("partition", "latency"))
+def _needs_second_version(name: str) -> bool:
+    return Trait.NEEDS_SECOND_VERSION in KINDS[name].traits
+
+
+def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    """Those for which, with the parameters that they have by default, there are brokers enough."""
+    return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 
 def make_plan(values: Mapping[str, Any]) -> Plan:

@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from chaos.errors import HarnessError
-from chaos.faults.action import Action
-from chaos.faults.link_actions import LINK_ACTIONS
-from chaos.faults.vocabulary import ACTIONS
-from chaos.plans.external import ASKED, ON_CONTAINERS, ON_LINKS
+from chaos.faults.kind import RUNTIMES, Kind, Trait
+from chaos.faults.kinds import KINDS
 
-RUNTIMES = ("process", "docker", "sim", "external")
 BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
-THROUGH_PROXIES = frozenset({*(action.name for action in LINK_ACTIONS), "reset", "protocol"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +60,25 @@ BOOTSTRAP = Need("--bootstrap HOST:PORT", _nothing)
 COMPOSE = Need("--compose FILE", _nothing)
 
 
-def possible(action: Action, runtime: str) -> str:
-    """Whether an action can be played there: "yes", with a word of what is less than elsewhere, or "" for no."""
-    if runtime != "external":
-        return "yes" if runtime in action.runtimes else ""
-    if action.name in ON_CONTAINERS:
+def possible(kind: Kind, runtime: str) -> str:
+    """Whether it can be played there: "yes", with a word of what is less than elsewhere, or "" for no."""
+    if runtime not in kind.worlds:
+        return ""
+    if runtime == "external" and Trait.BY_SIGNAL in kind.traits:
         return "with a compose file"
-    if action.name in ON_LINKS:
-        return "clients' side"
-    return "yes" if action.name in ASKED else ""
+    return "clients' side" if runtime == "external" and Trait.OF_LINKS in kind.traits else "yes"
 
 
-def needs(action: Action, runtime: str) -> tuple[Need, ...]:
-    """What has to be there for an action that is possible there."""
+def needs(kind: Kind, runtime: str) -> tuple[Need, ...]:
+    """What has to be there for a fault that is possible there."""
+    proxies = (TOXIPROXY,) if Trait.OF_LINKS in kind.traits else ()
     match runtime:
         case "process":
-            return (LINUX, *((TOXIPROXY,) if action.name in THROUGH_PROXIES else ()))
+            return (LINUX, *proxies)
         case "docker":
             return (LINUX, ENGINE)
         case "external":
-            if action.name in ON_CONTAINERS:
-                return (BOOTSTRAP, COMPOSE, ENGINE)
-            return (BOOTSTRAP, *((TOXIPROXY,) if action.name in THROUGH_PROXIES else ()))
+            return (BOOTSTRAP, COMPOSE, ENGINE) if Trait.BY_SIGNAL in kind.traits else (BOOTSTRAP, *proxies)
     return ()
 
 
@@ -94,20 +87,20 @@ def missing(found: Iterable[Need]) -> tuple[str, ...]:
     return tuple(lack for need in found if (lack := need.lacking()))
 
 
-def everything() -> Mapping[str, Action]:
+def everything() -> Mapping[str, Kind]:
     """The registry."""
-    return ACTIONS
+    return KINDS
 
 
 def table() -> str:
     """The registry as Markdown: action x runtime x evidence."""
     head = ("action", "what it does", "class", "length, s", *RUNTIMES, "evidence that it landed")
     lines = [_row(head), "|---" * len(head) + "|"]
-    for action in ACTIONS.values():
-        fault_class = "W1, WM" if action.fault_class == "W1" else action.fault_class
-        length = f"{action.duration_s.low:g} to {action.duration_s.high:g}"
-        where = (possible(action, runtime) or "-" for runtime in RUNTIMES)
-        lines.append(_row((f"`{action.name}`", action.title, fault_class, length, *where, action.evidence)))
+    for kind in KINDS.values():
+        fault_class = "W1, WM" if kind.fault_class == "W1" else kind.fault_class
+        length = f"{kind.duration_s.low:g} to {kind.duration_s.high:g}"
+        where = (possible(kind, runtime) or "-" for runtime in RUNTIMES)
+        lines.append(_row((f"`{kind.name}`", kind.title, fault_class, length, *where, kind.evidence)))
     return "\n".join(lines) + "\n"
 
 

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from chaos.draws import rng_for
+from chaos.faults.kind import HOLDING, Fault, FaultError, Ground, Kind, Trait
+from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import minority_size
-from chaos.faults.vocabulary import Fault, FaultError
-from chaos.plans.landing import Ground, landing
+from chaos.plans.landing import landing
 from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
 from chaos.plans.schedule import make_schedule
@@ -21,25 +22,17 @@ from workloads.registry import DEFAULT, SCENARIOS
 from workloads.scenario import Ground as Drawn
 from workloads.scenario import Scenario
 
-KINDS = ("kill", "stop", "pause", "crash_at", "power_loss", "clock", "partition", "latency", "packet_loss", "reset",
-         "protocol", "disk", "leadership")  # fmt: skip
+KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
 say the same."""
-NEWER = ("bandwidth", "slicer", "limit_data", "reset_peer", "slow_close", "flapping", "rolling", "client")
+NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
 """Kinds that some seeds have besides: drawn by themselves, so that the other seeds are the plans that they were."""
-NEWER_SHARE, SHAPE_SHARE, SIDE_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.25, 0.2, 0.1, 0.08
+NEWER_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.1, 0.08
 QUIET_S = 8.0
-BETWEEN_BROKERS = ("partition", "latency", *(kind for kind in NEWER if kind not in ("rolling", "client")))
-OF_NODES = ("kill", "stop", "pause", "crash_at", "power_loss", "disk", "rolling")
-OF_FSYNCS = ("crash_at", "disk")
-OF_ONE = ("crash_at", "stop")
-"""Of one node at a time: so is a crash point, and most of a quorum cannot leave in good order together."""
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """What takes minutes to happen. At few records a second."""
-SCENE_SHARE, RESIGN_SHARE = 0.08, 0.3
-CONTROLLERS = 3
-"""As many as a cluster has of at least so many brokers; a smaller one has a single controller."""
+SCENE_SHARE = 0.08
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None, workload: str = DEFAULT) -> Plan:
@@ -57,7 +50,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
-    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), Drawn(nodes, not set(OF_FSYNCS).isdisjoint(kinds)))
+    syncs = any(Trait.COUNTS_SYNCS in ALL[name].traits for name in kinds)
+    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), Drawn(nodes, syncs))
     if long and "rate" in scenario.model_fields:
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
@@ -122,7 +116,8 @@ def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ..
     try:
         for line in range(lines):
             # Two faults of whole nodes at once often find each other's node down, and then one of them proves nothing.
-            across = tuple(kind for kind in kinds if kind not in OF_NODES) if line and rng.random() < 0.7 else kinds
+            apart = line and rng.random() < 0.7
+            across = tuple(name for name in kinds if not (apart and _of_whole_nodes(name)))
             drawn = make_schedule(seed if not line else rng.getrandbits(62), across, time_s)
             found += [replace(fault, id=len(found) + number) for number, fault in enumerate(drawn)]
     except FaultError:  # too short a load for any
@@ -142,47 +137,44 @@ def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, .
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
     """Which kinds of faults this seed has at all: few, most often."""
     rng = rng_for(seed, "swarm", "kinds")
-    possible = [kind for kind in KINDS if nodes > 1 or kind not in BETWEEN_BROKERS]
+    possible = [kind.name for kind in KINDS if _has_links(kind, nodes)]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
     found = rng.sample(possible, count)
     more = rng_for(seed, "swarm", "newer kinds")
     if more.random() < NEWER_SHARE:
-        newer = [kind for kind in NEWER if nodes > 1 or kind not in BETWEEN_BROKERS]
+        newer = [kind.name for kind in NEWER if _has_links(kind, nodes)]
         found += more.sample(newer, min(len(newer), more.choice((1, 1, 2, 3))))
     return tuple(sorted(found))
 
 
+def _has_links(kind: Kind, nodes: int) -> bool:
+    """Whether there are brokers enough for what it does by default."""
+    return kind.needs_nodes(kind.defaults) <= nodes
+
+
+def _of_whole_nodes(name: str) -> bool:
+    return bool(ALL[name].traits & (HOLDING | {Trait.ONE_BY_ONE}))
+
+
 def _aimed(seed: int, fault: Fault, nodes: int, replicas: int) -> Fault:
-    """At whom it goes; a request for leaders is now and then one to the controller, where there is another one."""
-    resigns = fault.action == "leadership" and rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE
-    if resigns and nodes >= CONTROLLERS:
-        return replace(fault, target="controller", params={"how": "resign"})
-    fault = replace(fault, params=_on_links(seed, fault, nodes))
+    """At whom it goes, and with parameters that only some have: of a kind's own making."""
+    draw = fault.kind.draw
+    if (other := draw.instead(seed, fault, nodes)) is not None:
+        return other
+    if draw.varied is not None:
+        fault = replace(fault, params=draw.varied(rng_for(seed, "swarm", "links", fault.id), fault.params, nodes))
     return replace(fault, target=_target(seed, fault, nodes, replicas))
-
-
-def _on_links(seed: int, fault: Fault, nodes: int) -> dict[str, Any]:
-    """Its parameters; of partitions and latency some are of clients' links, or of shapes that need three brokers."""
-    params = dict(fault.params)
-    rng = rng_for(seed, "swarm", "links", fault.id)
-    drawn = rng.random()
-    if fault.action == "partition" and nodes >= CONTROLLERS and drawn < SHAPE_SHARE:
-        return {**params, "shape": rng.choice(("ring", "bridge"))}
-    if fault.action == "partition" and params["shape"] == "isolate" and drawn < SHAPE_SHARE + SIDE_SHARE:
-        return {**params, "side": rng.choice(("clients", "both"))}
-    if fault.action == "latency" and drawn < SIDE_SHARE:
-        return {**params, "side": rng.choice(("clients", "both"))}
-    return params
 
 
 def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
     """Some faults hit more than one node, or one that only follows."""
-    if fault.action in ("protocol", "rolling", "client"):
-        return fault.target  # whom such requests go to; all; and no broker
+    if fault.kind.draw.target is not None:
+        return fault.target
     rng = rng_for(seed, "swarm", "target", fault.id)
     if rng.random() < 0.75 or nodes == 1:
         return fault.target
-    several = [] if fault.action in OF_ONE else ["majority", "all", *(["minority"] if minority_size(nodes) else [])]
+    several = ["majority", "all", *(["minority"] if minority_size(nodes) else [])]
+    several = [] if Trait.OF_ONE_NODE in fault.traits else several
     possible = [*several, *(["follower", "follower"] if replicas > 1 else [])]
     return rng.choice(possible) if possible else fault.target
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from chaos.drivers.host import LibraryDriver, require
 from chaos.errors import HarnessError, Refused, trouble_of
 from chaos.faults.framed import framed_links
+from chaos.faults.kind import Trait
 from chaos.faults.triggers import counts_calls
 from chaos.interrupts import stoppable
 from chaos.plans.plan import Plan, write_plan
@@ -47,9 +48,6 @@ HISTORY_BYTES = 1_500
 LOGS_BYTES = 128 << 20
 """Everything that does not grow with the load: first segments, indexes, traces, what programs print, the page."""
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
-BELOW_THE_SEAM = ("power_loss", "crash_at", "disk")
-"""Faults for which brokers are started on files that can be hurt, as they are for conditions on their calls; others
-have the real ones, at no cost."""
 
 
 def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
@@ -132,16 +130,18 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
     Refused for what is missing here, before anything is made.
     """
     settings = dict(plan.cluster.settings)
-    hurt = any(fault.action in BELOW_THE_SEAM or counts_calls(fault.when) for fault in plan.faults)
+    faults = plan.timeline()
+    # Others have the real files, at no cost.
+    hurt = any(Trait.NEEDS_HURT_FILES in fault.traits or counts_calls(fault.when) for fault in faults)
     zones = zone_names(plan.workload.zones)
-    framed = framed_links(plan.timeline(), plan.nodes, links(plan.nodes, zones))
+    framed = framed_links(faults, plan.nodes, links(plan.nodes, zones))
     if plan.runtime == "external":
         return _external_maker(plan, say), Stranger(STRANGERS[plan.target])
     if plan.runtime == "docker":
-        lossy = any(fault.action == "packet_loss" for fault in plan.faults)
+        lossy = any(Trait.NEEDS_PACKET_FILTER in fault.traits for fault in faults)
         engine = find_engine()
         in_containers = partial(DockerRuntime, engine=engine, images=ensure_images(engine, say), nodes=plan.nodes)
-        faked = any(fault.params.get("how") == "faketime" for fault in plan.faults)
+        faked = any(Trait.NEEDS_FAKE_TIME in fault.traits for fault in faults)
         as_planned = {
             "settings": settings,
             "lossy": lossy,

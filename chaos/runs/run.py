@@ -18,6 +18,7 @@ import trio
 from broker.env import Env, Fs
 from chaos import __version__
 from chaos.errors import HarnessError, trouble_of
+from chaos.faults.kind import Trait
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
 from chaos.plans.operations import of_the_run
@@ -256,7 +257,7 @@ class Run:
 
 def _ends(p: Played, gone: NodeExit) -> bool:
     """Whether a broker ended because of a fault, as it should: one whose disk fails stops."""
-    hit = p.fault.action == "disk" and gone.node in p.resolved
+    hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError, trouble_of
+from chaos.faults.kind import Trait
 from chaos.plans.operations import concrete
 from chaos.plans.plan import Plan, write_plan
 from chaos.runs import rare_paths
@@ -52,14 +53,14 @@ class _Sim:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
         self.acks, self.min_isr = plan.workload.traffic().acks, plan.workload.min_isr
         self.world = World(plan.seed)
-        self.world.frames_matter = messages or any(fault.action == "protocol" for fault in plan.faults)
+        self.world.frames_matter = messages or any(Trait.NEEDS_FRAMES in fault.traits for fault in plan.timeline())
         if messages:
             self.world.messages = []
             self.world.kernel.after_event.append(Offsets(self.world).look)
         zones = zone_names(plan.workload.zones)
         self.runtime = SimRuntime(self.world, nodes=plan.nodes, zones=zones, settings=dict(plan.cluster.settings))
         self.watch = Watch(self.world)
-        self.papers = _Papers(f"sim-seed{plan.seed}", self.watch.damaged)
+        self.papers = _Papers(f"sim-seed{plan.seed}", plan, self.watch.damaged)
         self.run: Run | None = None
         self.scope = trio.CancelScope()
         self.looks = 0
@@ -144,21 +145,18 @@ class _Eyes:
 class _Papers(MemoryPapers):
     """Papers that tell the watch whose disk was damaged on purpose."""
 
-    def __init__(self, run_id: str, damaged: Callable[..., None]) -> None:
+    def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
         super().__init__(run_id)
+        self._faults = {fault.id: fault for fault in plan.timeline()}
         self._damaged = damaged
 
     def fault(self, line: dict[str, Any]) -> None:
         """As `Papers.fault`."""
         super().fault(line)
-        if line["began"] is not None and damages(line["action"], line["params"]):
+        fault = self._faults[line["id"]]
+        if line["began"] is not None and fault.traits & {Trait.DAMAGES_FILES, Trait.FORGETS_SYNCS}:
             for node in line["target"]["resolved"]:
-                self._damaged(node, rotten=line["action"] in ("bit_rot", "damage"))
-
-
-def damages(action: str, params: Mapping[str, Any]) -> bool:
-    """Whether a fault may take what was synced: damage, and an fsync that fails, after which pages count as clean."""
-    return action in ("bit_rot", "damage") or (action == "disk" and params["op"] == "fsync" and params["how"] != "slow")
+                self._damaged(node, rotten=Trait.DAMAGES_FILES in fault.traits)
 
 
 class TimeLimit(BaseException):

@@ -18,7 +18,8 @@ from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsR
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.protocol.schema.metadata import MetadataRequest
 from chaos.errors import HarnessError
-from chaos.faults.vocabulary import Fault
+from chaos.faults.kind import Fault
+from chaos.faults.kinds import KINDS
 from chaos.runtimes.layout import Address
 from chaos.runtimes.real.inquiry import METADATA_VERSION, ask
 
@@ -29,14 +30,8 @@ DESCRIBE_CONFIGS_VERSION = 4
 READING = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.CREATE_TOPICS)
 """Without these there is no run."""
 ASKING = (ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_QUORUM)
-LEADING = {
-    "preferred": (ApiKey.ELECT_LEADERS,),
-    "unclean": (ApiKey.ELECT_LEADERS,),
-    "move": (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS),
-    "drain": (ApiKey.ALTER_PARTITION_REASSIGNMENTS,),
-    "fill": (ApiKey.ALTER_PARTITION_REASSIGNMENTS,),
-}
-"""What the fault `leadership` needs, by its `how`."""
+ASKED = frozenset(ApiKey[name] for kind in KINDS.values() for apis in kind.asks.values() for name in apis)
+"""What some fault needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +91,8 @@ def in_vain(target: Target, faults: Iterable[Fault]) -> list[str]:
     """
     found = []
     for fault in faults:
-        needed = LEADING.get(str(fault.params.get("how")), ()) if fault.action == "leadership" else ()
-        if lacking := [api.name for api in needed if api.name in target.lacks]:
+        needed = fault.kind.asks.get(str(fault.params.get("how")), ())
+        if lacking := [name for name in needed if name in target.lacks]:
             found.append(f"fault {fault.id} ({fault.action}) cannot land: it does not speak {', '.join(lacking)}")
     return found
 
@@ -134,9 +129,7 @@ def understood(answer: ApiVersionsResponse) -> Target:
     """What an answer to ApiVersions says."""
     theirs = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     target = Target(features={each.name: each.max_version_level for each in answer.finalized_features})
-    for key in sorted(
-        {*READING, *ASKING, ApiKey.INIT_PRODUCER_ID, *(api for apis in LEADING.values() for api in apis)}
-    ):
+    for key in sorted({*READING, *ASKING, *ASKED, ApiKey.INIT_PRODUCER_ID}):
         ours = request_class(key)
         low, high = theirs.get(int(key), (0, -1))
         low, high = max(low, ours.MIN_VERSION), min(high, ours.MAX_VERSION)

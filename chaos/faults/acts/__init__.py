@@ -1,1 +1,1 @@
-"""How each action is played: one coroutine an action."""
+"""Acts that several kinds of faults share, and long ones: imported when one is played, because they import trio."""

@@ -11,7 +11,8 @@ from functools import partial
 import trio
 
 from chaos.errors import HarnessError
-from chaos.faults.stage import POLL_S, Play, Played, Stage
+from chaos.faults.pace import POLL_S
+from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.layout import INTERNAL, addresses
 from workloads.client import admin
@@ -32,7 +33,7 @@ INSIDE = ClientSettings(
 Ask = Callable[[Stage, Played, ClusterView], Awaitable[dict[Place, str]]]
 
 
-async def leadership(stage: Stage, p: Played) -> None:
+async def change_leaders(stage: Stage, p: Played) -> None:
     """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
     holds, or of some to it.
 
@@ -41,9 +42,6 @@ async def leadership(stage: Stage, p: Played) -> None:
     the new preferred leader; it goes on though the fault is over.
     """
     how = str(p.fault.params["how"])
-    if how == "resign":
-        await _resign(stage, p)
-        return
     stage.begun(p)
     before, answers = await _accepted(stage, p, how)
     stage.check_landed(p, stage.now_ns())
@@ -167,7 +165,7 @@ def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: Clus
     return all(holds) if how == "fill" else not any(holds)
 
 
-async def _resign(stage: Stage, p: Played) -> None:
+async def resign(stage: Stage, p: Played) -> None:
     """The active controller, which must be among the targets, gives up the quorum's leadership and lives on.
 
     Evidence is who led the quorum, in which epoch, before and after; the same one may be elected again.
@@ -245,6 +243,3 @@ def _place(name: str) -> Place:
 
 def _name(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
-
-
-ACTS: Mapping[str, Play] = {"leadership": leadership}

@@ -1,32 +1,33 @@
-"""Faults of links: partitions, lost packets, resets, and requests that are dropped, held, doubled, refused."""
+"""Acts on links: what is cut, what is counted as it strikes, and connections that are reset."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
-from chaos.faults.shapes import asked_over, links_of, partition_cuts
-from chaos.faults.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
+from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.shapes import links_of
+from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Evidence, FrameAct, Frames, Link, LinkFault, Loss, Probe, Stream
+from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
 
 
-async def partition(stage: Stage, p: Played) -> None:
-    """Cut directed links: between brokers, or of clients to brokers."""
-    cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
+async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
+    """Cut links, each in its way: probes over them must fail while they are cut, and work afterwards."""
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     name = f"fault-{p.fault.id}"
     stage.begun(p)
     try:
-        for link, cut in cuts:
-            await stage.runtime.fault_link(name, link, cut)
+        for link, how in cuts:
+            await stage.runtime.fault_link(name, link, how)
         during = await stage.probes(links)
         await stage.rest(p)
     finally:
@@ -45,16 +46,9 @@ async def partition(stage: Stage, p: Played) -> None:
         p.error = "a cut link answered, or a healed one did not"
 
 
-async def packet_loss(stage: Stage, p: Played) -> None:
-    """Packets of the targets get lost, and come late."""
-    loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
-    await _counted(stage, p, links_of(p.fault.params, p.hit, stage.runtime.links()), loss)
-
-
-async def protocol(stage: Stage, p: Played) -> None:
-    """Requests of one API to the targets are dropped, delayed, doubled or answered with an error by the link."""
-    params = p.fault.params
-    frames = Frames(
+def frames(params: Mapping[str, Any]) -> Frames:
+    """What is done to which frames, as parameters say."""
+    return Frames(
         api=int(ApiKey[api_constant(params["api"])]),
         act=FrameAct(params["act"]),
         nth=int(params["nth"]),
@@ -63,10 +57,9 @@ async def protocol(stage: Stage, p: Played) -> None:
         error=int(ErrorCode[params["error"]]),
         stream=Stream(params["stream"]),
     )
-    await _counted(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames)
 
 
-async def _counted(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
+async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
     """A fault whose evidence is how often it struck."""
     name = f"fault-{p.fault.id}"
     if not links:
@@ -89,7 +82,7 @@ async def _counted(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFa
         p.error = "nothing came over these links that it could have hit"
 
 
-async def reset(stage: Stage, p: Played) -> None:
+async def reset_connections(stage: Stage, p: Played) -> None:
     """Reset the targets' connections, at the beginning and every so often until the end.
 
     A connection of the nemesis's own stands open over each link at the beginning, and must be reset with the others.
@@ -157,11 +150,3 @@ async def _watched(
 def api_constant(name: str) -> str:
     """ "InitProducerId" into "INIT_PRODUCER_ID"."""
     return "".join(f"_{c}" if c.isupper() and at else c for at, c in enumerate(name)).upper()
-
-
-ACTS: Mapping[str, Play] = {
-    "partition": partition,
-    "packet_loss": packet_loss,
-    "protocol": protocol,
-    "reset": reset,
-}

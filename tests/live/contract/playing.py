@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from chaos.faults.kind import Fault
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import Fault
 from chaos.runs.papers import MemoryPapers
 from checkers.fault_classes import not_landed
 from checkers.nemesis_log import parse_faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from chaos.faults.acts.nodes import clock_evidence
+from chaos.faults.kinds.clock import clock_evidence
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster

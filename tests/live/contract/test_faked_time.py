@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from chaos.errors import Refused
-from chaos.faults.acts.nodes import clock_evidence
+from chaos.faults.kinds.clock import clock_evidence
 from chaos.runtimes.contract import Evidence
 from chaos.runtimes.docker.faketime import check_image
 from chaos.runtimes.docker.runtime import DockerRuntime

@@ -8,7 +8,8 @@ from typing import Any
 
 import trio
 
-from chaos.faults.link_actions import LINK_ACTIONS
+from chaos.faults.kind import Trait
+from chaos.faults.kinds import KINDS
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, Probe, Runtime
@@ -37,7 +38,9 @@ BARRED = {"partition", "flapping", "limit_data", "reset_peer"}
 
 
 def test_every_action_on_links_is_played_here() -> None:
-    assert {action for action, _ in FAULTS} >= {each.name for each in LINK_ACTIONS}
+    assert {action for action, _ in FAULTS} >= {
+        name for name, kind in KINDS.items() if Trait.OF_LINKS in kind.traits and Trait.NEEDS_TRAFFIC not in kind.traits
+    }
 
 
 def test_each_lands_with_proof_and_a_client_feels_it(on_cluster: OnCluster) -> None:

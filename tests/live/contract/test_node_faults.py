@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from chaos.faults.vocabulary import Fault, make_fault
+from chaos.faults.kind import Fault
+from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Evidence, NodeState, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster

@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
-from chaos.faults.vocabulary import Fault, make_fault
+from chaos.faults.kind import Fault
+from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, NodeState, Probe
 from checkers.verdict import VALID
 from tests.unit.faults.test_acts import World as FailingWorld

@@ -9,7 +9,9 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
-from chaos.faults.vocabulary import Fault, FaultError, make_fault
+from chaos.faults.kind import Fault, FaultError
+from chaos.faults.kinds import KINDS
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
@@ -246,4 +248,6 @@ async def test_a_rolling_restart_does_not_start_what_another_fault_has_down(
 
 
 def test_a_fault_is_a_plain_value() -> None:
-    assert make_fault(0, 0, 1, "client", "producer", {}) == Fault(0, 0.0, 1.0, "client", "producer", {"how": "crash"})
+    assert make_fault(0, 0, 1, "client", "producer", {}) == Fault(
+        0, 0.0, 1.0, KINDS["client"], "producer", {"how": "crash"}
+    )

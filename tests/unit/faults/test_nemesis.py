@@ -11,9 +11,10 @@ import trio.testing
 
 from broker.real_env import RealEnv
 from chaos.errors import HarnessError
+from chaos.faults.kind import Fault
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import Fault, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.kind import FaultError
 from chaos.faults.shapes import links_of, partition_cuts
-from chaos.faults.vocabulary import FaultError, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 from chaos.runtimes.layout import links

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.kind import FaultError
 from chaos.faults.targets import ClusterView
 from chaos.faults.triggers import After, Compared, kept, parse, seen_of
-from chaos.faults.vocabulary import FaultError
 from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, write_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults

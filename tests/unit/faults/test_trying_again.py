@@ -9,10 +9,11 @@ import trio
 import trio.testing
 
 from chaos.errors import HarnessError
+from chaos.faults.kind import Fault
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played
 from chaos.faults.targets import ClusterView
-from chaos.faults.vocabulary import Fault, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.runs.papers import MemoryPapers
 from chaos.runtimes.contract import Link, NodeState, Probe
 from tests.unit.faults.test_acts import ELECTED, MOVED, VIEW, Asked, VirtualEnv

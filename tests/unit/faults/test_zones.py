@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from chaos.faults.framed import framed_links
+from chaos.faults.kind import FaultError
+from chaos.faults.kinds import KINDS
 from chaos.faults.shapes import links_of, partition_cuts
 from chaos.faults.targets import zone_of
-from chaos.faults.vocabulary import ACTIONS, FaultError, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.layout import check_zones, links, zone_names
@@ -19,7 +21,7 @@ from chaos.runtimes.layout import check_zones, links, zone_names
 NODES = (1, 2, 3)
 EVERY_LINK = links(NODES, zone_names(2))
 OF_ZONE_2 = ["CLIENT2->1", "CLIENT2->2", "CLIENT2->3"]
-OF_LINKS = [name for name, action in ACTIONS.items() if "side" in action.params]
+OF_LINKS = [name for name, action in KINDS.items() if "side" in action.params]
 DRAWN = ("kill", "partition", "latency", "reset")
 
 

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from broker.protocol.records import HEADER_SIZE
-from chaos.faults.vocabulary import SIDES, Fault
-from chaos.plans.landing import HOLDING, NEEDING, Ground, landing, overlap
+from chaos.faults.kind import HOLDING, SIDES, Fault, Ground
+from chaos.faults.kinds import KINDS
+from chaos.plans.landing import NEEDING, landing
 from chaos.plans.swarm import swarm_plan
 
 GROUND = Ground(nodes=3, replicas=3, flushes=False)
 
 
 def fault(number: int, at_s: float, action: str, target: str = "random", length_s: float = 3.0, **params: Any) -> Fault:
-    return Fault(number, at_s, length_s, action, target, params)
+    kind = KINDS[action]
+    return Fault(number, at_s, length_s, kind, target, {**kind.defaults, **params})
 
 
 def test_faults_of_nodes_that_overlap_get_nodes_of_their_own() -> None:
@@ -24,7 +26,7 @@ def test_faults_of_nodes_that_overlap_get_nodes_of_their_own() -> None:
     first, second, alone = landing(7, (kill, stop, pause), GROUND)
     assert {first.target, second.target} <= {"node:1", "node:2", "node:3"}
     assert first.target != second.target
-    assert overlap(first, second)
+    assert first.overlaps(second)
     assert alone == pause, "whom nothing is in the way of hits what it was drawn to hit"
 
 
@@ -42,7 +44,7 @@ def test_faults_of_links_overlap_with_those_of_nodes_as_they_were_drawn() -> Non
 def test_an_fsync_is_waited_for_where_somebody_syncs(action: str) -> None:
     drawn = (fault(0, 2, action, "random", op="fsync", nth=2),)
     (dry,) = landing(7, drawn, GROUND)
-    assert dry.params == {"op": "write", "nth": 2}
+    assert dry.params == {**drawn[0].params, "op": "write"}
     (wet,) = landing(7, drawn, replace(GROUND, flushes=True))
     assert wet.params == drawn[0].params
     assert wet.target in ("leader", "controller")
@@ -65,7 +67,7 @@ def test_requests_that_nobody_sends_are_not_waited_for() -> None:
     beat = fault(0, 2, "protocol", "controller", api="BrokerHeartbeat", stream="back")
     assert landing(7, (beat,), GROUND)[0] == beat
     (other,) = landing(7, (beat,), Ground(nodes=1, replicas=1, flushes=False, acks=0))
-    assert (other.target, other.params) == ("leader", {"api": "Produce", "stream": "there"})
+    assert (other.target, other.params) == ("leader", {**beat.params, "api": "Produce", "stream": "there"})
 
 
 def test_requests_are_hit_at_all_brokers_while_it_changes_who_leads() -> None:
@@ -101,10 +103,11 @@ def test_of_few_packets_a_larger_share_is_lost() -> None:
 @pytest.mark.parametrize("action", ["packet_loss", "reset"])
 def test_an_only_broker_has_the_links_of_its_clients_and_nowhere_to_move_a_partition(action: str) -> None:
     alone = Ground(nodes=1, replicas=1, flushes=False)
-    links, move = fault(0, 2, action, side="peers", probability=0.3), fault(1, 9, "leadership", how="move")
+    much = {"probability": 0.3} if action == "packet_loss" else {}
+    links, move = fault(0, 2, action, side="peers", **much), fault(1, 9, "leadership", how="move")
     assert [each.params for each in landing(7, (links, move), GROUND)] == [links.params, move.params]
     found = landing(7, (links, move), alone)
-    assert found[0].params == {"side": "clients", "probability": 0.3}
+    assert found[0].params == {**links.params, "side": "clients"}
     assert found[1].params == {"how": "preferred"}
 
 
@@ -151,14 +154,14 @@ def test_seeds_still_have_faults_that_overlap_those_of_nodes_included() -> None:
         for faults in plans
         for number, one in enumerate(faults)
         for other in faults[number + 1 :]
-        if overlap(one, other)
+        if one.overlaps(other)
     ]
-    of_nodes = [(one, other) for one, other in pairs if one.action in HOLDING and other.action in HOLDING]
+    of_nodes = [(one, other) for one, other in pairs if one.traits & HOLDING and other.traits & HOLDING]
     assert len(pairs) > 150
     assert len(of_nodes) >= 10
     named = [pair for pair in of_nodes if all(each.target.startswith("node:") for each in pair)]
     assert all(one.target != other.target for one, other in named)
-    assert set(HOLDING) < set(NEEDING)
+    assert HOLDING < NEEDING
 
 
 def test_a_batch_of_a_swarm_fits_into_a_small_segment() -> None:

@@ -9,8 +9,10 @@ from random import Random
 
 import pytest
 
+from chaos.faults.kind import FaultError
+from chaos.faults.kinds import KINDS
 from chaos.faults.targets import ClusterView, Unresolved, resolve
-from chaos.faults.vocabulary import ACTIONS, FaultError, make_fault
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.schedule import make_schedule, parse_kinds
 
@@ -39,7 +41,7 @@ def test_one_seed_gives_one_schedule_and_another_seed_another() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_scheduled_fault_begins_after_quiet_and_ends_before_the_load_does(seed: int) -> None:
-    faults = make_schedule(seed, tuple(ACTIONS), 40)
+    faults = make_schedule(seed, tuple(KINDS), 40)
     assert faults
     assert all(f.at_s >= 2 and f.at_s + f.duration_s <= 37 for f in faults)
     assert all(a.at_s + a.duration_s < b.at_s for a, b in zip(faults, faults[1:], strict=False))

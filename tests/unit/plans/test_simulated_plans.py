@@ -8,12 +8,13 @@ from random import Random
 
 import pytest
 
-from chaos.faults.vocabulary import ACTIONS, SHAPES, SIDES
+from chaos.faults.kind import SHAPES, SIDES
+from chaos.faults.kinds import KINDS
 from chaos.plans import swarm
 from chaos.plans.operations import concrete, drawn, of_the_run
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
-from chaos.plans.swarm import KINDS, NEWER, swarm_plan
+from chaos.plans.swarm import NEWER, swarm_plan
 from chaos.runs.rare_paths import PATHS, count
 from chaos.runs.simulation import simulate
 from workloads.agenda import Handover
@@ -77,7 +78,7 @@ def test_an_operation_that_the_workload_cannot_do_is_refused(operation: list[obj
         make_plan({**SIM, "operations": [operation]})
 
 
-@pytest.mark.parametrize("action", sorted(a for a in ACTIONS if "process" not in ACTIONS[a].runtimes))
+@pytest.mark.parametrize("action", sorted(a for a in KINDS if "process" not in KINDS[a].worlds))
 def test_what_processes_cannot_do_is_refused_there(action: str) -> None:
     faults = [{"at_s": 3, "duration_s": 1, "action": action}]
     assert make_plan({**SIM, "faults": faults}).faults
@@ -144,7 +145,9 @@ def test_a_seed_is_one_plan_and_seeds_differ() -> None:
     plans = [swarm_plan(seed) for seed in range(200)]
     assert {plan.cluster.nodes for plan in plans} == {1, 2, 3, 4, 5}
     assert {plan.workload.acks for plan in plans} == {-1, 0, 1}
-    assert {fault.action for plan in plans for fault in plan.faults} == {*KINDS, *NEWER, "bit_rot"}
+    assert {fault.action for plan in plans for fault in plan.faults} == {
+        kind.name for kind in (*swarm.KINDS, *NEWER)
+    } | {"bit_rot"}
     assert any(not plan.faults for plan in plans)
     assert all(plan.workload.rate <= 100 for plan in plans)
     assert {plan.time_s for plan in plans} == {26.0, 150.0}

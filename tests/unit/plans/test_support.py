@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from chaos.commands.faults import command
-from chaos.faults.vocabulary import ACTIONS
+from chaos.faults.kind import RUNTIMES
+from chaos.faults.kinds import KINDS
 from chaos.plans import support
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
@@ -21,16 +22,16 @@ def test_the_page_is_made_from_the_registry() -> None:
 
 def test_the_page_has_a_word_for_every_parameter() -> None:
     page = PAGE.read_text().partition(support.END)[2]
-    for action in ACTIONS.values():
+    for action in KINDS.values():
         for name in action.params:
             assert f"`{name}`" in page, (action.name, name)
 
 
-@pytest.mark.parametrize("runtime", support.RUNTIMES)
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_every_action_is_named_for_every_runtime(runtime: str) -> None:
     said = CliRunner().invoke(command, ["--runtime", runtime])
     assert said.exit_code == 0
-    assert all(name in said.output for name in ACTIONS)
+    assert all(name in said.output for name in KINDS)
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,29 +14,16 @@ from typing import Any
 
 import trio
 
-from chaos.faults.link_actions import MEASURED_BYTES
+from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
-from chaos.faults.stage import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S, Play, Played, Stage
+from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import (
-    Bandwidth,
-    Cut,
-    Latency,
-    LimitData,
-    Link,
-    LinkFault,
-    Manner,
-    Probe,
-    ResetPeer,
-    Slicer,
-    SlowClose,
-)
+from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, Probe
 
 ANSWER_BYTES = 2_000
 """More than an answer to a probe ever has: it goes through the same narrow link."""
 SURE = 0.8
 """Of what a fault should take, this part counts as proof: clocks and timers are not exact."""
-_MEASURED_MS = 40.0
 
 Measure = Callable[[Link], Awaitable[Probe]]
 
@@ -56,36 +43,8 @@ class Proof:
     """What goes into the evidence beside the probes."""
 
 
-async def latency(stage: Stage, p: Played) -> None:
-    """What is sent over the targets' links arrives late."""
-    delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
-    floor_ms = max(1.0, delay - jitter)
-    limit_s = PROBE_TIMEOUT_S + 6 * (delay + jitter) / 1000
-    await _worse(stage, p, _slower(stage, Latency(delay, jitter), floor_ms, limit_s, 0))
-
-
-async def bandwidth(stage: Stage, p: Played) -> None:
-    """Little gets through the targets' links at a time."""
-    rate = int(p.fault.params["kb_per_s"])
-    pad = min(MEASURED_BYTES, rate * 300)
-    floor_ms = SURE * pad / (rate * 1.024)
-    limit_s = PROBE_TIMEOUT_S + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
-    await _worse(stage, p, _slower(stage, Bandwidth(rate), floor_ms, limit_s, pad))
-
-
-async def slicer(stage: Stage, p: Played) -> None:
-    """What is sent over the targets' links arrives in pieces, one after the other."""
-    params = p.fault.params
-    average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
-    delay_us = int(params["delay_us"])
-    largest = average + variation
-    pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
-    floor_ms = max(1.0, SURE * (pad // largest - 1) * delay_us / 1000)
-    limit_s = PROBE_TIMEOUT_S + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
-    await _worse(stage, p, _slower(stage, Slicer(average, variation, delay_us), floor_ms, limit_s, pad))
-
-
-def _slower(stage: Stage, fault: LinkFault, floor_ms: float, limit_s: float, pad_bytes: int) -> Proof:
+def slower(stage: Stage, fault: LinkFault, floor_ms: float, limit_s: float, pad_bytes: int) -> Proof:
+    """Of a fault that makes round trips long: with so many bytes none is shorter than `floor_ms`."""
     return Proof(
         fault,
         partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad_bytes),
@@ -96,53 +55,7 @@ def _slower(stage: Stage, fault: LinkFault, floor_ms: float, limit_s: float, pad
     )
 
 
-async def limit_data(stage: Stage, p: Played) -> None:
-    """The targets' connections end once they have carried so many bytes."""
-    limit = int(p.fault.params["limit_bytes"])
-    limit_s = PROBE_TIMEOUT_S + limit / 2_000_000
-    proof = Proof(
-        LimitData(limit),
-        partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
-        lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
-        lambda probe: probe.ok,
-        f"more than {limit} bytes passed over a link, or no connection could be made",
-        {"limit_bytes": limit},
-    )
-    await _worse(stage, p, proof)
-
-
-async def reset_peer(stage: Stage, p: Played) -> None:
-    """The targets' connections are reset some time after they were first used, again and again.
-
-    Toxiproxy does so in each direction by itself: who waits for an answer hears of it after twice the time.
-    """
-    after_ms = int(p.fault.params["after_ms"])
-    proof = Proof(
-        ResetPeer(after_ms),
-        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
-        lambda probe: probe.ok,
-        lambda probe: probe.error == "still open",
-        "a connection over a link was not reset",
-        {"after_ms": after_ms},
-    )
-    await _worse(stage, p, proof, before=stage.probe)
-
-
-async def slow_close(stage: Stage, p: Played) -> None:
-    """That a connection of the targets ended is heard late."""
-    delay_ms = int(p.fault.params["delay_ms"])
-    proof = Proof(
-        SlowClose(delay_ms),
-        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 3 * delay_ms / 1000, spoil=True),
-        lambda probe: probe.ok and probe.round_trip_ms >= SURE * delay_ms,
-        lambda probe: probe.error == "closed" and probe.round_trip_ms < SURE * delay_ms,
-        f"a connection's end was heard within {SURE * delay_ms:g} ms, or not at all",
-        {"delay_ms": delay_ms},
-    )
-    await _worse(stage, p, proof)
-
-
-async def _worse(stage: Stage, p: Played, proof: Proof, before: Measure | None = None) -> None:
+async def worse(stage: Stage, p: Played, proof: Proof, before: Measure | None = None) -> None:
     """Put a fault on the targets' links, measure it, keep it on until it is over, take it off."""
     links = _links(stage, p)
     name = f"fault-{p.fault.id}"
@@ -190,7 +103,7 @@ async def _before(stage: Stage, links: Sequence[Link], measure: Measure) -> list
         await trio.sleep(POLL_S)
 
 
-async def flapping(stage: Stage, p: Played) -> None:
+async def cut_in_turns(stage: Stage, p: Played) -> None:
     """The targets' links are cut and healed, again and again; each time both are looked at."""
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
@@ -245,14 +158,3 @@ async def _heal(stage: Stage, name: str, links: Sequence[Link]) -> None:
     with trio.CancelScope(shield=True):
         for link in links:
             await stage.runtime.heal_link(name, link)
-
-
-ACTS: Mapping[str, Play] = {
-    "latency": latency,
-    "bandwidth": bandwidth,
-    "slicer": slicer,
-    "limit_data": limit_data,
-    "reset_peer": reset_peer,
-    "slow_close": slow_close,
-    "flapping": flapping,
-}

@@ -1,0 +1,24 @@
+"""The kinds of faults, one file each: adding such a file is adding a fault."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+
+from chaos.faults.kind import Kind
+
+
+def _found() -> dict[str, Kind]:
+    """Every module's `KIND`, by name, in order of their places."""
+    kinds: list[Kind] = []
+    for module in pkgutil.iter_modules(__path__):
+        kind: Kind = import_module(f"{__name__}.{module.name}").KIND
+        assert kind.name == module.name, f"{module.name}.py holds {kind.name}"
+        kinds.append(kind)
+    assert len({kind.place for kind in kinds}) == len(kinds), "two kinds of faults have one place"
+    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.place)}
+
+
+KINDS: Mapping[str, Kind] = _found()
+"""Every kind of fault, by name."""

@@ -1,0 +1,44 @@
+"""`bandwidth`: little gets through at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import round_trips
+from chaos.runtimes.contract import Bandwidth
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Little gets through the targets' links at a time."""
+    from chaos.faults.acts.worse_links import ANSWER_BYTES, SURE, slower, worse
+
+    rate = int(p.fault.params["kb_per_s"])
+    pad = min(MEASURED_BYTES, rate * 300)
+    floor_ms = SURE * pad / (rate * 1.024)
+    limit_s = PROBE_TIMEOUT_S + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
+    await worse(stage, p, slower(stage, Bandwidth(rate), floor_ms, limit_s, pad))
+
+
+KIND = Kind(
+    name="bandwidth",
+    place=10,
+    title="lets so many kilobytes a second through, for each connection and direction",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"kb_per_s": Number(1, 1000, 64), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="a large request over each link takes as long as that allows while on",
+    tell=round_trips,
+    done=hit_by("bandwidth"),
+)

@@ -1,0 +1,49 @@
+"""`bit_rot`: bits flip in what was written long ago."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import Draw, Kind, Number, Trait
+from chaos.faults.targets import Unresolved
+from chaos.faults.words import Json, objects
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Bits flip in a closed segment of each target. Nothing undoes that; the duration is when others may notice."""
+    stage.begun(p)
+    rotten = [await stage.runtime.rot(node, bits=int(p.fault.params["bits"])) for node in p.resolved]
+    if not any(each.get("path") for each in rotten):
+        raise Unresolved("there is no closed segment to rot")
+    await stage.rest(p)
+    p.ended = stage.now_ns()
+    p.evidence = {"rotten": rotten}
+    p.landed = any(each.get("before") != each.get("after") for each in rotten)
+    if not p.landed:
+        p.error = "the files are what they were"
+
+
+def tell(seen: Json) -> str:
+    """Which files, and where in them."""
+    rotten = [each for each in objects(seen.get("rotten")) if each.get("path")]
+    told = (f"{each['path']} at byte {each.get('offset')}" for each in rotten)
+    return f"Flipped: {', '.join(told) or 'nothing'}."
+
+
+KIND = Kind(
+    name="bit_rot",
+    place=20,
+    title="bits flip in a closed segment of a partition",
+    fault_class="D",
+    duration_s=Number(0.1, 600, 1),
+    params={"bits": Number(1, 1000, 1)},
+    traits=frozenset({Trait.DAMAGES_FILES, Trait.NEEDS_FILES}),
+    draw=Draw(params=lambda rng: {"bits": rng.choice((1, 8))}),
+    play=play,
+    evidence="the file's digest before and after",
+    tell=tell,
+    done=lambda params, node, links: "losing bits on its disk",
+)

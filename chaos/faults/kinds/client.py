@@ -1,0 +1,118 @@
+"""`client`: one of the workload's clients crashes without a close, or stands still. The harness does both."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Trait
+from chaos.faults.link_faults import hit_by
+from chaos.faults.pace import POLL_S
+from chaos.faults.targets import Unresolved
+from chaos.faults.targets import check_target as parts_of
+from chaos.faults.words import Json
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+    from workloads.control import Handle
+
+FOLLOWED_WITHIN_S = 10.0
+"""Until a client that may go on, or be followed, has done something."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """As its parameter says."""
+    handle = _handle(stage, p)
+    await (_crash if p.fault.params["how"] == "crash" else _stand_still)(stage, p, handle)
+
+
+async def _crash(stage: Stage, p: Played, handle: Handle) -> None:
+    """The process is gone at once, and has a successor at the end: with another id in the history."""
+    me = p.fault.id
+    stage.begun(p)
+    gone = handle.crash(me)
+    if gone is None:
+        raise Unresolved(f"{handle.name} has no process just now")
+    try:
+        await stage.rest(p)
+    finally:
+        handle.replace(me)
+        p.ended = stage.now_ns()
+    at_end = len(handle.processes)
+    with stage.within(FOLLOWED_WITHIN_S):
+        while handle.processes[-1] == gone:
+            await stage.sleep(POLL_S)
+    p.evidence = {"client": handle.name, "process": gone, "followed_by": handle.processes[-1]}
+    p.landed = handle.processes[-1] != gone and handle.processes[at_end - 1] == gone
+    if not p.landed:
+        p.error = f"process {gone} of {handle.name} has no successor, or had one before it was over"
+
+
+async def _stand_still(stage: Stage, p: Played, handle: Handle) -> None:
+    """It begins nothing until the end. What counts as proof is the gap: something before, nothing then, more after."""
+    me = p.fault.id
+    stage.begun(p)
+    before = handle.done
+    handle.hold(me)
+    try:
+        await stage.rest(p)
+    finally:
+        during = handle.done - before
+        handle.let_go(me)
+        p.ended = stage.now_ns()
+    with stage.within(FOLLOWED_WITHIN_S):
+        while handle.done == before + during:
+            await stage.sleep(POLL_S)
+    after = handle.done - before - during
+    p.evidence = {"client": handle.name, "before": before, "during": during, "after": after}
+    p.landed = before > 0 and during == 0 and after > 0
+    if not p.landed:
+        p.error = f"{handle.name} did not stand still, or has done nothing before or after"
+
+
+def _handle(stage: Stage, p: Played) -> Handle:
+    kind, number = parts_of("target", p.fault.target)
+    if stage.clients is None:
+        raise Unresolved("there is no workload")
+    all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
+    if number and int(number) >= len(all_of):
+        raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
+    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)
+
+
+def aimed(rng: Random, params: Params) -> str:
+    """Producers crash; both may stand still."""
+    return "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
+
+
+def check_target(target: str, params: Params) -> str:
+    """A reader that crashes leaves nothing in doubt."""
+    crashed = target.partition(":")[0] == "reader" and params["how"] == "crash"
+    return "how = 'crash': of producers only" if crashed else ""
+
+
+def tell(seen: Json) -> str:
+    """Which process followed, or what was done before, meanwhile and afterwards."""
+    who = str(seen.get("client")).capitalize()
+    if "process" in seen:
+        return f"{who}: process {seen.get('process')} was gone, process {seen.get('followed_by')} followed."
+    done = f"{seen.get('before')} things before, {seen.get('during')} meanwhile, {seen.get('after')} at once after"
+    return f"{who} began {done}."
+
+
+KIND = Kind(
+    name="client",
+    place=24,
+    title="a producer crashes without a close and is replaced at the end; a producer or reader stands still",
+    fault_class="P",
+    duration_s=Number(0.1, 600, 2),
+    params={"how": Choice(("crash", "pause"), "crash")},
+    traits=frozenset({Trait.OF_CLIENTS}),
+    worlds=EVERYWHERE,
+    check_target=check_target,
+    draw=Draw(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
+    play=play,
+    evidence="the process id of the history changed; nothing was handed over or polled meanwhile, and something after",
+    tell=tell,
+    done=hit_by("client"),
+)

@@ -1,0 +1,154 @@
+"""`clock`: a broker's wall clock is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from chaos.errors import HarnessError
+from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
+from chaos.faults.targets import Unresolved
+from chaos.faults.words import Json, mapping, number
+from chaos.runtimes.contract import ClockWord, Evidence, FakingTime
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+LEAST_STROBE_MS = 200
+"""Broker processes look at what bends their clocks each 50 ms."""
+CLOCK_TOLERANCE_MS = 9.0
+"""Between a node's two looks at its clocks for one line of its trace it may have to wait for a CPU."""
+FROM_BELOW = "faketime"
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """The wall clock jumps by an offset and runs at a rate, or jumps to and fro; true again at the end.
+
+    Proven by the nodes' own words only: each must say that it is off by what it was told, and by what its rate has
+    added since it said so first.
+    """
+    offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
+    strobe_s = float(p.fault.params["strobe_ms"]) / 1000
+    runtime, bend = stage.runtime, _bender(stage, str(p.fault.params["how"]))
+    before = {node: len(runtime.clock_words(node)) for node in p.resolved}
+    for node in p.resolved:
+        if stage.others_alike(p, node):
+            raise Unresolved(f"the clock of node {node} is bent already")
+    stage.claim(p)
+    stage.begun(p)
+    bent: list[Any] = []
+    try:
+        bent = [await bend(node, offset_ms, rate) for node in p.resolved]
+        away = True
+        while strobe_s and stage.left_s(p) > strobe_s:
+            await stage.sleep(strobe_s)
+            away = not away
+            for node in p.resolved:
+                await bend(node, offset_ms if away else 0, rate if away else 1.0)
+        await stage.rest(p)
+    finally:
+        words = {node: list(runtime.clock_words(node))[before[node] :] for node in p.resolved}
+        with stage.shielded():
+            for node in p.resolved:
+                await bend(node, 0, 1.0)
+        p.ended = stage.now_ns()
+    said = {str(node): clock_evidence(words[node], offset_ms, rate) for node in p.resolved}
+    p.evidence = {"bent": bent, "said": said}
+    p.landed = all(each["off"] and (not strobe_s or each["jumps"] > 1) for each in said.values())
+    if not p.landed:
+        silent = [node for node, each in said.items() if not each["off"]]
+        p.error = f"node {', '.join(silent) or 'clocks'} did not show a bent clock in what it said itself"
+
+
+def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
+    """What bends a node's clock: its offset file, or libfaketime, which knows no rates."""
+    runtime = stage.runtime
+
+    async def by_file(node: int, offset_ms: float, rate: float) -> Evidence:
+        return await runtime.set_clock(node, offset_ms, rate=rate)
+
+    async def from_below(node: int, offset_ms: float, rate: float) -> Evidence:
+        assert isinstance(runtime, FakingTime), "it was looked at"
+        return await runtime.fake_time(node, offset_ms)
+
+    if how == FROM_BELOW and not isinstance(runtime, FakingTime):
+        raise HarnessError("how = 'faketime': there is no libfaketime under these brokers")
+    return from_below if how == FROM_BELOW else by_file
+
+
+def clock_evidence(words: Sequence[ClockWord], offset_ms: float, rate: float) -> dict[str, Any]:
+    """What a node's words prove: how many it said, what it showed first and last while it was away, how often it came
+    away or back, and `off`: that most of what it showed is what it was told, and not the true time.
+    """
+    away: list[float] = []
+    matches, since = 0, 0
+    last: ClockWord | None = None
+    jumps = 0
+    for word in words:
+        if last is None or (word.set_ms, word.rate) != (last.set_ms, last.rate):
+            since, jumps = word.t_ns, jumps + 1
+        if (word.set_ms, word.rate) == (offset_ms, rate):
+            expected = offset_ms + (rate - 1.0) * (word.t_ns - since) / 1e6
+            matches += abs(word.offset_ms - expected) <= CLOCK_TOLERANCE_MS
+            away.append(word.offset_ms)
+        last = word
+    off = 2 * matches > len(away) and max(map(abs, away)) > CLOCK_TOLERANCE_MS
+    shown = [round(away[0], 1), round(away[-1], 1)] if away else None
+    return {"words": len(words), "jumps": jumps, "off": off, "shown_ms": shown}
+
+
+def check(params: Params) -> str:
+    """A strobe that processes can follow; no rate from below."""
+    if 0 < params["strobe_ms"] < LEAST_STROBE_MS:
+        return f"strobe_ms = {params['strobe_ms']:g}: 0, or {LEAST_STROBE_MS} at least"
+    if params["how"] == FROM_BELOW and params["rate"] != 1:
+        return f"rate = {params['rate']:g}: libfaketime's begin with the broker: how = 'offset'"
+    return ""
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """libfaketime is built into images."""
+    faked = params["how"] == FROM_BELOW and setting.runtime != "docker"
+    return "libfaketime is in brokers' images only: how = 'offset'" if faked else ""
+
+
+def tell(seen: Json) -> str:
+    """What each broker's trace shows."""
+    words = []
+    for node, each in mapping(seen.get("said")).items():
+        told = mapping(each)
+        shown = [number(ms) for ms in told.get("shown_ms") or ()]
+        off = " to ".join(f"{ms / 1000:+,.3f} s" for ms in shown if ms is not None)
+        lines = told.get("words")
+        words.append(f"Broker {node}'s own trace shows its clock off by {off or 'nothing'}, in {lines} lines.")
+    return " ".join(words)
+
+
+KIND = Kind(
+    name="clock",
+    place=7,
+    title="the wall clock jumps, runs faster or slower, or jumps to and fro",
+    fault_class="C",
+    duration_s=Number(0.2, 600, 4),
+    params={
+        "offset_ms": Number(-86_400_000, 86_400_000, 1000),
+        "rate": Number(0.5, 2, 1),
+        "strobe_ms": Number(0, 60_000, 0),
+        "how": Choice(("offset", FROM_BELOW), "offset"),
+    },
+    traits=frozenset({Trait.NEEDS_NODE, Trait.NEEDS_OUR_BROKER}),
+    more_traits=lambda params: frozenset({Trait.NEEDS_FAKE_TIME} if params.get("how") == FROM_BELOW else ()),
+    check=check,
+    refuse=refuse,
+    draw=Draw(
+        params=lambda rng: {
+            "offset_ms": rng.choice((-3_600_000, -10_000, -500, 500, 10_000, 3_600_000)),
+            "rate": rng.choice((1.0, 1.0, 0.9, 1.1)),
+        },
+        swarm="first",
+    ),
+    play=play,
+    evidence="what the node's own trace shows of its wall clock: off by as much as it was bent",
+    tell=tell,
+    done=lambda params, node, links: f"given a wrong clock{listed(params)}",
+)

@@ -1,0 +1,77 @@
+"""`crash_at`: a process is killed at a chosen call, so that what is just about to be written, synced or sent is not."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from chaos.errors import HarnessError
+from chaos.faults.calls import hit_by_calls, on_writes
+from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from chaos.faults.words import Json, came_back, mapping, nth
+from chaos.runtimes.contract import CrashOp
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Killed just before the n-th fsync, write or send since the fault began; restarted at the end."""
+    if len(p.resolved) != 1:
+        raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
+    (node,) = p.resolved
+    await stage.begin_on_running_nodes(p)
+    op, number = cast(CrashOp, p.fault.params["op"]), int(p.fault.params["nth"])
+    down = await stage.runtime.crash_at(node, op, number, within_s=p.fault.duration_s)
+    p.evidence = {"down": down}
+    if not down.get("gone"):
+        p.error = f"node {node} came to no {number}. {op} within {p.fault.duration_s:g} s"
+        return
+    stage.has_down(p, [node])
+    await stage.sleep(max(0.0, stage.left_s(p)))
+    (p.evidence["up"],) = up = await stage.up_again(p, [node])
+    p.landed = stage.came_back(up)
+
+
+def drawn(rng: Random) -> dict[str, Any]:
+    """Writes twice as often as fsyncs or sends."""
+    return rng.choice(
+        [
+            {"op": "fsync", "nth": rng.randint(1, 2)},
+            {"op": "write", "nth": rng.randint(1, 5)},
+            {"op": "write", "nth": 1},
+            {"op": "send", "nth": rng.randint(1, 30)},
+        ]
+    )
+
+
+def tell(seen: Json) -> str:
+    """Where it was killed, and when its successor was ready."""
+    down = mapping(seen.get("down"))
+    if not down.get("gone"):
+        return f"It came to no {down.get('nth')}. {down.get('op')}."
+    where = f" ({down['at']})" if down.get("at") else ""
+    words = [f"Killed before its {down.get('nth')}. {down.get('op')}{where}."]
+    return " ".join([*words, *came_back([seen.get("up")])])
+
+
+KIND = Kind(
+    name="crash_at",
+    place=5,
+    title="killed just before its n-th fsync, write or send, restart at the end",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 3),
+    params={"op": Choice(("fsync", "write", "send"), "fsync"), "nth": Number(1, 1_000_000, 1)},
+    traits=frozenset(
+        {
+            *(Trait.ENDS_BY_ITSELF, Trait.OF_ONE_NODE, Trait.COUNTS_SYNCS, Trait.OUT_OF_SYNC),
+            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+        }
+    ),
+    draw=Draw(params=drawn, swarm="first", likely=on_writes),
+    lands=hit_by_calls,
+    play=play,
+    evidence="it came to that point and is gone; a new incarnation registers after the restart",
+    tell=tell,
+    done=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",
+)

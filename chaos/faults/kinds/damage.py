@@ -1,0 +1,79 @@
+"""`damage`: a broker is killed, and finds less on its disk than was synced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from chaos.errors import HarnessError
+from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from chaos.faults.targets import Unresolved
+from chaos.faults.words import Json, mapping
+from chaos.runtimes.damage import How
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """A node is killed, its disk loses something while it is down, and it starts again at the end.
+
+    Only where every partition that it holds is in sync on all its replicas: else it might have been the only one that
+    had what it lost, and no verdict could tell.
+    """
+    how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
+    if len(p.resolved) != 1:
+        raise HarnessError(f"one disk at a time is damaged: {p.fault.target} is {len(p.resolved)}")
+    (node,) = p.resolved
+    await stage.begin_on_running_nodes(p)
+    if lacking := _lacking(p, node):
+        raise Unresolved(f"{', '.join(lacking)} not in sync: what is damaged now may be the only copy")
+    with stage.taking_down(p, [node]):
+        down = await stage.runtime.kill(node)
+        damaged = await stage.runtime.damage(node, how, size=size)
+    p.evidence = {"down": down, "damaged": damaged}
+    async with stage.up_after_trouble(p):
+        await stage.rest(p)
+    (p.evidence["up"],) = up = await stage.up_again(p, [node])
+    p.ended = stage.now_ns()
+    lost = damaged.get("path") is not None and damaged.get("before") != damaged.get("after")
+    p.landed = bool(down.get("gone") and stage.came_back(up) and lost)
+    if not p.landed:
+        p.error = "there was nothing to damage" if not lost else f"no evidence that node {node} was gone and came back"
+
+
+def _lacking(p: Played, node: int) -> list[str]:
+    assert p.view is not None, "it was resolved"
+    held = [name for name, replicas in p.view.replicas.items() if node in replicas]
+    return sorted(name for name in held if set(p.view.isr.get(name, ())) != set(p.view.replicas[name]))
+
+
+def tell(seen: Json) -> str:
+    """Which file, and what is left of it."""
+    done = mapping(seen.get("damaged"))
+    if not done.get("path"):
+        return "There was nothing to damage."
+    left = "it was lost" if done.get("bytes_left") is None else f"{done['bytes_left']} bytes were left"
+    return f"While it was down: {done['path']}, of {done.get('bytes')} bytes; {left}."
+
+
+KIND = Kind(
+    name="damage",
+    place=21,
+    title="killed; while it is down a segment loses its end, or a closed file is lost; restart at the end",
+    fault_class="D",
+    duration_s=Number(0.2, 600, 3),
+    params={"how": Choice(("tail", "file"), "tail"), "bytes": Number(1, 10_000_000, 1000)},
+    traits=frozenset(
+        {
+            *(Trait.TAKES_DOWN, Trait.OF_ONE_NODE, Trait.DAMAGES_FILES, Trait.OUT_OF_SYNC),
+            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES),
+        }
+    ),
+    draw=Draw(params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}),
+    play=play,
+    evidence="the file's size and digest before and after; the process is gone; a new incarnation registers",
+    tell=tell,
+    done=lambda params, node, links: (
+        f"killed, and losing {'the end of a segment' if params.get('how') == 'tail' else 'a file'}"
+    ),
+)

@@ -1,0 +1,103 @@
+"""`disk`: writes or fsyncs fail, or take long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.calls import hit_by_calls, on_writes
+from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
+from chaos.faults.words import Json, came_back, objects
+from chaos.runtimes.contract import DiskFault, FailWrites, NodeState, SlowDisk
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """The targets' disks fail or are slow; whole again at the end. A node that ended of it is started again then."""
+    name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
+    await stage.begin_on_running_nodes(p)
+    healed: list[Any] = []
+    try:
+        for node in p.resolved:
+            await stage.runtime.fault_disk(name, node, fault)
+        await stage.rest(p)
+    finally:
+        with stage.shielded():
+            for node in p.resolved:
+                healed.append(await stage.runtime.heal_disk(name, node))
+    stopped = [node for node in p.resolved if stage.runtime.state(node) is NodeState.DOWN]
+    ended = [node for node in stopped if not _at_its_crash_point(stage, p, node)]  # which starts what it took down
+    stage.has_down(p, ended)
+    started = await stage.up_again(p, ended)
+    p.ended = stage.now_ns()
+    p.evidence = {"healed": healed, "started": started}
+    p.landed = any(each.get("hits") for each in healed)
+    if not p.landed:
+        p.error = "nothing was written that it could have hit"
+
+
+def _at_its_crash_point(stage: Stage, p: Played, node: int) -> bool:
+    """Whether a fault of another kind, of which a node ends by itself as well, may have it down."""
+    return bool(stage.others(p, node, Trait.ENDS_BY_ITSELF).keys() - stage.others_alike(p, node).keys())
+
+
+def disk_fault(params: Mapping[str, Any]) -> DiskFault:
+    """As its parameters say."""
+    op = params["op"]
+    if params["how"] == "slow":
+        return SlowDisk(int(params["delay_ms"]), op)
+    return FailWrites(params["how"], int(params["nth"]), op)
+
+
+def more_traits(params: Params) -> frozenset[Trait]:
+    """After an fsync that failed, pages count as clean."""
+    failed = params.get("op") == "fsync" and params.get("how") != "slow"
+    return frozenset({Trait.FORGETS_SYNCS} if failed else ())
+
+
+def tell(seen: Json) -> str:
+    """How many calls, and when brokers that ended were ready again."""
+    hits = [each.get("hits") for each in objects(seen.get("healed"))]
+    words = f"{sum(each for each in hits if isinstance(each, int))} calls were hit."
+    return " ".join([words, *came_back(seen.get("started"))])
+
+
+KIND = Kind(
+    name="disk",
+    place=19,
+    title="writes or fsyncs fail from the n-th on, or are slow; a node that ended of it restarts at the end",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 3),
+    params={
+        "how": Choice(("EIO", "ENOSPC", "slow"), "EIO"),
+        "op": Choice(("write", "fsync"), "write"),
+        "nth": Number(1, 1_000_000, 1),
+        "delay_ms": Number(1, 60_000, 100),
+    },
+    traits=frozenset(
+        {
+            *(Trait.ENDS_BY_ITSELF, Trait.STOPS_BROKER, Trait.COUNTS_SYNCS, Trait.OUT_OF_SYNC),
+            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+        }
+    ),
+    more_traits=more_traits,
+    draw=Draw(
+        params=lambda rng: {
+            "how": rng.choice(("EIO", "ENOSPC", "slow", "slow")),
+            "op": rng.choice(("write", "fsync")),
+            "nth": rng.randint(1, 5),
+            "delay_ms": rng.choice((20, 200, 1000)),
+        },
+        swarm="first",
+        likely=on_writes,
+    ),
+    lands=hit_by_calls,
+    play=play,
+    evidence="how many calls failed, or took longer",
+    tell=tell,
+    done=lambda params, node, links: (
+        "on a slow disk" if params.get("how") == "slow" else f"on a disk that fails with {params.get('how', 'EIO')}"
+    ),
+)

@@ -1,0 +1,59 @@
+"""`flapping`: links go and come again, and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.words import Json, integer, objects
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """The targets' links are cut and healed, again and again; each time both are looked at."""
+    from chaos.faults.acts.worse_links import cut_in_turns
+
+    await cut_in_turns(stage, p)
+
+
+def tell(seen: Json) -> str:
+    """How many probes were answered while links were cut, and between."""
+    turns = objects(seen.get("turns"))
+    down, up = (sum(integer(turn.get(key)) for turn in turns) for key in ("down", "up"))
+    of = sum(integer(turn.get("of")) for turn in turns)
+    return f"Cut and healed {len(turns)} times: {down} of {of} probes answered while cut, {up} of {of} between."
+
+
+KIND = Kind(
+    name="flapping",
+    place=15,
+    title="cuts all of the target's links and heals them, again and again",
+    fault_class="N",
+    duration_s=Number(1, 600, 4),
+    params={
+        "manner": Choice(MANNERS, "refuse"),
+        "down_ms": Number(300, 60_000, 500),
+        "up_ms": Number(300, 60_000, 500),
+        "side": PEERS,
+    },
+    traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(
+        params=lambda rng: {
+            "manner": rng.choice(MANNERS),
+            "down_ms": rng.choice((300, 600)),
+            "up_ms": rng.choice((300, 1000)),
+            "side": rng.choice(SIDES),
+        },
+        swarm="newer",
+    ),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="in each turn a probe over each link fails while it is cut; probes between two cuts work",
+    tell=tell,
+    done=hit_by("flapping"),
+)

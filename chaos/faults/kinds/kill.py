@@ -1,0 +1,46 @@
+"""`kill`: the process is gone at once, as by SIGKILL; what it wrote stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from chaos.faults.words import Json, after, came_back, objects, was_down
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """SIGKILL, restart at the end."""
+    from chaos.faults.acts.nodes import down_and_up
+
+    await down_and_up(stage, p, stage.runtime.kill, "gone")
+
+
+def tell(seen: Json) -> str:
+    """When each process was gone, and when its successor was ready."""
+    words = []
+    for act in objects(seen.get("down")):
+        if "found" in act:
+            words.append(was_down(act))
+            continue
+        how = "was gone" if act.get("gone") else "was NOT gone"
+        words.append(f"Process {act.get('pid')} {how} {after(act, 'asked_ns', 'ended_ns')} after the kill.")
+    return " ".join([*words, *came_back(seen.get("up"))])
+
+
+KIND = Kind(
+    name="kill",
+    place=1,
+    title="SIGKILL, restart at the end",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 3),
+    traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
+    worlds=EVERYWHERE,
+    draw=Draw(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
+    play=play,
+    evidence="the process is gone; a new incarnation registers after the restart",
+    tell=tell,
+    done=lambda params, node, links: "killed",
+)

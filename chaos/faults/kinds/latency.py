@@ -1,0 +1,63 @@
+"""`latency`: what is sent arrives late."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
+from chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import round_trips
+from chaos.runtimes.contract import Latency
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+SIDE_SHARE = 0.2
+"""In a swarm so many are of clients' links."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """What is sent over the targets' links arrives late."""
+    from chaos.faults.acts.worse_links import slower, worse
+
+    delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])
+    floor_ms = max(1.0, delay - jitter)
+    limit_s = PROBE_TIMEOUT_S + 6 * (delay + jitter) / 1000
+    await worse(stage, p, slower(stage, Latency(delay, jitter), floor_ms, limit_s, 0))
+
+
+def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
+    """Some are of clients' links."""
+    return {**params, "side": rng.choice(("clients", "both"))} if rng.random() < SIDE_SHARE else dict(params)
+
+
+def _ms(params: Params, name: str) -> str:
+    return f"{params.get(name, 0):.12g}"
+
+
+KIND = Kind(
+    name="latency",
+    place=9,
+    title="delays what is sent, there and back",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"latency_ms": Number(1, 30_000, 50), "jitter_ms": Number(0, 30_000, 10), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(
+        params=lambda rng: {"latency_ms": rng.choice((20, 50, 100, 200)), "jitter_ms": rng.choice((5, 10, 20))},
+        by_default=True,
+        on_strangers=True,
+        swarm="first",
+        varied=varied,
+    ),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="each round trip measured over a link takes at least `latency_ms` - `jitter_ms` while on",
+    tell=round_trips,
+    called=lambda params: f" (+{_ms(params, 'latency_ms')} ± {_ms(params, 'jitter_ms')} ms)",
+    done=lambda params, node, links: f"slow to reach (+{params.get('latency_ms', '?')} ms)",
+)

@@ -1,0 +1,127 @@
+"""`leadership`: who leads what changes by request, as administrators ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from chaos.draws import rng_for
+from chaos.faults.kind import EVERYWHERE, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
+from chaos.faults.words import Json, mapping
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+ASKS: Mapping[str, tuple[str, ...]] = {
+    "preferred": ("ELECT_LEADERS",),
+    "unclean": ("ELECT_LEADERS",),
+    "move": ("ALTER_PARTITION_REASSIGNMENTS", "ELECT_LEADERS"),
+    "drain": ("ALTER_PARTITION_REASSIGNMENTS",),
+    "fill": ("ALTER_PARTITION_REASSIGNMENTS",),
+    "resign": (),
+}
+OF_HELD = ("move", "preferred", "unclean")
+"""These act on partitions that the target holds."""
+RESIGN_SHARE, CONTROLLERS = 0.3, 3
+"""In a swarm so many ask the controller to resign, where there are so many brokers: each is a controller then."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
+    holds, or of some to it; or the controller's resignation.
+    """
+    from chaos.faults.acts.leaders import change_leaders, resign
+
+    await (resign if p.fault.params["how"] == "resign" else change_leaders)(stage, p)
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """What a broker is emptied of has to go to one that does not hold it."""
+    full = params["how"] in ("drain", "fill") and setting.nodes <= setting.replicas
+    return "more brokers than replicas are needed: cluster.nodes" if full else ""
+
+
+def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
+    """A request for leaders is now and then one to the controller, where there is another one."""
+    if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:
+        return replace(fault, target="controller", params={"how": "resign"})
+    return None
+
+
+def lands(fault: Fault, site: Site) -> Fault:
+    """Whom an earlier request unseats just now is no controller any more: a partition is moved instead. A node without
+    a partition has none to move or to have a leader elected of.
+    """
+    if fault.params["how"] == "resign":
+        earlier = (other for other in site.faults if (other.at_s, other.id) < (fault.at_s, fault.id))
+        if not any(other.kind is KIND and other.params["how"] == "resign" and fault.overlaps(other)
+                   for other in earlier):  # fmt: skip
+            return fault
+        fault = replace(fault, target="leader", params={"how": "move"})
+    everywhere = site.ground.replicas == site.ground.nodes
+    if fault.params["how"] not in OF_HELD or everywhere or fault.target in ("all", "majority"):
+        return fault
+    return replace(fault, target="leader")
+
+
+def alone(params: Params) -> dict[str, Any]:
+    """No other broker takes a partition."""
+    return {**params, "how": "preferred"} if params["how"] == "move" else dict(params)
+
+
+def of_strangers(params: Params, external: bool) -> dict[str, Any]:
+    """Only ours resign when asked. Nobody asks somebody else's cluster for an unclean election: what that loses was
+    promised to be kept.
+    """
+    never = ("resign", "unclean") if external else ("resign",)
+    return {**params, "how": "preferred" if params["how"] in never else params["how"]}
+
+
+def tell(seen: Json) -> str:
+    """What the controller answered, and who led before and after."""
+    before, after = mapping(seen.get("before")), mapping(seen.get("after"))
+    words = []
+    if "controller" in before:
+        words.append(f"Broker {before['controller']} was asked to resign as controller of epoch {before.get('epoch')}.")
+    if "controller" in after:
+        words.append(f"Broker {after['controller']} followed in epoch {after.get('epoch')}.")
+    for name, error in mapping(seen.get("answers")).items():
+        was, now = mapping(before.get(name)), mapping(after.get(name))
+        led = f"led by {was.get('leader')}, then by {now.get('leader')}"
+        words.append(
+            f"{name}: {error or 'accepted'}, {led}, replicas {was.get('replicas')}, then {now.get('replicas')}."
+        )
+    return " ".join(words)
+
+
+KIND = Kind(
+    name="leadership",
+    place=25,
+    title="by request: elections, moves of partitions, a broker emptied or filled, the controller's resignation",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 2),
+    params={"how": Choice(("preferred", "unclean", "move", "drain", "fill", "resign"), "preferred")},
+    traits=frozenset({Trait.MOVES_LEADERS}),
+    more_traits=lambda params: frozenset({Trait.NEEDS_OUR_BROKER} if params.get("how") == "resign" else ()),
+    worlds=EVERYWHERE,
+    asks=ASKS,
+    refuse=refuse,
+    draw=Draw(
+        params=lambda rng: {"how": rng.choice(("preferred", "unclean", "move", "move"))},
+        on_strangers=True,
+        swarm="first",
+        instead=resigns_instead,
+    ),
+    lands=lands,
+    alone=alone,
+    of_strangers=of_strangers,
+    play=play,
+    evidence="what the controller answered; leaders and replicas, or controller and its epoch, before and after",
+    tell=tell,
+    done=lambda params, node, links: (
+        "asked to resign as controller"
+        if params.get("how") == "resign"
+        else f"part of an election by request ({params.get('how', 'preferred')})"
+    ),
+)

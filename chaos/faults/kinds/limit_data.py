@@ -1,0 +1,54 @@
+"""`limit_data`: connections end once they have carried so many bytes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import how_they_ended
+from chaos.runtimes.contract import LimitData
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """The targets' connections end once they have carried so many bytes."""
+    from chaos.faults.acts.worse_links import Proof, worse
+
+    limit = int(p.fault.params["limit_bytes"])
+    limit_s = PROBE_TIMEOUT_S + limit / 2_000_000
+    proof = Proof(
+        LimitData(limit),
+        partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
+        lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
+        lambda probe: probe.ok,
+        f"more than {limit} bytes passed over a link, or no connection could be made",
+        {"limit_bytes": limit},
+    )
+    await worse(stage, p, proof)
+
+
+KIND = Kind(
+    name="limit_data",
+    place=12,
+    title="ends each connection after so many bytes, in the middle of a frame most often",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"limit_bytes": Number(1, 10_000_000, 65_536), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(
+        params=lambda rng: {"limit_bytes": rng.choice((2000, 20_000, 200_000)), "side": rng.choice(SIDES)},
+        swarm="newer",
+    ),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="a connection over each link ends while more bytes than that are sent over it; bytes passed until then",
+    tell=how_they_ended,
+    done=hit_by("limit_data"),
+)

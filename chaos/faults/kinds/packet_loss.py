@@ -1,0 +1,72 @@
+"""`packet_loss`: packets are lost and sent again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from chaos.faults.link_faults import off_peers, on_clients_side
+from chaos.faults.shapes import links_of
+from chaos.faults.words import counted
+from chaos.runtimes.contract import Loss
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+OFTEN, FEW = 0.3, 10
+"""Of few packets so large a share is lost that some are; few: up to so many records a second."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Packets of the targets get lost, and come late."""
+    from chaos.faults.acts.links import count
+
+    loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))
+    await count(stage, p, links_of(p.fault.params, p.hit, stage.runtime.links()), loss)
+
+
+def lands(fault: Fault, site: Site) -> Fault:
+    """Clients talk to leaders. With few records little is said, and between brokers that replicate nothing: of that a
+    larger share is lost.
+    """
+    params, target, ground = dict(fault.params), fault.target, site.ground
+    if params["side"] == "clients" and target not in ("all", "majority"):
+        target = "leader"
+    if ground.rate <= FEW or (ground.replicas == 1 and params["side"] == "peers"):
+        params["probability"] = max(OFTEN, params["probability"])
+    return replace(fault, params=params, target=target)
+
+
+KIND = Kind(
+    name="packet_loss",
+    place=16,
+    title="packets are lost and sent again: their bytes come late",
+    fault_class="N",
+    duration_s=Number(0.2, 600, 4),
+    params={
+        "probability": Number(0.001, 0.9, 0.05),
+        "rto_ms": Number(1, 10_000, 200),
+        "side": Choice(SIDES, "peers"),
+    },
+    traits=frozenset(
+        {Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_PACKET_FILTER, Trait.OUT_OF_SYNC, Trait.EITHER_END}
+    ),
+    worlds=frozenset({"docker", "sim"}),
+    nowhere_else="processes of one machine have its one loopback",
+    draw=Draw(
+        params=lambda rng: {
+            "probability": rng.choice((0.05, 0.1, 0.3)),
+            "rto_ms": rng.choice((50, 200)),
+            "side": rng.choice(SIDES),
+        },
+        swarm="first",
+    ),
+    lands=lands,
+    alone=off_peers,
+    of_clients=on_clients_side,
+    play=play,
+    evidence="how many packets were lost",
+    tell=counted,
+    done=lambda params, node, links: "losing packets",
+)

@@ -1,0 +1,104 @@
+"""`partition`: links are cut, in one of several shapes and manners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, Choice, Draw, Kind, Params, Trait
+from chaos.faults.link_faults import ON_S, PEERS
+from chaos.faults.shapes import partition_cuts
+from chaos.faults.words import cut_and_healed
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+OF_ITS_TARGET = ("isolate", "one-way")
+"""Shapes that leave all others together, with a quorum among them or without any change of an ISR. Of clients' links
+there are no others.
+"""
+OF_THREE = ("ring", "bridge")
+"""Shapes that need three brokers."""
+SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
+"""In a swarm so many are of such a shape; so many of the rest of clients' links."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Cut directed links: between brokers, or of clients to brokers."""
+    from chaos.faults.acts.links import cut
+
+    await cut(stage, p, partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links()))
+
+
+def check(params: Params) -> str:
+    """Shapes are between brokers, and a refusal knows no direction."""
+    if params["side"] == "peers":
+        return ""
+    if params["shape"] not in OF_ITS_TARGET:
+        return f"shape = {params['shape']!r} is between brokers: side = 'peers'"
+    if params["shape"] == "one-way" and params["manner"] == "refuse":
+        return "a refusal knows no direction, and clients listen to nobody: drop or hold them"
+    return ""
+
+
+def needs_nodes(params: Params) -> int:
+    """Shapes need more than two."""
+    if params["shape"] in OF_THREE:
+        return 3
+    return 2 if params["side"] == "peers" else 1
+
+
+def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
+    """Some are of shapes that need three brokers, some of clients' links."""
+    drawn = rng.random()
+    if nodes >= 3 and drawn < SHAPE_SHARE:
+        return {**params, "shape": rng.choice(OF_THREE)}
+    if params["shape"] == "isolate" and drawn < SHAPE_SHARE + SIDE_SHARE:
+        return {**params, "side": rng.choice(("clients", "both"))}
+    return dict(params)
+
+
+def called(params: Params) -> str:
+    """Shape, manner and side."""
+    side = params.get("side", "peers")
+    return f" ({params.get('shape')}, {params.get('manner')}{'' if side == 'peers' else f', {side}'})"
+
+
+def done(params: Params, node: int, links: Sequence[str]) -> str:
+    """Whom it is not heard by any more, or does not hear."""
+    pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
+    sends = {target for source, target in pairs if source == str(node)}
+    hears = {source for source, target in pairs if target == str(node)}
+    whom = ", ".join(sorted(sends | hears)) or "its peers"
+    if sends and not hears:
+        return f"not heard any more by {whom}"
+    return f"cut off from {whom}" if sends or not links else f"deaf for {whom}"
+
+
+KIND = Kind(
+    name="partition",
+    place=8,
+    title="cuts directed links: between brokers, or between clients and brokers",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"shape": Choice(SHAPES, "isolate"), "manner": Choice(MANNERS, "refuse"), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.CUTS_LINKS, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
+    more_traits=lambda params: frozenset(() if params.get("shape") in OF_ITS_TARGET else {Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=needs_nodes,
+    check=check,
+    draw=Draw(
+        params=lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
+        by_default=True,
+        on_strangers=True,
+        swarm="first",
+        varied=varied,
+    ),
+    of_clients=lambda params: {**params, "shape": "isolate", "side": "clients"},
+    play=play,
+    evidence="a probe over each cut link fails while on and works afterwards",
+    tell=cut_and_healed,
+    called=called,
+    done=done,
+)

@@ -1,0 +1,102 @@
+"""`pause`: a process stands still, as in a long collection of garbage, and goes on where it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from chaos.errors import HarnessError
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from chaos.faults.words import Json, mapping, objects, texts
+from chaos.runtimes.contract import NodeState
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Held where it is, let go at the end; by the last one where several faults hold it."""
+    runtime = stage.runtime
+    await stage.begin_on_running_nodes(p, joins=NodeState.PAUSED)
+    held: list[Any] = []
+    resumed: list[Any] = []
+    lost: list[str] = []
+
+    already = {node for node in p.resolved if stage.others(p, node, Trait.PAUSES)}
+    troubles: list[HarnessError] = []
+
+    async def hold(node: int) -> Any:
+        try:
+            return await (_held_already(stage, node) if node in already else runtime.pause(node))
+        except HarnessError as trouble:  # told when the others stand: nobody would let go one that only half does
+            troubles.append(trouble)
+            return None
+
+    try:
+        # All at once: with one after the other the first would be held for longer by as long as each takes to show it.
+        held = await stage.together(hold, p.resolved)
+        for trouble in troubles:
+            raise trouble
+        await stage.rest(p)
+    finally:
+        with stage.shielded():
+            for node in p.resolved:
+                state, others = runtime.state(node), stage.others(p, node, Trait.PAUSES)
+                stage.release(p, [node])
+                if state is not NodeState.PAUSED:
+                    lost.append(f"node {node} was {state.value} before it was let go")
+                elif others:
+                    resumed.append({"node": node, "held_by": sorted(others)})
+                else:
+                    resumed.append(await runtime.resume(node))
+        p.ended = stage.now_ns()
+    p.evidence = {"paused": held, "resumed": resumed}
+    stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
+    p.landed = stopped and len(resumed) == len(p.resolved)
+    if not p.landed:
+        p.error = ", ".join(lost) or "a node was not held, or answered while it should have been"
+
+
+async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
+    """As the evidence of a pause, of a node that another fault holds: that it gives no answer over any link."""
+    probes = await stage.probes([link for link in stage.runtime.links() if link.target == node])
+    silent = all(not probe.ok for probe in probes)
+    state = "T" if silent and stage.runtime.state(node) is NodeState.PAUSED else "?"
+    return {"state": state, "joined": True, "probe": probes[0].evidence() if probes else {"ok": True}}
+
+
+def tell(seen: Json) -> str:
+    """Who says that each was held, and how it was found afterwards."""
+    words = []
+    for act in objects(seen.get("paused")):
+        probe = mapping(act.get("probe"))
+        answer = "it ANSWERED a probe" if probe.get("ok") else f"a probe got no answer ({probe.get('error')})"
+        words.append(f"{_held(act)}; {answer}.")
+    for act in objects(seen.get("resumed")):
+        if "held_by" in act:
+            words.append(f"Broker {act.get('node')} was left paused, by fault {', '.join(texts(act['held_by']))}.")
+            continue
+        words.append(f"Afterwards in state {act.get('engine', act.get('state'))} again.")
+    return " ".join(words)
+
+
+def _held(act: Json) -> str:
+    """Who says that a node was held: the kernel of a process, the engine of a container, whose group it freezes."""
+    if act.get("container"):
+        return f"The engine shows container {act['container']} as {act.get('engine')}"
+    return f"The kernel shows process {act.get('pid')} in state {act.get('state')}"
+
+
+KIND = Kind(
+    name="pause",
+    place=3,
+    title="SIGSTOP, SIGCONT at the end",
+    fault_class="P",
+    duration_s=Number(0.1, 60, 3),
+    traits=frozenset({Trait.PAUSES, Trait.BY_SIGNAL, Trait.OUT_OF_SYNC}),
+    worlds=EVERYWHERE,
+    draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
+    play=play,
+    evidence="the process is stopped and answers nothing while on; it answers afterwards",
+    tell=tell,
+    done=lambda params, node, links: "paused",
+)

@@ -1,0 +1,72 @@
+"""`power_loss`: a machine without power: what was not synced is gone, or torn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from chaos.faults.kind import Draw, Kind, Number, Trait
+from chaos.faults.words import Json, came_back, mapping
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+CAUGHT_UP_WITHIN_S = 60.0
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Power goes, for all the targets at one moment; what was not synced may be gone. Power comes back at the end.
+
+    What was before and what follows decides whether some partition had nobody in sync who kept power: so evidence has
+    each one's ISR before (`isr`), and the fault's record is kept open until the nodes have again what the others have
+    (`caught_up_ns`; -1: not within the time there was).
+    """
+    await stage.begin_on_running_nodes(p)
+    with stage.taking_down(p, p.resolved):
+        lost = await stage.runtime.power_loss(p.resolved)
+    # It has landed when the nodes have ended: what is taken out of their files then is no part of that.
+    async with stage.up_after_trouble(p):
+        stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
+    await stage.sleep(max(0.0, stage.left_s(p)))
+    up = await stage.up_again(p, p.resolved)
+    p.ended = stage.now_ns()
+    isr = {name: list(ids) for name, ids in p.view.isr.items()} if p.view is not None else {}
+    p.evidence = {"lost": lost, "up": up, "isr": isr, "caught_up_ns": -1}
+    told: Any = lost.get("nodes", {})
+    p.landed = all("bytes_pending" in told.get(str(node), {}) for node in p.resolved) and stage.came_back(up)
+    if not p.landed:
+        p.error = "not every node said what was pending on its disk when the power went, and came back"
+    stage.note(p)
+    with stage.within(CAUGHT_UP_WITHIN_S):
+        await stage.until_in_sync(p.resolved)
+        p.evidence["caught_up_ns"] = stage.now_ns()
+
+
+def tell(seen: Json) -> str:
+    """What each broker lost of what was pending."""
+    words = []
+    for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
+        told = mapping(lost)
+        what = f"{told.get('bytes_lost', '?')} of {told.get('bytes_pending', '?')} unsynced bytes"
+        names = f"{told.get('names_lost', '?')} of {told.get('names_pending', '?')} unsynced names"
+        words.append(f"Broker {node} lost {what} and {names}.")
+    return " ".join([*words, *came_back(seen.get("up"))])
+
+
+KIND = Kind(
+    name="power_loss",
+    place=6,
+    title="power goes: what was not synced may be lost or torn; restart at the end",
+    fault_class="W1",
+    duration_s=Number(0.2, 600, 3),
+    traits=frozenset(
+        {
+            *(Trait.TAKES_DOWN, Trait.OUT_OF_SYNC),
+            *(Trait.NEEDS_OUR_BROKER, Trait.NEEDS_FILES, Trait.NEEDS_HURT_FILES),
+        }
+    ),
+    draw=Draw(swarm="first"),
+    play=play,
+    evidence="what was pending on the disk and what was lost of it; a new incarnation registers after the restart",
+    tell=tell,
+    done=lambda params, node, links: "without power",
+)

@@ -1,0 +1,137 @@
+"""`protocol`: the n-th request of an API is dropped, delayed, duplicated, overtaken or answered by the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chaos.draws import rng_for
+from chaos.faults.calls import many_records
+from chaos.faults.kind import HOLDING, SIDES, Choice, Draw, Fault, Kind, Number, Params, Site, Trait
+from chaos.faults.link_faults import off_peers, on_clients_side
+from chaos.faults.shapes import asked_over
+from chaos.faults.words import counted, nth
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+APIS = (
+    *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
+    *("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),
+    *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot"),
+)
+"""Whose requests and responses may be hit."""
+
+ERRORS = (
+    *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    *("UNKNOWN_SERVER_ERROR", "NOT_CONTROLLER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
+    "STALE_BROKER_EPOCH",
+)
+"""What a link may answer in a broker's stead."""
+
+ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
+"""Whom requests go to: a fault of anybody else's would hit nothing."""
+ASKS_S = 0.5
+"""How long before the end of a fault somebody must have a reason to ask."""
+DONE = {
+    "drop": "dropped",
+    "delay": "delayed",
+    "duplicate": "doubled",
+    "reorder": "overtaken by the next one",
+    "error": "answered with an error",
+}
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Requests of one API to the targets are dropped, delayed, doubled or answered with an error by the link."""
+    from chaos.faults.acts.links import count, frames
+
+    await count(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames(p.fault.params))
+
+
+def check(params: Params) -> str:
+    """Answers can be neither doubled nor made."""
+    of_requests = params["stream"] == "back" and params["act"] in ("duplicate", "error")
+    return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
+
+
+def drawn(rng: Random) -> dict[str, Any]:
+    """Requests of which there are many, most often."""
+    act = rng.choice(("drop", "delay", "duplicate", "error"))
+    stream = rng.choice(("there", "back")) if act in ("drop", "delay") else "there"
+    api = rng.choice(("Produce", "Produce", "Produce", "Fetch", "Fetch", "Fetch", "Metadata", "BrokerHeartbeat"))
+    count = rng.choice((1, 1, 3, 10, 0))
+    return {
+        "api": api,
+        "act": act,
+        "stream": stream,
+        "nth": 1 if api == "Metadata" else rng.randint(1, 3),
+        "count": count,
+        "error": rng.choice(ERRORS),
+    }
+
+
+def likely(seed: int, fault: Fault, in_flight: int) -> Params:
+    """A client that has its metadata asks for none for minutes: what it fetches is hit instead. Of a load with several
+    requests in flight some that were drawn to come late are overtaken by others.
+    """
+    params = fault.params
+    if params["api"] == "Metadata":
+        return {**params, "api": "Fetch"}
+    late = params["api"] == "Produce" and params["act"] == "delay"
+    if not late or in_flight < 2 or rng_for(seed, "overtaken", fault.id).random() < 0.5:
+        return params
+    return {**params, "act": "reorder", "stream": "there", "count": 0}
+
+
+def lands(fault: Fault, site: Site) -> Fault:
+    """Requests that somebody sends. Clients ask for metadata when leaders go; the only broker has no peers; nobody is
+    answered with acks=0; and who leads changes, or is not known yet, while another fault holds a node: then few are
+    sent, because producers wait.
+    """
+    params, target, api, ground = dict(fault.params), fault.target, fault.params["api"], site.ground
+    last_s, moving = fault.at_s + fault.duration_s - ASKS_S, HOLDING | {Trait.MOVES_LEADERS}
+    moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in site.faults)
+    if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and ground.nodes == 1):
+        params["api"], target = "Produce", "leader"
+    if params["api"] == "Produce" and ground.acks == 0:
+        params["stream"] = "there"
+    held = site.is_held(fault)
+    if target == "leader" and held:
+        target = "all"
+    if params["api"] == "Produce" and (held or not many_records(fault, site)):
+        params["nth"] = 1
+    return replace(fault, params=params, target=target)
+
+
+KIND = Kind(
+    name="protocol",
+    place=18,
+    title="drop, delay, duplicate, reorder or answer with an error the n-th request of an API to the target",
+    fault_class="N",
+    duration_s=Number(0.2, 600, 3),
+    params={
+        "api": Choice(APIS, "Fetch"),
+        "act": Choice(tuple(DONE), "drop"),
+        "nth": Number(1, 1_000_000, 1),
+        "count": Number(0, 1_000_000, 1),
+        "delay_ms": Number(0, 30_000, 500),
+        "error": Choice(ERRORS, "REQUEST_TIMED_OUT"),
+        "stream": Choice(("there", "back"), "there"),
+        "side": Choice(SIDES, "both"),
+    },
+    traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    check=check,
+    draw=Draw(params=drawn, target=lambda rng, params: ASKED.get(params["api"]), swarm="first", likely=likely),
+    lands=lands,
+    alone=off_peers,
+    of_clients=on_clients_side,
+    play=play,
+    evidence="how many frames were hit",
+    tell=counted,
+    done=lambda params, node, links: (
+        f"to have its {nth(params)} {params.get('api', '')} request {DONE.get(str(params.get('act')), 'harmed')}"
+    ),
+)

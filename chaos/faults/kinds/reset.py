@@ -1,0 +1,59 @@
+"""`reset`: open connections are reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
+from chaos.faults.link_faults import off_peers, on_clients_side
+from chaos.faults.words import Json, objects
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+ANSWERS_MS = 1000
+"""A connection over a link that is measured lives for so long between two resets."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Reset the targets' connections, at the beginning and every so often until the end."""
+    from chaos.faults.acts.links import reset_connections
+
+    await reset_connections(stage, p)
+
+
+def lands(fault: Fault, site: Site) -> Fault:
+    """While links are measured their connections are not reset faster than a slow one can answer."""
+    measured = any(Trait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
+    if not fault.params["every_ms"] or not measured:
+        return fault
+    return replace(fault, params={**fault.params, "every_ms": max(ANSWERS_MS, fault.params["every_ms"])})
+
+
+def tell(seen: Json) -> str:
+    """How many, and how often."""
+    told = [each.get("reset") for each in objects(seen.get("resets"))]
+    known = [each for each in told if isinstance(each, int)]
+    count = f"{sum(known)} connections" if known else "The connections there were"
+    return f"{count} were reset, {len(told)} {'time' if len(told) == 1 else 'times'}."
+
+
+KIND = Kind(
+    name="reset",
+    place=17,
+    title="reset open connections, at the beginning and every so often",
+    fault_class="N",
+    duration_s=Number(0.1, 600, 1),
+    params={"every_ms": Number(0, 60_000, 0), "side": Choice(SIDES, "both")},
+    traits=frozenset({Trait.OF_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    draw=Draw(params=lambda rng: {"every_ms": rng.choice((0, 200, 1000)), "side": rng.choice(SIDES)}, swarm="first"),
+    lands=lands,
+    alone=off_peers,
+    of_clients=on_clients_side,
+    play=play,
+    evidence="how many connections were reset",
+    tell=tell,
+    done=lambda params, node, links: "losing its connections",
+)

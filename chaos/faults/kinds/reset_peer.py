@@ -1,0 +1,57 @@
+"""`reset_peer`: connections are reset some time after they were first used, again and again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import how_they_ended
+from chaos.runtimes.contract import ResetPeer
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """The targets' connections are reset some time after they were first used, again and again.
+
+    Toxiproxy does so in each direction by itself: who waits for an answer hears of it after twice the time.
+    """
+    from chaos.faults.acts.worse_links import Proof, worse
+
+    after_ms = int(p.fault.params["after_ms"])
+    proof = Proof(
+        ResetPeer(after_ms),
+        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
+        lambda probe: probe.ok,
+        lambda probe: probe.error == "still open",
+        "a connection over a link was not reset",
+        {"after_ms": after_ms},
+    )
+    await worse(stage, p, proof, before=stage.probe)
+
+
+KIND = Kind(
+    name="reset_peer",
+    place=13,
+    title="resets each connection, new ones too, some time after it was first used",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"after_ms": Number(0, 60_000, 0), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(
+        # Through Toxiproxy the proof takes twice as long and more, and the fault lasts 2 s at least.
+        params=lambda rng: {"after_ms": rng.choice((0, 100, 500)), "side": rng.choice(SIDES)},
+        swarm="newer",
+    ),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="a connection opened over each link ends by itself while on, and how soon",
+    tell=how_they_ended,
+    done=hit_by("reset_peer"),
+)

@@ -1,0 +1,40 @@
+"""`rolling`: brokers are restarted one after the other, as for a new configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import hit_by
+from chaos.faults.words import steps_in_turn
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Each target in turn, and the next one not before every partition is in sync: as brokers are restarted."""
+    from chaos.faults.acts.nodes import one_by_one
+
+    await one_by_one(stage, p)
+
+
+KIND = Kind(
+    name="rolling",
+    place=22,
+    title="each target in turn: stopped or killed, started, waited for until all are in sync again",
+    fault_class="P",
+    duration_s=Number(1, 3600, 60),
+    params={"how": Choice(("stop", "kill"), "stop")},
+    traits=frozenset({Trait.ONE_BY_ONE, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
+    draw=Draw(
+        params=lambda rng: {"how": rng.choice(("stop", "kill"))},
+        target=lambda rng, params: "all",
+        lasts_s=(14.0, 18.0),
+        swarm="newer",
+    ),
+    play=play,
+    evidence="each step's: down as asked, up as a new incarnation, every partition in sync within the length",
+    tell=steps_in_turn,
+    done=hit_by("rolling"),
+)

@@ -1,0 +1,82 @@
+"""`slicer`: bytes arrive in small pieces, so that frames are torn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
+from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import round_trips
+from chaos.runtimes.contract import Slicer
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+SHORTEST_MS = 20.0
+"""What is slowed down by less than this cannot be told from a busy machine."""
+_MEASURED_MS = 40.0
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """What is sent over the targets' links arrives in pieces, one after the other."""
+    from chaos.faults.acts.worse_links import ANSWER_BYTES, SURE, slower, worse
+
+    params = p.fault.params
+    average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
+    delay_us = int(params["delay_us"])
+    largest = average + variation
+    pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
+    floor_ms = max(1.0, SURE * (pad // largest - 1) * delay_us / 1000)
+    limit_s = PROBE_TIMEOUT_S + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
+    await worse(stage, p, slower(stage, Slicer(average, variation, delay_us), floor_ms, limit_s, pad))
+
+
+def check(params: Params) -> str:
+    """Pieces such that they can be measured, and pass all the same."""
+    average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
+    delay_ms = params["delay_us"] / 1000
+    if variation >= average and variation:
+        return f"variation_bytes = {variation}: less than average_bytes = {average} is allowed"
+    shortest_ms = (MEASURED_BYTES // (average + variation) - 1) * delay_ms
+    if shortest_ms < SHORTEST_MS:
+        return (
+            f"{MEASURED_BYTES} bytes in such pieces take {max(0, shortest_ms):g} ms longer, too little to be "
+            f"measured: smaller pieces or a longer delay_us"
+        )
+    longest_s = 1000 / (average - variation) * delay_ms / 1000
+    if longest_s > 5:
+        return f"1000 bytes in such pieces take {longest_s:g} s: larger pieces or a shorter delay_us"
+    return ""
+
+
+KIND = Kind(
+    name="slicer",
+    place=11,
+    title="delivers bytes in small pieces with a pause between them: torn frames",
+    fault_class="N",
+    duration_s=ON_S,
+    params={
+        "average_bytes": Number(1, 30_000, 64),
+        "variation_bytes": Number(0, 15_000, 0),
+        "delay_us": Number(100, 100_000, 1000),
+        "side": PEERS,
+    },
+    traits=frozenset({Trait.OF_LINKS, Trait.SLOWS_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    check=check,
+    draw=Draw(
+        params=lambda rng: {
+            "average_bytes": rng.choice((64, 256)),
+            "delay_us": rng.choice((200, 1000)),
+            "side": rng.choice(SIDES),
+        },
+        swarm="newer",
+    ),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="a large request over each link takes as long as its pieces' pauses while on",
+    tell=round_trips,
+    done=hit_by("slicer"),
+)

@@ -1,0 +1,60 @@
+"""`slow`: a broker gets a share of a CPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.kind import Draw, Kind, Number, Trait, listed
+from chaos.faults.words import Json, number, objects
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+SHARE_TOLERANCE = 0.2
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """A share of a CPU; all of it again at the end. It must have been held often enough for that share to be true."""
+    name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
+    await stage.begin_on_running_nodes(p)
+    begun: list[Any] = []
+    healed: list[Any] = []
+    try:
+        begun = [await stage.runtime.slow_cpu(name, node, share) for node in p.resolved]
+        await stage.rest(p)
+    finally:
+        with stage.shielded():
+            for node in p.resolved:
+                healed.append(await stage.runtime.heal_cpu(name, node))
+        p.ended = stage.now_ns()
+    p.evidence = {"slowed": begun, "healed": healed}
+    p.landed = all(each["stops"] and each["ran_share"] <= share + SHARE_TOLERANCE for each in healed)
+    if not p.landed:
+        p.error = "a node ran for more of the time than it should have"
+
+
+def tell(seen: Json) -> str:
+    """How often it was held, and what it had all the same."""
+    words = []
+    for act in objects(seen.get("healed")):
+        cpu = number(act.get("cpu_share"))
+        used = "" if cpu is None else f", and had {cpu:.0%} of a CPU"
+        ran = number(act.get("ran_share")) or 0
+        words.append(f"Held {act.get('stops')} times; it ran {ran:.0%} of the time{used}.")
+    return " ".join(words)
+
+
+KIND = Kind(
+    name="slow",
+    place=4,
+    title="a share of a CPU: held for most of each tenth of a second",
+    fault_class="P",
+    duration_s=Number(0.5, 600, 4),
+    params={"share": Number(0.01, 0.9, 0.2)},
+    traits=frozenset({Trait.NEEDS_NODE, Trait.OUT_OF_SYNC}),
+    draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}),
+    play=play,
+    evidence="how often it was held, the share of the time that it was let run, and its CPU time",
+    tell=tell,
+    done=lambda params, node, links: f"slow{listed(params)}",
+)

@@ -1,0 +1,50 @@
+"""`slow_close`: that a connection ended is heard late."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
+from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
+from chaos.faults.pace import PROBE_TIMEOUT_S
+from chaos.faults.words import how_they_ended
+from chaos.runtimes.contract import SlowClose
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """That a connection of the targets ended is heard late."""
+    from chaos.faults.acts.worse_links import SURE, Proof, worse
+
+    delay_ms = int(p.fault.params["delay_ms"])
+    proof = Proof(
+        SlowClose(delay_ms),
+        partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 3 * delay_ms / 1000, spoil=True),
+        lambda probe: probe.ok and probe.round_trip_ms >= SURE * delay_ms,
+        lambda probe: probe.error == "closed" and probe.round_trip_ms < SURE * delay_ms,
+        f"a connection's end was heard within {SURE * delay_ms:g} ms, or not at all",
+        {"delay_ms": delay_ms},
+    )
+    await worse(stage, p, proof)
+
+
+KIND = Kind(
+    name="slow_close",
+    place=14,
+    title="passes on the end of a connection late",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"delay_ms": Number(50, 60_000, 500), "side": PEERS},
+    traits=frozenset({Trait.OF_LINKS, Trait.MEASURES_LINKS, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
+    worlds=EVERYWHERE,
+    needs_nodes=both_ends,
+    draw=Draw(params=lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)}, swarm="newer"),
+    of_clients=on_clients_side,
+    play=play,
+    evidence="a connection that a broker ends is open for `delay_ms` longer at its other end while on",
+    tell=how_they_ended,
+    done=hit_by("slow_close"),
+)

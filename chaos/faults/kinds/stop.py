@@ -1,0 +1,48 @@
+"""`stop`: a broker leaves in good order, as by SIGTERM, and its controller moves its leaders first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
+from chaos.faults.words import Json, after, came_back, objects, was_down
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Controlled shutdown, restart at the end."""
+    from chaos.faults.acts.nodes import down_and_up
+
+    await down_and_up(stage, p, stage.runtime.stop_node, "controlled")
+
+
+def tell(seen: Json) -> str:
+    """How each process left, and when its successor was ready."""
+    words = []
+    for act in objects(seen.get("down")):
+        if "found" in act:
+            words.append(was_down(act))
+            continue
+        how = "left by itself, let go by its controller," if act.get("controlled") else "did NOT leave cleanly"
+        took = after(act, "asked_ns", "ended_ns")
+        words.append(f"Process {act.get('pid')} {how} with code {act.get('code')} {took} after it was asked.")
+    return " ".join([*words, *came_back(seen.get("up"))])
+
+
+KIND = Kind(
+    name="stop",
+    place=2,
+    title="SIGTERM (controlled shutdown), restart at the end",
+    fault_class="P",
+    duration_s=Number(0.2, 600, 3),
+    # Most of a quorum cannot leave in good order together.
+    traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OF_ONE_NODE, Trait.OUT_OF_SYNC}),
+    worlds=EVERYWHERE,
+    draw=Draw(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),
+    play=play,
+    evidence="the broker says that it stopped cleanly; a new incarnation registers after the restart",
+    tell=tell,
+    done=lambda params, node, links: "told to stop",
+)

@@ -1,0 +1,77 @@
+"""`upgrade`: brokers are restarted one after the other as another version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait
+from chaos.faults.link_faults import hit_by
+from chaos.faults.words import Json, mapping, objects, steps_in_turn
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """As `rolling`, and each comes up as the second version. What it is before and after is not ours to say: the
+    machine or the engine says what runs, the broker what it speaks.
+    """
+    from chaos.faults.acts.nodes import one_by_one
+
+    runtime = stage.runtime
+
+    async def was(node: int) -> dict[str, Any]:
+        return {"was": await runtime.software(node)}
+
+    async def now(node: int) -> dict[str, Any]:
+        return {"is": await runtime.software(node)}
+
+    async def changed(node: int) -> dict[str, Any]:
+        return {"changed": await runtime.upgrade_node(node)}
+
+    await one_by_one(stage, p, before=was, between=changed, after=now)
+    steps: list[Any] = p.evidence["steps"]
+    same = [step["node"] for step in steps if step["is"]["runs"] in (step["was"]["runs"], None)]
+    if p.landed and same:
+        p.landed, p.error = False, f"node {', '.join(map(str, same))} runs what it ran before"
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """There must be a second version."""
+    return "" if setting.upgrade_to else "to which version? name it: --upgrade-to (upgrade_to)"
+
+
+def tell(seen: Json) -> str:
+    """Each step, and what ran before and after."""
+    steps = [step for step in objects(seen.get("steps")) if "is" in step]
+    changes = [(mapping(step.get("was")), mapping(step.get("is"))) for step in steps]
+    by = " and ".join(dict.fromkeys(str(now.get("by")) for _, now in changes))
+    told = {f"{_short(was.get('runs'))} before, {_short(now.get('runs'))} after" for was, now in changes}
+    return f"{steps_in_turn(seen)} What ran was {'; '.join(sorted(told))} ({by})."
+
+
+def _short(runs: object) -> str:
+    return str(runs).removeprefix("sha256:")[:16]
+
+
+KIND = Kind(
+    name="upgrade",
+    place=23,
+    title="as `rolling`, and each target starts as the version that --upgrade-to names",
+    fault_class="P",
+    duration_s=Number(1, 3600, 90),
+    params={"how": Choice(("stop", "kill"), "stop")},
+    traits=frozenset({Trait.ONE_BY_ONE, Trait.ONCE, Trait.NEEDS_SECOND_VERSION, Trait.OUT_OF_SYNC}),
+    worlds=frozenset({"process", "docker"}),
+    nowhere_else="in a simulation there is one version of the broker, the one that simulates",
+    refuse=refuse,
+    draw=Draw(
+        params=lambda rng: {"how": rng.choice(("stop", "stop", "kill"))},
+        target=lambda rng, params: "all",
+        lasts_s=(20.0, 22.0),
+    ),
+    play=play,
+    evidence="each step's; what ran before and after, as engine or kernel have it, and what the broker itself speaks",
+    tell=tell,
+    done=hit_by("upgrade"),
+)
