@@ -110,6 +110,13 @@ EPOCHS = (
                 by="return epoch, log_end_offset",
             ),
             Removal(
+                "takes an epoch that it does not know for one that agrees",
+                "broker/replication/truncation.py",
+                "divergence",
+                piece="return Divergence(UNDEFINED, UNDEFINED)",
+                by="return None",
+            ),
+            Removal(
                 "serves requests of every epoch",
                 at.RULES,
                 "Rules.check_leader_epoch",
@@ -141,9 +148,10 @@ EPOCHS = (
         removals=(
             Removal(
                 "truncates by epoch, whatever is set",
-                at.RULES,
-                "Rules.first_truncation",
-                body="return truncation.BY_EPOCH.before_first_fetch(self.high_watermark, latest_epoch)",
+                "broker/replication/truncation.py",
+                "",
+                piece="{rule.name: rule for rule in (BY_EPOCH, ToHighWatermark())}",
+                by="dict.fromkeys((BY_EPOCH.name, ToHighWatermark.name), BY_EPOCH)",
             ),
             Removal(
                 "truncates to the high watermark, whatever is set",
@@ -182,6 +190,13 @@ CONTROL_PLANE = (
             f"{CONTROL}/test_edges.py": ("test_nothing_is_answered_before_it_is_committed",),
         },
         removals=(
+            Removal(
+                "answers before a change is committed",
+                "broker/control/kraft/controller_service.py",
+                "ControllerService._certain",
+                piece="await self._quorum.wait_committed(offset, epoch)",
+                by="pass",
+            ),
             Removal(
                 "gives every partition the same leader",
                 "broker/controller/placement.py",

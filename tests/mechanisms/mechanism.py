@@ -23,7 +23,7 @@ class Removal:
     module: str
     """Path of the module from the root."""
     function: str
-    """Qualified name: "Class.method"."""
+    """Qualified name: "Class.method"; "" for a piece of the module outside of functions."""
     body: str = ""
     """Replaces the whole body."""
     piece: str = ""
@@ -39,21 +39,25 @@ class Removal:
     @property
     def place(self) -> str:
         """For tables: "broker/log/log.py: Log.roll"."""
-        return f"{self.module}: {self.function}"
+        return f"{self.module}: {self.function}".removesuffix(": ")
 
     def edited(self, source: str) -> str:
         """The module's source without the rule. NotThere."""
         lines = source.splitlines(keepends=True)
+        if not self.function:
+            return self._replaced(source)
         function = self._find(ast.parse(source))
         body = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
         first, last = body[0].lineno - 1, function.end_lineno or body[-1].lineno
         if self.piece:
-            text = "".join(lines[first:last])
-            if text.count(self.piece) != 1:
-                raise NotThere(f"{self.place} has {self.piece!r} {text.count(self.piece)} times, and not once")
-            return "".join(lines[:first]) + text.replace(self.piece, self.by) + "".join(lines[last:])
+            return "".join(lines[:first]) + self._replaced("".join(lines[first:last])) + "".join(lines[last:])
         indent = " " * body[0].col_offset
         return "".join(lines[:first]) + f"{indent}{self.body}\n" + "".join(lines[last:])
+
+    def _replaced(self, text: str) -> str:
+        if not self.piece or text.count(self.piece) != 1:
+            raise NotThere(f"{self.place} has {self.piece!r} {text.count(self.piece)} times, and not once")
+        return text.replace(self.piece, self.by)
 
     def _find(self, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef:
         found: ast.AST = tree

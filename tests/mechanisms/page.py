@@ -61,7 +61,8 @@ def _sections() -> Iterator[str]:
         yield f"### {mechanism.id}\n\n{mechanism.rule}\n\n"
         yield "| | a broker that ... | taken out of |\n| --- | --- | --- |\n"
         for number, removal in enumerate(mechanism.removals):
-            yield f"| {mechanism.id}.{number} | {removal.without} | `{removal.module}`: `{removal.function}` |\n"
+            where = f"`{removal.module}`" + (f": `{removal.function}`" if removal.function else "")
+            yield f"| {mechanism.id}.{number} | {removal.without} | {where} |\n"
         yield "\n"
         for file, names in mechanism.tests.items():
             yield f"- `{file}`: {', '.join(f'`{name}`' for name in names)}\n"

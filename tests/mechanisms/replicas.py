@@ -402,7 +402,6 @@ REPLICAS = (
             "tests/sim/plans/test_churn.py": (
                 "test_every_burst_throws_followers_out_where_lag_is_a_count_and_none_does_where_it_is_a_time",
             ),
-            at.WALKS: ("test_no_random_walk_with_an_isr_by_message_count_breaks_an_invariant",),
         },
         removals=(Removal("counts no messages", at.RULES, "Rules.is_too_many_behind", body="return False"),),
     ),

@@ -197,6 +197,11 @@ def test_sequences_wrap_to_zero(log: Log) -> None:
     assert send(log, last, count=3) == (0, 1, True)
 
 
+def test_the_sequence_behind_the_largest_is_zero(log: Log) -> None:
+    assert send(log, 2**31 - 1) == (0, 0, False)
+    assert send(log, 0) == (0, 1, False)
+
+
 def test_a_refusal_says_what_was_expected(log: Log) -> None:
     send(log, 4)
     message = log.append_as_leader(batch(1, pid=9, seq=9), 0, WALL_MS).message
