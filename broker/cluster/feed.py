@@ -61,6 +61,7 @@ class ImageFeed:
         delta = self.image.take_delta()
         for follower in self._followers:
             follower(delta)
+        assert not self.image.delta, "nobody who is told of a change makes another"
         moved, self._moved = self._moved, trio.Event()
         moved.set()
 

@@ -180,6 +180,8 @@ class ClusterImage:
 
     def become(self, other: ClusterImage, delta: ImageDelta) -> None:
         """Hold what `other` holds, which is not used any more; `delta` is the difference."""
+        assert other is not self
+        assert other.offset >= self.offset, f"an image of {other.offset} after one of {self.offset}"
         self.brokers, self.topics_by_id, self.topic_ids = other.brokers, other.topics_by_id, other.topic_ids
         self.configs, self.features, self.features_offset = other.configs, other.features, other.features_offset
         self.next_producer_id, self.offset, self.epoch = other.next_producer_id, other.offset, other.epoch

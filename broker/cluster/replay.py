@@ -49,6 +49,8 @@ def replay(image: ClusterImage, record: Any, offset: int, epoch: int) -> None:
 
 
 def _register_broker(image: ClusterImage, record: records.RegisterBrokerRecord) -> None:
+    before = image.brokers.get(record.broker_id)
+    assert before is None or before.epoch <= record.broker_epoch, f"epoch {record.broker_epoch} after {before}"
     _note_broker(image, record.broker_id)
     image.brokers[record.broker_id] = Broker(
         id=record.broker_id,
@@ -180,9 +182,15 @@ def _either(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
 
 def _set_partition(image: ClusterImage, topic_id: bytes, index: int, partition: PartitionImage) -> None:
     assert partition.leader == NO_LEADER or partition.leader in partition.isr, f"leader outside the ISR: {partition}"
+    assert set(partition.isr) <= set(partition.replicas), f"ISR outside the replicas: {partition}"
+    assert set(partition.isr).isdisjoint(partition.elr), f"in the ISR and eligible for it: {partition}"
+    assert len(set(partition.replicas)) == len(partition.replicas) > 0, f"replicas none or twice: {partition}"
     partitions = image.topics_by_id[topic_id].partitions
+    before = partitions.get(index)
+    assert before is None or before.partition_epoch < partition.partition_epoch, f"{partition} after {before}"
+    assert before is None or before.leader_epoch <= partition.leader_epoch, f"{partition} after {before}"
     image.version += 1
-    image.delta.partitions.setdefault((topic_id, index), partitions.get(index))
+    image.delta.partitions.setdefault((topic_id, index), before)
     partitions[index] = partition
 
 

@@ -79,7 +79,11 @@ class Controller:
 
     def decide(self, api_key: int, request: Any, now_ms: int) -> Decision[Any]:
         """The outcome of one request. KeyError for an API that is not the controller's."""
-        return command_for(api_key)(self.command(now_ms), request)
+        before = self.image.offset
+        assert before < self.next_offset, f"record {before} is in the image, and the next one is {self.next_offset}"
+        decision = command_for(api_key)(self.command(now_ms), request)
+        assert self.image.offset == before, "deciding changes nothing"
+        return decision
 
     def bootstrap(self, now_ms: int) -> Decision[None]:
         """What the first controller of a fresh cluster writes."""
@@ -112,8 +116,10 @@ class Controller:
 
     def apply(self, decision: Decision[Any], epoch: int, now_ms: int) -> None:
         """Make a decision part of the image: its records were appended at `next_offset`, by the leader of `epoch`."""
+        assert epoch >= self.image.epoch, f"decided in epoch {epoch}, after epoch {self.image.epoch}"
         for write in decision.records:
             replay(self.image, write.record, self.next_offset, epoch)
             self.next_offset += 1
         if decision.session is not None:
             self.sessions.apply(decision.session, now_ms, self.image.offset)
+        assert self.image.offset < self.next_offset

@@ -88,6 +88,9 @@ class _Work:
         if record is None:
             return before
         after = changed(before, record)
+        assert after.partition_epoch == before.partition_epoch + 1
+        assert after.leader_epoch - before.leader_epoch in (0, 1)
+        assert set(after.isr) <= set(after.replicas), f"ISR {after.isr} of {after.replicas}"
         self.decided[topic_id, index] = after
         self.writes.append(Write(record, PARTITION_CHANGE_VERSION))
         if record.leader not in (LEADER_UNCHANGED, self.broker_id):

@@ -54,6 +54,7 @@ class Sessions:
     def apply(self, change: SessionChange, now_ms: int, offset: int) -> None:
         """Note contact at `now_ms`; `offset` is that of the last record appended so far."""
         session = self.sessions.setdefault(change.broker_id, Session(now_ms))
+        assert session.contact_ms <= now_ms, f"contact at {now_ms} after one at {session.contact_ms}"
         session.contact_ms = now_ms
         session.metadata_offset = change.metadata_offset
         if change.begins_shutdown:
@@ -61,6 +62,7 @@ class Sessions:
 
     def forgive(self, pause_ms: int, now_ms: int) -> None:
         """Count `pause_ms` against nobody: the controller itself was not running and could hear no heartbeat."""
+        assert pause_ms >= 0
         for session in self.sessions.values():
             session.contact_ms = min(session.contact_ms + pause_ms, now_ms)
 

@@ -85,6 +85,8 @@ class Leadership:
         self, message: Message, fetch: Fetch, log: LogShape, snapshot: SnapshotId | None, now_ms: int
     ) -> FetchReply | None:
         """A fetch of this epoch: take in where the fetcher stands. Returns the reply if its log leaves the leader's."""
+        assert message.sender != self._settings.node_id, "a leader does not fetch from itself"
+        assert fetch.epoch == self.epoch, f"a fetch of epoch {fetch.epoch} in epoch {self.epoch}"
         replica = self.replica(message.sender, now_ms)
         if log.has_left(fetch.offset, fetch.last_epoch):
             assert snapshot is not None, "what the log no longer holds is in a snapshot"
@@ -92,6 +94,8 @@ class Leadership:
         if not log.agrees(fetch.offset, fetch.last_epoch):
             where = Diverging(*log.end_of(fetch.last_epoch))
             return FetchReply(ErrorCode.NONE, self.epoch, self._settings.node_id, diverging=where)
+        assert log.start_offset <= fetch.offset, f"the log no longer holds {fetch.offset}"
+        assert fetch.offset <= log.end_offset, f"{fetch.offset} is beyond {log.end_offset}"
         replica.end_offset = fetch.offset
         if fetch.offset >= log.end_offset:
             replica.caught_up_ms = now_ms

@@ -150,6 +150,7 @@ class Raft:
 
     def failed(self, receiver: int, ticket: int, now_ms: int) -> None:
         """A request of ours ended without a reply: not sent, timed out, or the connection broke."""
+        assert receiver != self.node_id, "no request of ours goes to ourselves"
         if not self._outbox.ended(receiver, ticket):
             return
         if self.seat.tally is not None:
@@ -171,6 +172,7 @@ class Raft:
     def propose(self, count: int, payload: object, now_ms: int) -> int:
         """Append a batch of `count` records as the leader. Returns its base offset; replication begins at once."""
         assert self.role is Role.LEADER, f"node {self.node_id} is {self.role.value} in epoch {self.epoch}"
+        assert count > 0, "a batch has records"
         base = self._local.append_own(self.epoch, count, payload)
         self._settle(now_ms)
         return base
@@ -457,6 +459,7 @@ class Raft:
             request = self._owed(voter, now_ms)
             if request is not None:
                 self._outbox.send(voter, request)
+        self.seat.check()
 
     def _raise_high_watermark(self, high_watermark: int) -> None:
         assert high_watermark <= self.log.end_offset

@@ -75,6 +75,19 @@ class Seat:
             return NOBODY
         return self.state.leader_id
 
+    def check(self) -> None:
+        """What holds after each event."""
+        role, state, log = self.role, self.state, self.log
+        assert (self.leadership is not None) == (role is Role.LEADER), f"{role.value} with {self.leadership}"
+        assert role is not Role.LEADER or state.leader_id == self.node_id, f"leads with {state}"
+        assert role is not Role.FOLLOWER or state.leader_id not in (NOBODY, self.node_id), f"follows with {state}"
+        assert role is not Role.CANDIDATE or state.voted_id == self.node_id, f"stands with {state}"
+        assert self.tally is None or role in (Role.PROSPECTIVE, Role.CANDIDATE), f"{role.value} counts votes"
+        assert log.last_epoch <= state.epoch, f"a log of epoch {log.last_epoch} in epoch {state.epoch}"
+        assert log.start_offset <= self.high_watermark, f"trimmed to {log.start_offset} of {self.high_watermark}"
+        assert self.high_watermark <= log.end_offset, f"committed to {self.high_watermark} of {log.end_offset}"
+        assert self.local.synced_offset <= log.end_offset, f"synced to {self.local.synced_offset} of {log.end_offset}"
+
     def enter(self, role: Role, deadline_ms: int, why: str) -> None:
         """Change roles. What the old one awaited no longer matters."""
         self.role = role
@@ -86,6 +99,7 @@ class Seat:
             parked, self.leadership = self.leadership.parked, None
             for waiting in parked.values():
                 self.refuse_fetch(waiting.message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert self.leadership is None, f"{role.value} begins without a leadership"
         ends = {"leo": self.log.end_offset, "hw": self.high_watermark}
         self.note("election", role=role.value, epoch=self.epoch, leader=self.leader_id, why=why, **ends)
 

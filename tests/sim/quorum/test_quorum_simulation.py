@@ -101,7 +101,7 @@ BUGS: dict[str, tuple[type, str, Any, str]] = {
     "votes for shorter logs": (Raft, "_may_grant", _grant_to_shorter_log, "LeaderCompleteness"),
     "the leader counts itself before its sync": (Leadership, "committed_offset", _count_unsynced, "DurableMajority"),
     "leads on after a restart": (Raft, "_boot", _lead_again_after_restart, "NeverTwoLeadersInSameEpoch"),
-    "believes to hold what only its snapshot holds": (LogShape, "has_left", _has_everything, "sent must be there"),
+    "believes to hold what only its snapshot holds": (LogShape, "has_left", _has_everything, "no longer holds"),
     "truncates to the high watermark": (LocalLog, "truncate", _truncate_to_high_watermark, "LeaderCompleteness"),
 }
 """Each with the method that it replaces and the promise that it breaks."""
