@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from checkers.guarantees import FaultClass
-from checkers.history.tables import Fault
+from checkers.history.tables import PlayedFault
 
 ACTIONS: Mapping[str, FaultClass] = {
     "kill": FaultClass.P,
@@ -53,7 +53,7 @@ _TARGET_ALONE = frozenset({"isolate", "one-way"})
 """Shapes of partitions that leave all others together, with a quorum among them or without any change of an ISR."""
 
 
-def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
+def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
     """The classes of all faults that began, landed or not: one without evidence may have done its work all the same.
 
     WM where some partition may have had nobody in sync who kept power: power losses of different nodes at once, or of
@@ -74,7 +74,7 @@ def classes_of(faults: Iterable[Fault]) -> tuple[FaultClass, ...]:
     return tuple(each for each in FaultClass if each in found)
 
 
-def untold_losses(faults: Iterable[Fault]) -> list[Fault]:
+def untold_losses(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
     """Power losses that began and do not tell who was in sync: they may have been of all who were (WM)."""
     return [
         fault
@@ -85,12 +85,12 @@ def untold_losses(faults: Iterable[Fault]) -> list[Fault]:
     ]
 
 
-def _forgot_to_sync(fault: Fault, losses: Iterable[Fault]) -> bool:
+def _forgot_to_sync(fault: PlayedFault, losses: Iterable[PlayedFault]) -> bool:
     failed = fault.action == "disk" and fault.params.get("op") == "fsync" and fault.params.get("how") != "slow"
     return failed and any(loss.began > fault.began and set(loss.resolved) & set(fault.resolved) for loss in losses)
 
 
-def _several_at_once(losses: Sequence[Fault]) -> bool:
+def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
     if any(len(fault.resolved) > 1 for fault in losses):
         return True
     ordered = sorted(losses, key=lambda fault: fault.began)
@@ -101,7 +101,7 @@ def _several_at_once(losses: Sequence[Fault]) -> bool:
     return False
 
 
-def _of_all_in_sync(loss: Fault, faults: Iterable[Fault]) -> bool:
+def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
     """Whether some partition's ISR, as it was before the loss, was hit as a whole before the nodes had caught up."""
     hit = set(loss.resolved)
     until = _caught_up(loss)
@@ -114,7 +114,7 @@ def _of_all_in_sync(loss: Fault, faults: Iterable[Fault]) -> bool:
     return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in told.values())
 
 
-def _may_be_out(fault: Fault) -> set[int]:
+def _may_be_out(fault: PlayedFault) -> set[int]:
     """Who may leave an ISR by it. Of slow links either end: a slow leader's followers are those that lag."""
     nodes = set(fault.resolved)
     if class_of(fault.action, fault.fault_class) is FaultClass.N and fault.params.get("shape") not in _TARGET_ALONE:
@@ -123,13 +123,13 @@ def _may_be_out(fault: Fault) -> set[int]:
     return nodes
 
 
-def _caught_up(fault: Fault) -> int:
+def _caught_up(fault: PlayedFault) -> int:
     """When the node had again what the others have: as the nemesis saw it, else when it was back. -1: never."""
     told = (fault.evidence or {}).get("caught_up_ns")
     return int(told) if told is not None else fault.ended
 
 
-def not_landed(fault: Fault) -> str | None:
+def not_landed(fault: PlayedFault) -> str | None:
     """Why a fault counts for nothing; None where it has its evidence."""
     name = f"fault {fault.id} ({fault.action} {fault.target})".replace(" )", ")")
     if fault.error:

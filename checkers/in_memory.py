@@ -16,7 +16,7 @@ from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
-from checkers.history.tables import Fault, History, Problem
+from checkers.history.tables import History, PlayedFault, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.plan_facts import facts_of
@@ -31,7 +31,7 @@ class Judgement:
     history: History
     findings: tuple[Finding, ...]
     measures: tuple[Measure, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[PlayedFault, ...]
     troubles: tuple[str, ...] = ()
     """As they were given."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from checkers.history.tables import LISTED, OK, SEND, Fault, History, Process, Record, Told
+from checkers.history.tables import LISTED, OK, SEND, History, PlayedFault, Process, Row, Told
 from checkers.metrics import (
     ACKED,
     ALL,
@@ -47,7 +47,7 @@ def measure(history: History, context: Context) -> list[Measure]:
     return sorted([*measures, *(Measure(ACKED, part, 0, (count,)) for part, count in acked.items())])
 
 
-def _latency(send: Record) -> int:
+def _latency(send: Row) -> int:
     return (send.t1 - send.t0) // LATENCY_UNIT_NS
 
 
@@ -59,7 +59,7 @@ def _percentile(times: list[int], fraction: float) -> float:
     return times[lower] + (times[upper] - times[lower]) * (position - lower)
 
 
-def _latencies(sends: list[Record], context: Context) -> Iterator[Measure]:
+def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
     faulty = windows(context.faults)
     by_flag: dict[int, list[int]] = {}
     for send in sends:
@@ -73,8 +73,8 @@ def _latencies(sends: list[Record], context: Context) -> Iterator[Measure]:
         yield Measure(LATENCY, flag, 0, (len(times), *percentiles, times[-1]))
 
 
-def _gaps(sends: list[Record], context: Context) -> Iterator[Measure]:
-    groups: dict[int, list[Record]] = {}
+def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
+    groups: dict[int, list[Row]] = {}
     for send in sends:
         groups.setdefault(send.part, []).append(send)
         groups.setdefault(OVERALL, []).append(send)
@@ -90,7 +90,7 @@ def _gaps(sends: list[Record], context: Context) -> Iterator[Measure]:
                 yield Measure(FAULT_GAP, fault.id, group, _longest(over))
 
 
-def _between(sends: list[Record]) -> list[Gap]:
+def _between(sends: list[Row]) -> list[Gap]:
     """The times between acknowledgements, from the first invocation to the last one or the last acknowledgement."""
     invoked = [send.t0 for send in sends]
     points = sorted([min(invoked), max(invoked), *(send.t1 for send in sends if send.st == OK)])
@@ -107,7 +107,7 @@ def _longest(gaps: list[Gap]) -> tuple[float, float]:
     return length, -negative_begin
 
 
-def _recoveries(sends: list[Record], faults: Iterable[Fault]) -> Iterator[Measure]:
+def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Measure]:
     for fault in faults:
         first: dict[int, int] = {}
         for send in sends:
@@ -143,7 +143,7 @@ def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) ->
             yield Measure(READER_GAP, proc, part, _longest(list(zip(times, times[1:], strict=False))))
 
 
-def _by_second(sends: list[Record], told: list[Told], origin: int) -> Iterator[Measure]:
+def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Measure]:
     ended = Counter(((send.t1 - origin) // 10**9, send.st) for send in sends if send.t1 >= 0)
     yield from (Measure(SENDS, second, st, (count,)) for (second, st), count in ended.items())
     reads: Counter[int] = Counter()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checkers.history.tables import Fault, FinalRead, History, Partition
+from checkers.history.tables import FinalRead, History, Partition, PlayedFault
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
@@ -65,7 +65,7 @@ class Context:
     origin_ns: int
     """Where seconds of the run count from: the header's time."""
     partitions: Sequence[Partition]
-    faults: Sequence[Fault]
+    faults: Sequence[PlayedFault]
     finals: Sequence[FinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
 
@@ -75,7 +75,7 @@ class Context:
         return max((fault.ended for fault in self.faults), default=-1)
 
 
-def context_of(history: History, faults: Sequence[Fault]) -> Context:
+def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
     """What the measures of a history are taken against."""
     return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes)
 
@@ -185,13 +185,13 @@ def _worst(measures: Iterable[Measure], names: Mapping[int, str], context: Conte
     return {"partition": names[worst.a], **_gap(worst, context)}
 
 
-def _window(fault: Fault, context: Context) -> dict[str, float | None]:
+def _window(fault: PlayedFault, context: Context) -> dict[str, float | None]:
     ended = _seconds(fault.ended, context) if fault.ended >= 0 else None
     return {"began_s": _seconds(fault.began, context), "ended_s": ended}
 
 
 def _fault(
-    fault: Fault, by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str], context: Context
+    fault: PlayedFault, by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str], context: Context
 ) -> dict[str, Any]:
     """`recovery_s`: of the slowest partition; null where one that was written to did not come back."""
     gaps = {each.b: each.numbers[0] for each in by_name.get(FAULT_GAP, ()) if each.a == fault.id}

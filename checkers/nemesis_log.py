@@ -6,19 +6,19 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.history.tables import Fault, Problem, whole
+from checkers.history.tables import PlayedFault, Problem, whole
 
 FILE = "nemesis.jsonl"
 FOREVER = (1 << 63) - 1
 """ns. Of a fault that never ended."""
 
 
-def parse_faults(lines: Iterable[bytes]) -> tuple[list[Fault], Problem | None]:
+def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | None]:
     """The faults by id, each as its last line tells it, and why reading stopped early, if it did.
 
     An unfinished last line is left out, as in a history: its fault is then one that began and never ended.
     """
-    faults: dict[int, Fault] = {}
+    faults: dict[int, PlayedFault] = {}
     for number, raw in enumerate(lines, start=1):
         try:
             fault = _fault(json.loads(raw))
@@ -30,9 +30,9 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[Fault], Problem | None]:
     return [faults[key] for key in sorted(faults)], None
 
 
-def _fault(line: dict[str, Any]) -> Fault:
+def _fault(line: dict[str, Any]) -> PlayedFault:
     target = line.get("target") or {}
-    return Fault(
+    return PlayedFault(
         id=whole(line["id"]),
         action=str(line["action"]),
         fault_class=str(line.get("fault_class") or ""),
@@ -51,7 +51,7 @@ def _time(value: Any) -> int:
     return -1 if value is None else whole(value)
 
 
-def windows(faults: Iterable[Fault]) -> list[tuple[int, int]]:
+def windows(faults: Iterable[PlayedFault]) -> list[tuple[int, int]]:
     """When at least one fault was on: disjoint [began, ended] in ns, in order.
 
     A fault without an end lasts for ever.

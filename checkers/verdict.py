@@ -23,7 +23,7 @@ from checkers.anomalies import not_converged, replica_divergence
 from checkers.anomalies.registry import CATALOG, LOSS, looked_for
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
-from checkers.history.tables import Fault, Partition, Process
+from checkers.history.tables import Partition, PlayedFault, Process
 from checkers.plan_facts import BadPlan, PlanFacts, configuration_of, read_plan
 
 SCHEMA = 1
@@ -58,7 +58,7 @@ class Case:
     plan: PlanFacts | None = None
     partitions: Sequence[Partition] = ()
     processes: Sequence[Process] = ()
-    faults: Sequence[Fault] = ()
+    faults: Sequence[PlayedFault] = ()
     nemesis_read: bool = True
     """False where nemesis.jsonl could not be read to its end."""
     troubles: Sequence[str] = ()

@@ -25,7 +25,7 @@ from reports.spacetime_layout import (
 )
 from reports.story import Story, decimals, sentences
 from reports.story_facts import DOWN, Wire
-from reports.story_logs import Replica
+from reports.story_logs import ReplicaView
 from reports.story_moments import Moment, offsets_of
 
 EPOCHS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d4f", "#7f5ca8")
@@ -381,7 +381,7 @@ def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
     yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
 
 
-def _log(story: Story, layout: Layout, replica: Replica, x: float, y: float) -> Iterable[str]:
+def _log(story: Story, layout: Layout, replica: ReplicaView, x: float, y: float) -> Iterable[str]:
     """The log's cells, and the high watermark as a bar between two of them."""
     low, high = layout.window
     if low >= high:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reports.story import Story
-from reports.story_logs import Replica
+from reports.story_logs import ReplicaView
 from reports.story_moments import READERS, Moment
 
 GUTTER, CLIENT_W, BROKER_W, READERS_W = 96, 158, 236, 190
@@ -151,7 +151,7 @@ def window_of(story: Story) -> tuple[int, int]:
     return low, high
 
 
-def cells_of(replica: Replica, story: Story, window: tuple[int, int]) -> list[tuple[int, int, str]]:
+def cells_of(replica: ReplicaView, story: Story, window: tuple[int, int]) -> list[tuple[int, int, str]]:
     """(offset, epoch, letter) of what a log holds in the window."""
     names = {(record.offset, record.epoch): record.name for record in story.records}
     found = []

@@ -19,7 +19,7 @@ class Stretch:
 
 
 @dataclass
-class Replica:
+class ReplicaView:
     """One broker's view of the partition. -1: not known; `leader` -1: it knows of none."""
 
     node: int
@@ -63,7 +63,7 @@ class Replica:
             self.stretches.append(Stretch(start, end, epoch))
         self.leo = end
 
-    def copy(self, start: int, end: int, source: Replica | None, epoch: int) -> None:
+    def copy(self, start: int, end: int, source: ReplicaView | None, epoch: int) -> None:
         """[start, end) came from `source`; what that is not known to hold is of `epoch`."""
         at = start
         for each in source.stretches if source is not None else ():
@@ -74,14 +74,14 @@ class Replica:
                 at = high
         self.write(at, end, epoch)
 
-    def stands_at(self, leo: int, source: Replica | None, epoch: int) -> None:
+    def stands_at(self, leo: int, source: ReplicaView | None, epoch: int) -> None:
         """A trace says that the log ends at `leo`: what is missing was copied, what is too much is gone."""
         if leo < self.leo:
             self.cut(leo)
         elif leo > self.leo:
             self.copy(self.leo, leo, source, epoch)
 
-    def snapshot(self) -> Replica:
+    def snapshot(self) -> ReplicaView:
         """Its state now, for later."""
         return replace(self, stretches=list(self.stretches))
 
@@ -90,13 +90,13 @@ class Replica:
 class Logs:
     """Every replica of the partition."""
 
-    replicas: dict[int, Replica] = field(default_factory=dict)
+    replicas: dict[int, ReplicaView] = field(default_factory=dict)
 
-    def of(self, node: int) -> Replica:
+    def of(self, node: int) -> ReplicaView:
         """A broker's replica."""
-        return self.replicas.setdefault(node, Replica(node))
+        return self.replicas.setdefault(node, ReplicaView(node))
 
-    def leader_of(self, node: int) -> Replica | None:
+    def leader_of(self, node: int) -> ReplicaView | None:
         """Whom `node` follows, as far as it knows."""
         leader = self.of(node).leader
         return None if leader < 0 or leader == node else self.of(leader)
@@ -105,7 +105,7 @@ class Logs:
         """Brokers, running or not, whose logs hold the record of `epoch` at `offset`."""
         return sorted(node for node, each in self.replicas.items() if each.epoch_at(offset) == epoch)
 
-    def newest_leader(self) -> Replica | None:
+    def newest_leader(self) -> ReplicaView | None:
         """Who leads in the highest epoch that anybody knows of; None where nobody does."""
         leaders = [each for each in self.replicas.values() if each.leads]
         return max(leaders, key=lambda each: each.epoch, default=None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from reports.story_facts import Sent
-from reports.story_logs import Logs, Replica
+from reports.story_logs import Logs, ReplicaView
 
 MUST, TURN, DETAIL, NOISE = 3, 2, 1, 0
 """How much a moment matters: it is about the record in question; it changes who leads or what a log holds; it explains;
@@ -41,7 +41,7 @@ class Moment:
     grave: bool = False
     lost: str = ""
     """The record that is beyond rescue from here on."""
-    replica: Replica | None = None
+    replica: ReplicaView | None = None
     """The broker's log after it."""
     came_from: tuple[str, str] | None = None
     """(lane, kind) of the latest earlier moment that sent what arrived here."""
@@ -64,7 +64,7 @@ class Told:
     """Whether every append is told of, as the simulator does."""
 
 
-def offsets_of(replica: Replica, *, surely: bool = True) -> str:
+def offsets_of(replica: ReplicaView, *, surely: bool = True) -> str:
     """LEO and HW in a few letters."""
     least = "" if surely else "≥ "
     return f"LEO {least}{replica.leo} · HW {least}{replica.hw}"
@@ -75,7 +75,7 @@ def ids(nodes: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(nodes))) or "none"
 
 
-def stand(replica: Replica, *, surely: bool = True) -> str:
+def stand(replica: ReplicaView, *, surely: bool = True) -> str:
     """Where a log stands, in brackets; not `surely`: as far as it was told of last."""
     least = "" if surely else "≥ "
     return f" (LEO {least}{replica.leo}, HW {least}{replica.hw})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reports.story_facts import ACKNOWLEDGED, DOWN, FAILED, Event, Facts, FaultBar, Seen, Sent
-from reports.story_logs import Replica
+from reports.story_logs import ReplicaView
 from reports.story_moments import (
     DETAIL,
     MUST,
@@ -43,7 +43,7 @@ class _Teller:
         self._isr: tuple[int, ...] = ()
         self._fresh: set[int] = set()
         """Brokers that have started again, and do not serve yet: the controller knows what they were before."""
-        self._on_event: dict[str, Callable[[Event, Replica], None]] = {
+        self._on_event: dict[str, Callable[[Event, ReplicaView], None]] = {
             "became_leader": self._became_leader,
             "became_follower": self._became_follower,
             "appended": self._appended,
@@ -103,7 +103,7 @@ class _Teller:
         found = [each for each in self._records if start <= each.offset < end]
         return [each for each in found if epoch is None or each.epoch == epoch]
 
-    def _hold(self, replica: Replica) -> list[str]:
+    def _hold(self, replica: ReplicaView) -> list[str]:
         return [r.name for r in self._records if r.offset >= 0 and replica.epoch_at(r.offset) == r.epoch]
 
     def _check_copies(self, moment: Moment) -> None:
@@ -163,7 +163,7 @@ class _Teller:
             came_from=("leader", name) if sent.state == ACKNOWLEDGED else None,
         )  # fmt: skip
 
-    def _leader_has(self, sent: Sent, epoch: int | None = None) -> Replica | None:
+    def _leader_has(self, sent: Sent, epoch: int | None = None) -> ReplicaView | None:
         """An acknowledgement tells where its leader's log and, with acks=all, its high watermark are at least.
 
         The leader, as far as it is known.
@@ -250,7 +250,7 @@ class _Teller:
         if handler is not None:
             handler(event, self._logs.of(event.node))
 
-    def _take_role(self, event: Event, replica: Replica, leader: int) -> None:
+    def _take_role(self, event: Event, replica: ReplicaView, leader: int) -> None:
         replica.epoch, replica.leader, replica.isr = event.int_of("epoch"), leader, event.ids("isr")
         source = None if replica.leads else self._logs.leader_of(event.node)
         newest = self._logs.newest_leader()
@@ -259,7 +259,7 @@ class _Teller:
         replica.stands_at(event.int_of("leo", replica.leo), source, max(replica.epoch - 1, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _became_leader(self, event: Event, replica: Replica) -> None:
+    def _became_leader(self, event: Event, replica: ReplicaView) -> None:
         held = set(self._hold(replica))
         self._take_role(event, replica, event.node)
         self._isr = replica.isr
@@ -281,7 +281,7 @@ class _Teller:
         if held - set(self._hold(replica)):
             self._check_copies(moment)
 
-    def _became_follower(self, event: Event, replica: Replica) -> None:
+    def _became_follower(self, event: Event, replica: ReplicaView) -> None:
         leader, leo = event.int_of("leader"), replica.leo
         was = replica.epoch, replica.leader
         self._take_role(event, replica, leader)
@@ -301,7 +301,7 @@ class _Teller:
         if replica.leo < leo:
             self._check_copies(moment)
 
-    def _appended(self, event: Event, replica: Replica) -> None:
+    def _appended(self, event: Event, replica: ReplicaView) -> None:
         start, end, epoch = event.int_of("from"), event.int_of("leo"), event.int_of("epoch")
         leads = event.fields.get("role") == "leader"
         if leads:
@@ -323,7 +323,7 @@ class _Teller:
             came_from=(source, "sends" if leads else "appends") if source else None,
         )  # fmt: skip
 
-    def _hw_moved(self, event: Event, replica: Replica) -> None:
+    def _hw_moved(self, event: Event, replica: ReplicaView) -> None:
         before, replica.hw = replica.hw, event.int_of("hw")
         new = self._names_in(before, replica.hw) if replica.hw > before else []
         new = [r for r in new if replica.epoch_at(r.offset) == r.epoch]
@@ -341,12 +341,12 @@ class _Teller:
         self._at(event, "hw", text, f"HW {replica.hw}", weight=weight, about=tuple(r.name for r in new),
                  came_from=came_from)  # fmt: skip
 
-    def _offsets(self, event: Event, replica: Replica) -> None:
+    def _offsets(self, event: Event, replica: ReplicaView) -> None:
         """A sample, of a broker that does not tell of every append."""
         replica.stands_at(event.int_of("leo"), self._logs.leader_of(event.node), max(replica.epoch, 0))
         replica.hw = event.int_of("hw", replica.hw)
 
-    def _truncated(self, event: Event, replica: Replica) -> None:
+    def _truncated(self, event: Event, replica: ReplicaView) -> None:
         start, to = event.int_of("from_offset"), event.int_of("to_offset")
         if replica.leo < start:
             replica.stands_at(start, self._logs.leader_of(event.node), max(replica.epoch - 1, 0))
@@ -366,7 +366,7 @@ class _Teller:
         )  # fmt: skip
         self._check_copies(moment)
 
-    def _recovered(self, event: Event, replica: Replica) -> None:
+    def _recovered(self, event: Event, replica: ReplicaView) -> None:
         leo, cut = event.int_of("leo"), event.int_of("truncated_bytes", 0)
         held, before = self._hold(replica), replica.leo
         replica.stands_at(leo, self._logs.leader_of(event.node), max(replica.epoch, 0))
@@ -382,7 +382,7 @@ class _Teller:
                           grave=bool(gone), about=tuple(gone))  # fmt: skip
         self._check_copies(moment)
 
-    def _isr_changed(self, event: Event, replica: Replica) -> None:
+    def _isr_changed(self, event: Event, replica: ReplicaView) -> None:
         replica.isr = event.ids("isr")
         if not self._told.exact:
             replica.hw = event.int_of("hw", replica.hw)
@@ -399,7 +399,7 @@ class _Teller:
         text = f"The ISR is {ids(replica.isr)} now ({', '.join(each for each in how if each)})."
         self._at(event, "isr", text, f"ISR {ids(replica.isr)}", weight=TURN)
 
-    def _leader_elected(self, event: Event, replica: Replica) -> None:
+    def _leader_elected(self, event: Event, replica: ReplicaView) -> None:
         leader, epoch, unclean = event.int_of("leader"), event.int_of("epoch"), event.fields.get("unclean") is True
         isr = ids(event.ids("isr"))
         if leader < 0:
@@ -412,7 +412,7 @@ class _Teller:
         self._at(event, "elected", text, label, *(["unclean"] if unclean else []),
                  weight=MUST if unclean else DETAIL)  # fmt: skip
 
-    def _node_started(self, event: Event, replica: Replica) -> None:
+    def _node_started(self, event: Event, replica: ReplicaView) -> None:
         again = event.int_of("incarnation") > 1
         replica.up, replica.leader = True, -1
         if again:
@@ -420,21 +420,21 @@ class _Teller:
         text = f"Broker {event.node} starts{' again' if again else ''}."
         self._at(event, "starts", text, "starts again" if again else "starts", weight=TURN if again else NOISE)
 
-    def _node_stopped(self, event: Event, replica: Replica) -> None:
+    def _node_stopped(self, event: Event, replica: ReplicaView) -> None:
         replica.up = False
         text = f"Broker {event.node} has stopped{stand(replica)}."
         self._at(event, "stopped", text, "stopped", offsets_of(replica), weight=DETAIL)
 
-    def _broker_fenced(self, event: Event, replica: Replica) -> None:
+    def _broker_fenced(self, event: Event, replica: ReplicaView) -> None:
         broker = event.int_of("broker")
         was = ", as it was before its restart" if broker in self._fresh else ""
         text = f"The controller (broker {event.node}) fences broker {broker}{was}."
         self._at(event, "fences", text, f"fences {broker}", weight=DETAIL)
 
-    def _broker_unfenced(self, event: Event, replica: Replica) -> None:
+    def _broker_unfenced(self, event: Event, replica: ReplicaView) -> None:
         self._fresh.discard(event.int_of("broker"))
 
-    def _fetch_refused(self, event: Event, replica: Replica) -> None:
+    def _fetch_refused(self, event: Event, replica: ReplicaView) -> None:
         error, offset = event.fields.get("error"), event.int_of("offset")
         text = (
             f"Broker {event.node}'s fetch from offset {offset} is refused by broker {event.int_of('leader')}: {error}."
@@ -444,7 +444,7 @@ class _Teller:
 
     # --------------------------------------------------------------------------------------------------------- quorum
 
-    def _election(self, event: Event, replica: Replica) -> None:
+    def _election(self, event: Event, replica: ReplicaView) -> None:
         role, why = str(event.fields.get("role")), str(event.fields.get("why") or "")
         replica.epoch = event.int_of("epoch")
         replica.leader = event.node if role == "leader" else event.int_of("leader")
@@ -454,7 +454,7 @@ class _Teller:
         weight = TURN if role == "leader" else DETAIL
         self._at(event, "quorum", text, f"{role}, epoch {replica.epoch}", offsets_of(replica), weight=weight)
 
-    def _vote(self, event: Event, replica: Replica) -> None:
+    def _vote(self, event: Event, replica: ReplicaView) -> None:
         granted = "votes for" if event.fields.get("granted") else "refuses its vote to"
         pre = "would vote for" if event.fields.get("granted") else "would not vote for"
         verb = pre if event.fields.get("pre_vote") else granted

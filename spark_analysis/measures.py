@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from checkers import metrics
-from checkers.history.tables import Fault, Process
+from checkers.history.tables import PlayedFault, Process
 from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
 from checkers.nemesis_log import FOREVER, windows
 
@@ -130,7 +130,7 @@ def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
     return Measure(name, a, b, tuple(choose(numbers) if choose else numbers))
 
 
-def _faults(faults: Sequence[Fault]) -> str:
+def _faults(faults: Sequence[PlayedFault]) -> str:
     """As an array; empty text where there are none."""
     rows = [f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended)" for fault in faults]
     return f"array({', '.join(rows)})" if rows else ""

@@ -34,7 +34,7 @@ from workloads.section import Section
 if TYPE_CHECKING:
     from random import Random
 
-    from checkers.history.tables import Fault, History
+    from checkers.history.tables import History, PlayedFault
 
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""
@@ -238,7 +238,7 @@ class Scenario(BaseModel, ABC):
 
     # ------------------------------------------------------------------------------------------ how it is judged
 
-    def measured(self, history: Callable[[], History], faults: Sequence[Fault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """Figures of its own for verdict.json, plain JSON; empty where it has none.
 
         Moments are seconds since the history began and have a name that reports know as one, `from_s`, `to_s`,

@@ -29,7 +29,7 @@ class OrdersError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FaultOrder:
     """One fault; the fields that its kind has no use for keep their defaults."""
 
     number: int
@@ -57,7 +57,7 @@ class Orders:
 
     serial: int = 0
     limit_bytes: int = LIMIT_BYTES
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FaultOrder, ...] = ()
     crash: Crash | None = None
 
 
@@ -76,8 +76,8 @@ def parse_orders(text: str) -> Orders:
         raise OrdersError(f"no control file: {type(error).__name__}: {error}") from None
 
 
-def _fault(data: Mapping[str, Any]) -> Fault:
-    fault = Fault(**data)
+def _fault(data: Mapping[str, Any]) -> FaultOrder:
+    fault = FaultOrder(**data)
     if fault.kind not in ("fail", "slow", "quota") or fault.op not in ("write", "fsync"):
         raise ValueError(f"there is no fault of kind {fault.kind!r} for {fault.op!r}")
     if fault.errno not in ("EIO", "ENOSPC"):

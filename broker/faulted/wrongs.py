@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from broker.faulted.orders import Fault, Orders, OrdersError, parse_orders
+from broker.faulted.orders import FaultOrder, Orders, OrdersError, parse_orders
 from broker.faulted.tally import Head, Tally
 
 LOOK_INTERVAL_S = 0.01
@@ -147,7 +147,7 @@ class Wrongs:
         if code:
             raise failure(code, path)
 
-    def _strike(self, fault: Fault, op: str, path: str) -> int:
+    def _strike(self, fault: FaultOrder, op: str, path: str) -> int:
         """The errno where the fault fails this call, else 0. Counts the call."""
         if fault.kind != "fail" or fault.op != op or not fnmatchcase(path, fault.path_glob):
             return 0
@@ -158,7 +158,7 @@ class Wrongs:
         self._tally.put(fault.number, count)
         return int(getattr(errno, fault.errno)) if struck else 0
 
-    def _hit(self, fault: Fault) -> None:
+    def _hit(self, fault: FaultOrder) -> None:
         count = self._tally.count(fault.number)
         count.hits += 1
         self._tally.put(fault.number, count)

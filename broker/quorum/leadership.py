@@ -17,7 +17,7 @@ OBSERVER_FORGOTTEN_MS = 300_000
 
 
 @dataclass(slots=True)
-class Replica:
+class ReplicaState:
     """One fetcher. `end_offset`: what it has said to hold durably in this epoch, -1 before it has spoken."""
 
     end_offset: int
@@ -43,8 +43,8 @@ class Leadership:
         self.epoch_start_offset = epoch_start_offset
         """Offset of the leader-change record."""
         others = [voter for voter in settings.voters if voter != settings.node_id]
-        self.voters = {voter: Replica(-1, now_ms) for voter in others}
-        self.observers: dict[int, Replica] = {}
+        self.voters = {voter: ReplicaState(-1, now_ms) for voter in others}
+        self.observers: dict[int, ReplicaState] = {}
         self.parked: dict[int, Parked] = {}
         """At most one for each replica: the newest."""
         self._begun: dict[int, bool] = dict.fromkeys(others, False)
@@ -72,11 +72,11 @@ class Leadership:
 
     # ---------------------------------------------------------------------------------------------------------- fetches
 
-    def replica(self, sender: int, now_ms: int) -> Replica:
+    def replica(self, sender: int, now_ms: int) -> ReplicaState:
         """Who asks, for records or for a snapshot: this node is heard."""
         replica = self.voters.get(sender)
         if replica is None:
-            replica = self.observers.setdefault(sender, Replica(-1, now_ms))
+            replica = self.observers.setdefault(sender, ReplicaState(-1, now_ms))
             self._forget_observers(now_ms)
         replica.fetched_ms = now_ms
         return replica

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from chaos.drivers.frames import Unframed, frame
-from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, Record, load
+from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord, load
 from workloads.payload import verify
 
 PUMP_S = 0.005
@@ -152,7 +152,7 @@ class Reader:
         if parts:
             self._out.say("r", began_ns, [[*place, position] for place, position in at.items()], parts)
 
-    def _parts(self, records: Sequence[Record]) -> list[list[Any]]:
+    def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
         """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
         found: dict[Place, tuple[list[Any], list[Any]]] = {}
         for record in records:

@@ -48,7 +48,7 @@ class Producing(Protocol):
         """Until every record has been answered, or the time is over."""
 
 
-class Record(NamedTuple):
+class ReadRecord(NamedTuple):
     """One that was read."""
 
     place: Place
@@ -78,7 +78,7 @@ class Consuming(Protocol):
     def seek(self, place: Place, position: int) -> None:
         """Go on at another offset."""
 
-    def poll(self, within_s: float) -> Sequence[Record]:
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """What is there. Impossible, or any other Exception of the library's for errors that it goes on after."""
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class _Consumer:
 
         self._io.run(one(), ASK_S)
 
-    def poll(self, within_s: float) -> Sequence[Record]:
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """As `Consuming.poll`."""
         try:
             fetched = self._io.run(
@@ -162,7 +162,7 @@ class _Consumer:
             places = [(each.topic, each.partition) for each in self._consumer.assignment()]
             raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
         return [
-            Record((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            ReadRecord((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
             for each, records in fetched.items()
             for record in records
         ]

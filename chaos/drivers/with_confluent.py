@@ -10,7 +10,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
 version = f"{confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
 
@@ -114,7 +114,7 @@ class _Consumer:
         """As `Consuming.seek`."""
         self._consumer.seek(TopicPartition(*place, position))
 
-    def poll(self, within_s: float) -> Sequence[Record]:
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """As `Consuming.poll`. Errors are raised one at a time, after the records that came with them."""
         if self._errors:
             place, error = self._errors.popleft()
@@ -123,7 +123,9 @@ class _Consumer:
         for message in self._consumer.consume(BATCH, within_s):
             place, error = (message.topic(), message.partition()), message.error()
             if error is None:
-                found.append(Record(place, message.offset(), message.key(), message.value(), message.headers() or ()))
+                found.append(
+                    ReadRecord(place, message.offset(), message.key(), message.value(), message.headers() or ())
+                )
             else:
                 self._errors.append((place, error))
         return found

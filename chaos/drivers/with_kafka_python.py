@@ -10,7 +10,7 @@ import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
 version = str(kafka.__version__)
 
@@ -96,7 +96,7 @@ class _Consumer:
         """As `Consuming.seek`."""
         self._consumer.seek(TopicPartition(*place), position)
 
-    def poll(self, within_s: float) -> Sequence[Record]:
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """As `Consuming.poll`."""
         try:
             fetched = self._consumer.poll(timeout_ms=int(within_s * 1000))
@@ -104,7 +104,7 @@ class _Consumer:
             places = [(each.topic, each.partition) for each in self._consumer.assignment()]
             raise Impossible(places, f"OffsetOutOfRange: {gone}") from None
         return [
-            Record((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
+            ReadRecord((each.topic, each.partition), record.offset, record.key, record.value, record.headers)
             for each, records in fetched.items()
             for record in records
         ]

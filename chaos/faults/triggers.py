@@ -82,7 +82,7 @@ def parse(here: str, when: str) -> Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class PlanScope:
     """What there is in a plan."""
 
     faults: int
@@ -94,7 +94,7 @@ class World:
 
 
 def uncounted(runtime: str, target: str) -> str:
-    """As `World.uncounted`: our own broker counts them, wherever we start it."""
+    """As `PlanScope.uncounted`: our own broker counts them, wherever we start it."""
     if runtime == "external":
         return "somebody else's brokers do not count their calls"
     return "" if target == "squall" else "only Squall's own broker counts its calls"
@@ -105,20 +105,20 @@ def counts_calls(when: str | None) -> bool:
     return when is not None and when.strip().partition(":")[0] in OF_CALLS
 
 
-def check(here: str, when: str, itself: int, world: World) -> None:
+def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
     """Refuse what can never come true in such a plan. `itself`: the fault that waits. FaultError."""
     condition = parse(here, when)
     if isinstance(condition, After):
-        if condition.fault >= world.faults or condition.fault == itself:
+        if condition.fault >= scope.faults or condition.fault == itself:
             raise FaultError(f"{here}: when = {when!r}: there is no other fault {condition.fault}")
         return
-    if condition.subject in OF_PARTITIONS and condition.of not in world.places:
+    if condition.subject in OF_PARTITIONS and condition.of not in scope.places:
         raise FaultError(f"{here}: when = {when!r}: there is no partition {condition.of}")
     if condition.subject in OF_CALLS:
-        if int(condition.of) not in world.nodes:
+        if int(condition.of) not in scope.nodes:
             raise FaultError(f"{here}: when = {when!r}: there is no node {condition.of}")
-        if world.uncounted:
-            raise FaultError(f"{here}: when = {when!r}: {world.uncounted}")
+        if scope.uncounted:
+            raise FaultError(f"{here}: when = {when!r}: {scope.uncounted}")
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:

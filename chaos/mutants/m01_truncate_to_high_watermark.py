@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -18,7 +18,7 @@ def plan(seed: int) -> Plan:
     """Leaders die in quick succession while followers know the high watermark late."""
     rng = draw(seed, "1")
     kills = killings(rng, rounds=4)
-    return hunting_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
+    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
 
 
 MUTANT = Mutant(

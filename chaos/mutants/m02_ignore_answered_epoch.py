@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Divergence, EpochCachePort, Partition, truncation
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -33,7 +33,7 @@ def plan(seed: int) -> Plan:
         down_s = rng.uniform(0.9, 1.5)
         faults.append(fault(at_s, down_s, "kill", f"node:{order[turn % 2]}"))
         at_s += down_s * rng.uniform(0.6, 0.95) + rng.uniform(0.0, 0.4)
-    return hunting_plan(
+    return hunt_plan(
         seed,
         faults,
         settings={"unclean.leader.election.enable": "true"},

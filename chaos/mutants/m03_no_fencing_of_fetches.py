@@ -11,7 +11,7 @@ from broker.log.results import FollowerAppend
 from broker.protocol.errors import ErrorCode
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import REBALANCING, draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import REBALANCING, draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -43,7 +43,7 @@ def plan(seed: int) -> Plan:
             length_s = rng.uniform(1.6, 2.4)
             faults.append(fault(at_s, length_s, "partition", node, shape="one-way", manner="hold"))
         at_s += length_s + rng.uniform(0.3, 1.0)
-    return hunting_plan(seed, faults, settings=REBALANCING, workload={"rate": 15})
+    return hunt_plan(seed, faults, settings=REBALANCING, workload={"rate": 15})
 
 
 MUTANT = Mutant(

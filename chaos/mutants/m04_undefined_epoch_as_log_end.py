@@ -6,7 +6,7 @@ from bisect import bisect_right
 from operator import itemgetter
 
 from broker.log.epochs import UNDEFINED, EpochCache
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -29,7 +29,7 @@ def plan(seed: int) -> Plan:
         fault(0.0, rng.uniform(1.8, 2.6), "partition", node, shape="isolate", manner=rng.choice(("drop", "refuse"))),
         fault(3.5, rng.uniform(0.8, 1.2), "kill", f"node:{rng.randint(1, 3)}"),
     ]
-    return hunting_plan(seed, faults, warmup_s=0.0, workload={"partitions": 6, "rate": 60})
+    return hunt_plan(seed, faults, warmup_s=0.0, workload={"partitions": 6, "rate": 60})
 
 
 MUTANT = Mutant(

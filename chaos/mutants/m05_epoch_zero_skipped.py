@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.log import recovery
 from broker.protocol.records import BatchHeader
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -17,7 +17,7 @@ def has_epoch(header: BatchHeader) -> bool:
 def plan(seed: int) -> Plan:
     """Nodes die, or lose power, while their logs are all of epoch 0."""
     rng = draw(seed, "5")
-    return hunting_plan(seed, killings(rng, rounds=2, action=rng.choice(("kill", "power_loss"))))
+    return hunt_plan(seed, killings(rng, rounds=2, action=rng.choice(("kill", "power_loss"))))
 
 
 MUTANT = Mutant(

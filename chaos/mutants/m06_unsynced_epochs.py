@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.log.epochs import EpochCache
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.mutants.unsynced import replace_unsynced
 from chaos.plans.plan import Plan
@@ -21,7 +21,7 @@ def plan(seed: int) -> Plan:
     rng = draw(seed, "6")
     settings = {"log.segment.bytes": "1024", "log.flush.interval.messages": "1"}
     workload = {"rate": 40, "partitions": 2}
-    return hunting_plan(seed, killings(rng, rounds=5, action="power_loss"), settings=settings, workload=workload)
+    return hunt_plan(seed, killings(rng, rounds=5, action="power_loss"), settings=settings, workload=workload)
 
 
 MUTANT = Mutant(

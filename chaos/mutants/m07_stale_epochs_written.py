@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.log import checkpoints
 from broker.log.epochs import EpochCache
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -20,7 +20,7 @@ def flush(self: EpochCache) -> None:
 def plan(seed: int) -> Plan:
     """Controlled restarts: after one, the file is what is believed."""
     rng = draw(seed, "7")
-    return hunting_plan(seed, killings(rng, rounds=4, action="stop"))
+    return hunt_plan(seed, killings(rng, rounds=4, action="stop"))
 
 
 MUTANT = Mutant(

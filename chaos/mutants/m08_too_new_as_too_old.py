@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.replication import Effects, EpochCachePort, Partition, RestartAt
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -22,7 +22,7 @@ def plan(seed: int) -> Plan:
     """Leaders die while their followers' logs are of different lengths."""
     rng = draw(seed, "8")
     kills = killings(rng, rounds=4)
-    return hunting_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40), *kills])
+    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40), *kills])
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -25,7 +25,7 @@ def plan(seed: int) -> Plan:
         faults.append(fault(at_s, length_s, "partition", f"node:{rng.randint(1, 3)}", shape="isolate", manner=manner))
         at_s += length_s + rng.uniform(0.8, 1.5)
     settings = {"replica.lag.time.max.ms": "300", "broker.session.timeout.ms": "900"}
-    return hunting_plan(seed, faults, settings=settings, workload={"min_isr": 1})
+    return hunt_plan(seed, faults, settings=settings, workload={"min_isr": 1})
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -32,7 +32,7 @@ def plan(seed: int) -> Plan:
         for index in range(3)
     ]
     settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
-    return hunting_plan(seed, faults, settings=settings, operations=operations)
+    return hunt_plan(seed, faults, settings=settings, operations=operations)
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.cluster.image import PartitionImage
 from broker.controller import isr
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -26,7 +26,7 @@ def plan(seed: int) -> Plan:
         )
         faults.append(fault(at_s + rng.uniform(0.8, 1.0), 0.7, "pause", node))
     settings = {"replica.lag.time.max.ms": "200", "broker.session.timeout.ms": "1000"}
-    return hunting_plan(seed, faults, settings=settings, workload={"rate": 60})
+    return hunt_plan(seed, faults, settings=settings, workload={"rate": 60})
 
 
 MUTANT = Mutant(

@@ -6,7 +6,7 @@ from broker.cluster.image import ClusterImage
 from broker.controller import isr
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan, killings
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -26,7 +26,7 @@ def plan(seed: int) -> Plan:
     rng = draw(seed, "12")
     stops = killings(rng, rounds=4, action="stop")
     slow = fault(0.0, stops[-1]["at_s"], "latency", "all", latency_ms=rng.choice((5, 20, 50)), jitter_ms=5)
-    return hunting_plan(seed, [slow, *stops])
+    return hunt_plan(seed, [slow, *stops])
 
 
 MUTANT = Mutant(

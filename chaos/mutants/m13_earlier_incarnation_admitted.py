@@ -8,7 +8,7 @@ from broker.protocol.schema.alter_partition import BrokerState
 from broker.replication import Partition
 from broker.replication.replica import Replica
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -49,7 +49,7 @@ def plan(seed: int) -> Plan:
         "controller.quorum.fetch.timeout.ms": "4000",
         "controller.quorum.request.timeout.ms": "3000",
     }
-    return hunting_plan(seed, faults, settings=settings, operations=operations, workload={"partitions": 1})
+    return hunt_plan(seed, faults, settings=settings, operations=operations, workload={"partitions": 1})
 
 
 MUTANT = Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.replication import Partition
 from broker.replication.replica import Replica
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -43,7 +43,7 @@ def plan(seed: int) -> Plan:
         "controller.quorum.fetch.timeout.ms": "1500",
     }
     workload = {"partitions": PARTITIONS}
-    return hunting_plan(seed, faults, nodes=5, settings=settings, operations=operations, workload=workload)
+    return hunt_plan(seed, faults, nodes=5, settings=settings, operations=operations, workload=workload)
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import ELIGIBLE, draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -26,7 +26,7 @@ def plan(seed: int) -> Plan:
         at_s += 2 * length_s + 0.5
         faults.append(fault(at_s - length_s * rng.uniform(0.4, 0.7), 0.8, "power_loss", f"node:{leader}"))
         at_s += 1.5
-    return hunting_plan(seed, faults, settings=ELIGIBLE)
+    return hunt_plan(seed, faults, settings=ELIGIBLE)
 
 
 MUTANT = Mutant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.log.manager import LogManager
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -19,7 +19,7 @@ def plan(seed: int) -> Plan:
     """
     rng = draw(seed, "16")
     workload = {"rate": 60, "min_bytes": 3000, "max_bytes": 9000, "topic_settings": {"flush.messages": "3"}}
-    return hunting_plan(seed, killings(rng, rounds=4, action="power_loss"), workload=workload)
+    return hunt_plan(seed, killings(rng, rounds=4, action="power_loss"), workload=workload)
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.cluster.image import Broker
 from broker.controller import brokers
-from chaos.mutants.hunting_plans import ELIGIBLE, draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import ELIGIBLE, draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -24,7 +24,7 @@ def plan(seed: int) -> Plan:
         faults.append(fault(at_s, held_s, "pause", f"node:{held}"))
         faults.append(fault(at_s + rng.uniform(0.9, 1.3), rng.uniform(0.3, 0.6), "power_loss", f"node:{leader}"))
         at_s += held_s + 2.5
-    return hunting_plan(
+    return hunt_plan(
         seed,
         faults,
         settings=ELIGIBLE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
@@ -17,7 +17,7 @@ def plan(seed: int) -> Plan:
         faults.append(fault(at_s, cut_s, "pause", f"node:{leader % 3 + 1}"))
         faults.append(fault(at_s + cut_s - 0.2, rng.uniform(1.2, 1.8), "kill", f"node:{leader}"))
         at_s += cut_s + 2.5
-    return hunting_plan(
+    return hunt_plan(
         seed,
         faults,
         settings={"unclean.leader.election.enable": "true"},

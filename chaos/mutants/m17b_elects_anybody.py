@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.controller import elections, leaders
 from broker.controller.decision import Command
 from broker.controller.elections import Election
-from chaos.mutants.hunting_plans import hunting_plan
+from chaos.mutants.hunt_plans import hunt_plan
 from chaos.mutants.m17_unclean_election import plan as followers_out_then_leader_dies
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
@@ -19,7 +19,7 @@ def election_for(command: Command, topic: str) -> Election:
 def plan(seed: int) -> Plan:
     """As for the setting, which is off here."""
     faults = [f.model_dump() for f in followers_out_then_leader_dies(seed).faults]
-    return hunting_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1})
+    return hunt_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1})
 
 
 MUTANT = Mutant(

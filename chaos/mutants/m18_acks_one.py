@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
@@ -13,7 +13,7 @@ def plan(seed: int) -> Plan:
     kills = killings(rng, rounds=3)
     workload = {"acks": 1, "idempotence": False, "max_in_flight": 1}
     slow = slow_links(rng, 0.0, kills[-1]["at_s"], most_ms=40)
-    return hunting_plan(seed, [slow, *kills], workload=workload, expect="safe")
+    return hunt_plan(seed, [slow, *kills], workload=workload, expect="safe")
 
 
 MUTANT = Mutant(

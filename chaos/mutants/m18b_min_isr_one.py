@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
@@ -17,7 +17,7 @@ def plan(seed: int) -> Plan:
         faults.append(fault(at_s, held_s, "pause", f"node:{leader % 3 + 1}"))
         faults.append(fault(at_s + held_s - 0.1, 0.8, "power_loss", f"node:{leader}"))
         at_s += held_s + 2.0
-    return hunting_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1}, expect="safe")
+    return hunt_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 1}, expect="safe")
 
 
 MUTANT = Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant
 from chaos.plans.plan import Plan
 
@@ -11,7 +11,7 @@ def plan(seed: int) -> Plan:
     """The power goes everywhere at once."""
     rng = draw(seed, "19")
     faults = [fault(at_s + rng.random(), 0.8, "power_loss", "all") for at_s in (0.5, 4.0)]
-    return hunting_plan(seed, faults, expect="safe")
+    return hunt_plan(seed, faults, expect="safe")
 
 
 MUTANT = Mutant(

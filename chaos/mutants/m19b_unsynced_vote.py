@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.control.kraft.quorum_storage import QuorumStorage
 from broker.quorum.state import QuorumState
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.mutants.unsynced import replace_unsynced
 from chaos.plans.plan import Plan
@@ -23,7 +23,7 @@ def plan(seed: int) -> Plan:
     for _ in range(6):
         faults.append(fault(at_s, rng.uniform(0.3, 0.7), "power_loss", f"node:{rng.randint(1, 3)}"))
         at_s += rng.uniform(1.0, 1.4)
-    return hunting_plan(seed, faults, workload={"rate": 50})
+    return hunt_plan(seed, faults, workload={"rate": 50})
 
 
 MUTANT = Mutant(

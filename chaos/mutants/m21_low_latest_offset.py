@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -25,7 +25,7 @@ def plan(seed: int) -> Plan:
         down_s = rng.uniform(1.6, 2.2)
         faults.append(fault(at_s, down_s, "kill", f"node:{last}"))
         at_s += down_s + rng.uniform(0.8, 1.2)
-    return hunting_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 2, "rate": 100})
+    return hunt_plan(seed, faults, workload={"replication_factor": 2, "min_isr": 2, "rate": 100})
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, hunting_plan, killings, slow_links
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -19,7 +19,7 @@ def plan(seed: int) -> Plan:
     rng = draw(seed, "22")
     kills = killings(rng, rounds=4)
     slow = slow_links(rng, 0.0, kills[-1]["at_s"])
-    return hunting_plan(seed, [slow, *kills], workload={"rate": 300, "readers": 2})
+    return hunt_plan(seed, [slow, *kills], workload={"rate": 300, "readers": 2})
 
 
 MUTANT = Mutant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.quorum.leadership import Leadership
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -29,7 +29,7 @@ def plan(seed: int) -> Plan:
             target = rng.choice((node, "controller"))
             faults.append(fault(at_s, length_s + 0.7, "partition", target, shape=shape, manner="hold"))
         at_s += rng.uniform(0.5, 1.2)
-    return hunting_plan(seed, faults, nodes=5)
+    return hunt_plan(seed, faults, nodes=5)
 
 
 MUTANT = Mutant(

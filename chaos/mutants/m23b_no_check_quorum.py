@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.quorum.raft import Raft
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -22,7 +22,7 @@ def plan(seed: int) -> Plan:
         shape, manner = rng.choice(("isolate", "one-way")), rng.choice(("hold", "drop"))
         faults.append(fault(at_s, length_s, "partition", "controller", shape=shape, manner=manner))
         at_s += length_s + 2.0
-    return hunting_plan(seed, faults, workload={"rate": 50})
+    return hunt_plan(seed, faults, workload={"rate": 50})
 
 
 MUTANT = Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.replication import LeaderAndIsr, Partition
 from broker.replication.rules import Rules
-from chaos.mutants.hunting_plans import draw, fault, hunting_plan
+from chaos.mutants.hunt_plans import draw, fault, hunt_plan
 from chaos.mutants.mutant import Mutant, Replaced
 from chaos.plans.plan import Plan
 
@@ -29,7 +29,7 @@ def plan(seed: int) -> Plan:
         "replica.fetch.wait.max.ms": "20",
         "replica.fetch.backoff.ms": "20",
     }
-    return hunting_plan(seed, [slow], settings=settings, workload={"rate": 120, "partitions": 6})
+    return hunt_plan(seed, [slow], settings=settings, workload={"rate": 120, "partitions": 6})
 
 
 MUTANT = Mutant(

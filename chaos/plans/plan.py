@@ -272,7 +272,7 @@ class Plan(_Part):
                 raise FaultError(f"{here}: within_s = {f.within_s:g}: there is no `when` to wait for")
             return fault
         places = [f"{topic}-{number}" for topic, number in self.workload.places()]
-        world = triggers.World(len(self.faults), places, self.nodes, triggers.uncounted(self.runtime, self.target))
+        world = triggers.PlanScope(len(self.faults), places, self.nodes, triggers.uncounted(self.runtime, self.target))
         triggers.check(here, f.when, fault.id, world)
         return replace(fault, when=f.when, within_s=min(f.within_s or triggers.WITHIN_S, self.time_s - f.at_s))
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 
 from chaos.plans.plan import PlanError, read_plan
 from chaos.runs.directory import RunDirectory
-from checkers.history.tables import Fault, History
+from checkers.history.tables import History, PlayedFault
 from checkers.verdict import Workload
 from workloads.scenario import Scenario
 
 
-def says(scenario: Scenario, history: Callable[[], History], faults: Sequence[Fault], troubles: list[str]) -> Workload:
+def says(
+    scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
+) -> Workload:
     """Of a history. What goes wrong while it is measured goes into `troubles`: then nothing is known of the run."""
     try:
         figures = scenario.measured(history, faults)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from checkers.anomalies.anomaly import ACKS, FINAL, READS
 from checkers.findings import Witness
-from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Record, producer_of
+from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
 """By how good it is: 0, 1, 2."""
@@ -76,7 +76,7 @@ def logs_of(history: History) -> list[Log]:
     return list(logs.values())
 
 
-def _add_send(log: Log, record: Record) -> None:
+def _add_send(log: Log, record: Row) -> None:
     value = log.values.setdefault(record.val, Value(record.part, record.val))
     value.sent, value.st, value.op, value.key = True, record.st, record.op, record.key
     value.t0, value.t1 = record.t0, record.t1
@@ -86,7 +86,7 @@ def _add_send(log: Log, record: Record) -> None:
         there[record.val] = (there.get(record.val, (0, 0))[0], record.op)
 
 
-def _add_read(log: Log, record: Record) -> None:
+def _add_read(log: Log, record: Row) -> None:
     log.seen = max(log.seen, record.off)
     if record.val < 0:
         log.corrupt[record.off] = min(record.op, log.corrupt.get(record.off, record.op))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from checkers.findings import Witness
-from checkers.history.tables import POLL, SEND, History, Record
+from checkers.history.tables import POLL, SEND, History, Row
 
 
-def consecutive_reads(history: History) -> list[tuple[Record, Record]]:
+def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
     """(before, after) for each two records that one reader got of one partition, nothing between having moved it."""
-    last: dict[tuple[int, int, int], Record] = {}
-    pairs: list[tuple[Record, Record]] = []
+    last: dict[tuple[int, int, int], Row] = {}
+    pairs: list[tuple[Row, Row]] = []
     reads = (record for record in history.records.rows() if record.kind == POLL)
     for record in sorted(reads, key=lambda record: (record.op, record.idx)):
         reader = (record.proc, record.part, record.seg)
@@ -28,7 +28,7 @@ def version_orders(history: History) -> dict[int, dict[int, int]]:
     return {part: {off: index for index, off in enumerate(sorted(seen))} for part, seen in offsets.items()}
 
 
-def witness(name: str, before: Record, after: Record) -> Witness:
+def witness(name: str, before: Row, after: Row) -> Witness:
     """That `after` does not follow `before`; "int-" goes before the name where one poll returned both."""
     inside = "int-" if before.op == after.op else ""
     return Witness(f"{inside}{name}", "", after.part, after.off, after.val, after.op, after.proc, before.off)

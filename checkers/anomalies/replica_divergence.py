@@ -54,7 +54,7 @@ class _Batch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Replica:
+class ReplicaFiles:
     """One replica of one partition, as its files say."""
 
     node: int
@@ -116,7 +116,7 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
     for partition in partitions:
         key = (partition.topic, partition.index)
         replicas = [
-            Replica(
+            ReplicaFiles(
                 node,
                 log_dir / partition.name,
                 marks[node].get(key, 0),
@@ -149,13 +149,13 @@ def first_offset(folder: Path) -> int:
     return min((int(segment.stem) for segment in folder.glob("*.log") if segment.stem.isdigit()), default=0)
 
 
-def _range(one: Replica, other: Replica) -> tuple[int, int]:
+def _range(one: ReplicaFiles, other: ReplicaFiles) -> tuple[int, int]:
     """[from, to): where both have, and vouch for, every record."""
     low = max(one.log_start, other.log_start)
     return low, max(low, min(one.high_watermark, other.high_watermark))
 
 
-def _differences(partition: Partition, one: Replica, other: Replica) -> Iterator[Witness]:
+def _differences(partition: Partition, one: ReplicaFiles, other: ReplicaFiles) -> Iterator[Witness]:
     low, high = _range(one, other)
     if partition.compacted:
         found = _differing_records(one.folder, other.folder, low, high)
@@ -166,7 +166,7 @@ def _differences(partition: Partition, one: Replica, other: Replica) -> Iterator
         yield Witness(NAME, evidence, partition.part, offset, -1, -1, -1, who)
 
 
-def _differing_batches(one: Replica, other: Replica, low: int, high: int) -> Iterator[tuple[int, str, int]]:
+def _differing_batches(one: ReplicaFiles, other: ReplicaFiles, low: int, high: int) -> Iterator[tuple[int, str, int]]:
     """(offset, evidence, node) of each difference; node -1 where it cannot be said which of the two is wrong."""
     mine, my_end = _in_range(one.folder, low, high)
     theirs, their_end = _in_range(other.folder, low, high)

@@ -14,7 +14,7 @@ from typing import Any
 from checkers import nemesis_log
 from checkers.history import parser
 from checkers.history.parquet import TableWriter, read_large, read_small, write_small
-from checkers.history.tables import SCHEMA, Fault, History, Problem
+from checkers.history.tables import SCHEMA, History, PlayedFault, Problem
 
 FOLDER = "history"
 CONVERSION = "conversion.json"
@@ -76,7 +76,7 @@ def read_conversion(run_dir: Path) -> Conversion:
     return Conversion(**{**stored, "problems": [Problem(**each) for each in stored["problems"]]})
 
 
-def read_faults(run_dir: Path) -> tuple[list[Fault], Problem | None]:
+def read_faults(run_dir: Path) -> tuple[list[PlayedFault], Problem | None]:
     """The faults in nemesis.jsonl, none where there is no such file, and why reading it stopped early."""
     path = run_dir / nemesis_log.FILE
     if not path.exists():
@@ -85,7 +85,7 @@ def read_faults(run_dir: Path) -> tuple[list[Fault], Problem | None]:
         return nemesis_log.parse_faults(lines)
 
 
-def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[Fault]]:
+def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFault]]:
     """The converted history in memory: for the reference finders. Without its `large` tables, for everything else."""
     conversion = read_conversion(run_dir)
     history = History(

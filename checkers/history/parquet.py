@@ -15,7 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.history.tables import Assignment, Fault, FinalRead, History, Op, Partition, Process, Record, Table, Told
+from checkers.history.tables import (
+    Assignment,
+    FinalRead,
+    History,
+    Op,
+    Partition,
+    PlayedFault,
+    Process,
+    Row,
+    Table,
+    Told,
+)
 
 ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
@@ -71,7 +82,7 @@ _COMMITS = _schema(op=_LONG, proc=_INT, group=_TEXT, part=_INT, off=_LONG, st=pa
 SCHEMAS: dict[str, pa.Schema] = {
     **{
         name: pa.schema([(column, _TYPES.get(column, pa.int64())) for column in row_type._fields])
-        for name, row_type in (("records", Record), ("told", Told), ("ops", Op), ("finals", FinalRead))
+        for name, row_type in (("records", Row), ("told", Told), ("ops", Op), ("finals", FinalRead))
     },
     "partitions": _PARTITIONS,
     "processes": _PROCESSES,
@@ -103,7 +114,7 @@ class TableWriter:
         self._writer.close()
 
 
-def write_small(folder: Path, history: History, faults: Sequence[Fault]) -> None:
+def write_small(folder: Path, history: History, faults: Sequence[PlayedFault]) -> None:
     """The tables that fit in memory whatever the length of the run."""
     finals = Table(FinalRead)
     for final in history.finals:
@@ -118,7 +129,7 @@ def write_small(folder: Path, history: History, faults: Sequence[Fault]) -> None
     _write(folder, "commits", [])
 
 
-def read_small(folder: Path, history: History) -> list[Fault]:
+def read_small(folder: Path, history: History) -> list[PlayedFault]:
     """Fill `history` with what `write_small` wrote. Returns the faults."""
     history.finals = list(_read(folder / "finals.parquet", FinalRead).rows())
     history.partitions = [
@@ -128,12 +139,12 @@ def read_small(folder: Path, history: History) -> list[Fault]:
     history.processes = [Process(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
     history.assignments = [Assignment(**row) for row in _rows(folder / "assignments.parquet")]
     faults = (_from_text(row, *_FAULT_JSON) for row in _rows(folder / "faults.parquet"))
-    return [Fault(**{**row, "resolved": tuple(row["resolved"])}) for row in faults]
+    return [PlayedFault(**{**row, "resolved": tuple(row["resolved"])}) for row in faults]
 
 
 def read_large(folder: Path, history: History) -> None:
     """Fill `history` with its large tables."""
-    history.records = _read(folder / "records.parquet", Record)
+    history.records = _read(folder / "records.parquet", Row)
     history.told = _read(folder / "told.parquet", Told)
     history.ops = _read(folder / "ops.parquet", Op)
 

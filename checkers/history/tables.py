@@ -16,16 +16,16 @@ SCHEMA = 1
 """Of the Parquet files and of conversion.json."""
 
 SEND, POLL, EMPTY_POLL, LISTED = 0, 1, 2, 3
-"""Record.kind (the first three) and Told.kind (the last three)."""
+"""Row.kind (the first three) and Told.kind (the last three)."""
 OK, FAIL, INFO = 0, 1, 2
 """Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
 NOT_A_READER = 2
-"""Record.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
+"""Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
 SEQUENCE_BITS = 40
 """A value is `process << 40 | sequence`."""
 
 
-class Record(NamedTuple):
+class Row(NamedTuple):
     """One record handed over or received, or one partition of which a poll returned nothing."""
 
     kind: int
@@ -262,7 +262,7 @@ class History:
     processes: list[Process] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
     finals: list[FinalRead] = field(default_factory=list)
-    records: Table = field(default_factory=lambda: Table(Record))
+    records: Table = field(default_factory=lambda: Table(Row))
     told: Table = field(default_factory=lambda: Table(Told))
     ops: Table = field(default_factory=lambda: Table(Op))
     corrupt: int = 0
@@ -290,7 +290,7 @@ def producer_of(value: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlayedFault:
     """One fault as nemesis.jsonl last told of it. Times in ns on the run's clock, -1 where it never came to that."""
 
     id: int

@@ -16,11 +16,11 @@ import trio
 from broker.env import Env
 from broker.protocol.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from broker.protocol.wire import Message
+from workloads.client.bell import Bell
 from workloads.client.cluster import Address, ClusterView, Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.outcomes import CONNECTION_LOST, TIMED_OUT
 from workloads.client.settings import ClientSettings
-from workloads.client.waiting import Bell
 
 R = TypeVar("R", bound=Message)
 

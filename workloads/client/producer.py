@@ -21,12 +21,12 @@ from broker.protocol.schema.produce import (
 )
 from broker.protocol.wire import ZERO_UUID
 from workloads.client.accumulator import Accumulator, Batch, Done, Header, Lane, Outgoing, Settled
+from workloads.client.bell import Bell
 from workloads.client.client import Client
 from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
 from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA
 from workloads.client.settings import CODECS, ProducerSettings
-from workloads.client.waiting import Bell
 
 PRODUCE_OLDEST = 3
 """The first version that carries record batches of format 2."""

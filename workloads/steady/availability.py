@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
 
 if TYPE_CHECKING:
-    from checkers.history.tables import Fault, History
+    from checkers.history.tables import History, PlayedFault
 
 STANDSTILL_S = 1.0
 """Time without success counts from so long on: an empty poll is recorded twice a second."""
@@ -43,7 +43,7 @@ def gaps(successes: Iterable[int], begin: int, end: int) -> list[Gap]:
     return [Gap(a, b) for a, b in zip(moments, moments[1:], strict=False) if a < b]
 
 
-def measure(history: History, faults: Sequence[Fault], rate: float) -> dict[str, Any]:
+def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dict[str, Any]:
     """The figures of verdict.json; empty where nothing was sent. Seconds on the run's own time."""
     due, acked, answered = [], [], []
     for record in history.records.rows():
@@ -91,7 +91,7 @@ def measure(history: History, faults: Sequence[Fault], rate: float) -> dict[str,
     }
 
 
-def _on(fault: Fault, end: int) -> tuple[int, int]:
+def _on(fault: PlayedFault, end: int) -> tuple[int, int]:
     """When it was on; one without an end until the load's."""
     return fault.began, fault.ended if fault.ended >= 0 else max(end, fault.began)
 

@@ -31,7 +31,7 @@ from workloads.tail import tail
 from workloads.topics import make_topics
 
 if TYPE_CHECKING:
-    from checkers.history.tables import Fault, History
+    from checkers.history.tables import History, PlayedFault
 
 TOPIC = "steady-0"
 
@@ -122,7 +122,7 @@ class Steady(Scenario):
             return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
         return Given([Handover(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began)
 
-    def measured(self, history: Callable[[], History], faults: Sequence[Fault]) -> Mapping[str, Any]:
+    def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`: availability."""
         return measure(history(), faults, self.rate)
 

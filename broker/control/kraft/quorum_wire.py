@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from broker.config.settings import NodeAddress
     from broker.log.slices import FileSlice
-    from broker.quorum.leadership import Replica
+    from broker.quorum.leadership import ReplicaState
     from broker.quorum.messages import Reply, Request
     from broker.quorum.raft import Raft
 
@@ -284,7 +284,7 @@ def write_description(
         leader_id=raft.leader_id, leader_epoch=raft.epoch, error_message=None
     )
 
-    def state(node_id: int, replica: Replica) -> describe_quorum.ReplicaState:
+    def state(node_id: int, replica: ReplicaState) -> describe_quorum.ReplicaState:
         return describe_quorum.ReplicaState(
             replica_id=node_id,
             log_end_offset=replica.end_offset,

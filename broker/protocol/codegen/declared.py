@@ -49,7 +49,7 @@ class F:
         return by_kind.get(self.kind, 0)
 
 
-class Record:
+class DeclaredMessage:
     """A message with the versions 0 to `last`."""
 
     def __init__(self, name: str, key: int, last: int, flexible_from: int, *fields: F) -> None:
@@ -83,7 +83,7 @@ _ENDPOINT = (F("name", "string"), F("host", "string"), F("port", "uint16"), F("s
 _FEATURE = (F("name", "string"), F("min_supported_version", "int16"), F("max_supported_version", "int16"))
 
 METADATA: Final = (
-    Record(
+    DeclaredMessage(
         "RegisterBrokerRecord",
         0,
         3,
@@ -99,9 +99,9 @@ METADATA: Final = (
         F("in_controlled_shutdown", "bool", since=1),
         F("log_dirs", "[]uuid", since=3, tag=0),
     ),
-    Record("UnregisterBrokerRecord", 1, 0, 0, F("broker_id", "int32"), F("broker_epoch", "int64")),
-    Record("TopicRecord", 2, 0, 0, F("name", "string"), F("topic_id", "uuid")),
-    Record(
+    DeclaredMessage("UnregisterBrokerRecord", 1, 0, 0, F("broker_id", "int32"), F("broker_epoch", "int64")),
+    DeclaredMessage("TopicRecord", 2, 0, 0, F("name", "string"), F("topic_id", "uuid")),
+    DeclaredMessage(
         "PartitionRecord",
         3,
         2,
@@ -120,7 +120,7 @@ METADATA: Final = (
         F("eligible_leader_replicas", "[]int32", since=2, tag=1, default=None),
         F("last_known_elr", "[]int32", since=2, tag=2, default=None),
     ),
-    Record(
+    DeclaredMessage(
         "ConfigRecord",
         4,
         0,
@@ -130,7 +130,7 @@ METADATA: Final = (
         F("name", "string"),
         F("value", "string", nullable=True),
     ),
-    Record(
+    DeclaredMessage(
         "PartitionChangeRecord",
         5,
         2,
@@ -147,10 +147,10 @@ METADATA: Final = (
         F("eligible_leader_replicas", "[]int32", since=2, tag=6, default=None),
         F("last_known_elr", "[]int32", since=2, tag=7, default=None),
     ),
-    Record("FenceBrokerRecord", 7, 0, 0, F("id", "int32"), F("epoch", "int64")),
-    Record("UnfenceBrokerRecord", 8, 0, 0, F("id", "int32"), F("epoch", "int64")),
-    Record("RemoveTopicRecord", 9, 0, 0, F("topic_id", "uuid")),
-    Record(
+    DeclaredMessage("FenceBrokerRecord", 7, 0, 0, F("id", "int32"), F("epoch", "int64")),
+    DeclaredMessage("UnfenceBrokerRecord", 8, 0, 0, F("id", "int32"), F("epoch", "int64")),
+    DeclaredMessage("RemoveTopicRecord", 9, 0, 0, F("topic_id", "uuid")),
+    DeclaredMessage(
         "UserScramCredentialRecord",
         11,
         0,
@@ -162,8 +162,8 @@ METADATA: Final = (
         F("server_key", "bytes"),
         F("iterations", "int32"),
     ),
-    Record("FeatureLevelRecord", 12, 0, 0, F("name", "string"), F("feature_level", "int16")),
-    Record(
+    DeclaredMessage("FeatureLevelRecord", 12, 0, 0, F("name", "string"), F("feature_level", "int16")),
+    DeclaredMessage(
         "ClientQuotaRecord",
         14,
         0,
@@ -177,7 +177,7 @@ METADATA: Final = (
         F("value", "float64"),
         F("remove", "bool"),
     ),
-    Record(
+    DeclaredMessage(
         "ProducerIdsRecord",
         15,
         0,
@@ -186,7 +186,7 @@ METADATA: Final = (
         F("broker_epoch", "int64", default=-1),
         F("next_producer_id", "int64"),
     ),
-    Record(
+    DeclaredMessage(
         "BrokerRegistrationChangeRecord",
         17,
         2,
@@ -197,7 +197,7 @@ METADATA: Final = (
         F("in_controlled_shutdown", "int8", since=1, tag=1),
         F("log_dirs", "[]uuid", since=2, tag=2),
     ),
-    Record(
+    DeclaredMessage(
         "AccessControlEntryRecord",
         18,
         0,
@@ -211,14 +211,14 @@ METADATA: Final = (
         F("operation", "int8"),
         F("permission_type", "int8"),
     ),
-    Record("RemoveAccessControlEntryRecord", 19, 0, 0, F("id", "uuid")),
-    Record("NoOpRecord", 20, 0, 0),
-    Record("ZkMigrationStateRecord", 21, 0, 0, F("zk_migration_state", "int8")),
-    Record("RemoveUserScramCredentialRecord", 22, 0, 0, F("name", "string"), F("mechanism", "int8")),
-    Record("BeginTransactionRecord", 23, 0, 0, F("name", "string", tag=0, default=None)),
-    Record("EndTransactionRecord", 24, 0, 0),
-    Record("AbortTransactionRecord", 25, 0, 0, F("reason", "string", tag=0, default=None)),
-    Record(
+    DeclaredMessage("RemoveAccessControlEntryRecord", 19, 0, 0, F("id", "uuid")),
+    DeclaredMessage("NoOpRecord", 20, 0, 0),
+    DeclaredMessage("ZkMigrationStateRecord", 21, 0, 0, F("zk_migration_state", "int8")),
+    DeclaredMessage("RemoveUserScramCredentialRecord", 22, 0, 0, F("name", "string"), F("mechanism", "int8")),
+    DeclaredMessage("BeginTransactionRecord", 23, 0, 0, F("name", "string", tag=0, default=None)),
+    DeclaredMessage("EndTransactionRecord", 24, 0, 0),
+    DeclaredMessage("AbortTransactionRecord", 25, 0, 0, F("reason", "string", tag=0, default=None)),
+    DeclaredMessage(
         "RegisterControllerRecord",
         27,
         0,
@@ -229,8 +229,8 @@ METADATA: Final = (
         F("end_points", "[]ControllerEndpoint", fields=_ENDPOINT),
         F("features", "[]ControllerFeature", fields=_FEATURE),
     ),
-    Record("ClearElrRecord", 28, 0, 0, F("topic_name", "string")),
-    Record("UnregisterControllerRecord", 29, 0, 0, F("controller_id", "int32")),
+    DeclaredMessage("ClearElrRecord", 28, 0, 0, F("topic_name", "string")),
+    DeclaredMessage("UnregisterControllerRecord", 29, 0, 0, F("controller_id", "int32")),
 )
 
 _MEMBER = (
@@ -260,8 +260,10 @@ _TOPIC_METADATA = (
 )
 
 GROUP: Final = (
-    Record("OffsetCommitKey", 1, 0, NEVER, F("group", "string"), F("topic", "string"), F("partition", "int32")),
-    Record(
+    DeclaredMessage(
+        "OffsetCommitKey", 1, 0, NEVER, F("group", "string"), F("topic", "string"), F("partition", "int32")
+    ),
+    DeclaredMessage(
         "OffsetCommitValue",
         1,
         4,
@@ -272,8 +274,8 @@ GROUP: Final = (
         F("commit_timestamp", "int64"),
         F("expire_timestamp", "int64", since=1, until=1, default=-1, ignorable=True),
     ),
-    Record("GroupMetadataKey", 2, 0, NEVER, F("group", "string")),
-    Record(
+    DeclaredMessage("GroupMetadataKey", 2, 0, NEVER, F("group", "string")),
+    DeclaredMessage(
         "GroupMetadataValue",
         2,
         4,
@@ -285,8 +287,8 @@ GROUP: Final = (
         F("current_state_timestamp", "int64", since=2, default=-1, ignorable=True),
         F("members", "[]MemberMetadata", fields=_MEMBER),
     ),
-    Record("ConsumerGroupMetadataKey", 3, 0, NEVER, F("group_id", "string")),
-    Record(
+    DeclaredMessage("ConsumerGroupMetadataKey", 3, 0, NEVER, F("group_id", "string")),
+    DeclaredMessage(
         "ConsumerGroupMetadataValue",
         3,
         0,
@@ -295,16 +297,16 @@ GROUP: Final = (
         F("metadata_hash", "int64", tag=0),
         F("creation_time_ms", "int64", tag=1, default=-1),
     ),
-    Record("ConsumerGroupPartitionMetadataKey", 4, 0, NEVER, F("group_id", "string")),
-    Record(
+    DeclaredMessage("ConsumerGroupPartitionMetadataKey", 4, 0, NEVER, F("group_id", "string")),
+    DeclaredMessage(
         "ConsumerGroupPartitionMetadataValue",
         4,
         0,
         0,
         F("topics", "[]TopicMetadata", fields=_TOPIC_METADATA),
     ),
-    Record("ConsumerGroupMemberMetadataKey", 5, 0, NEVER, F("group_id", "string"), F("member_id", "string")),
-    Record(
+    DeclaredMessage("ConsumerGroupMemberMetadataKey", 5, 0, NEVER, F("group_id", "string"), F("member_id", "string")),
+    DeclaredMessage(
         "ConsumerGroupMemberMetadataValue",
         5,
         0,
@@ -331,8 +333,8 @@ GROUP: Final = (
             ),
         ),
     ),
-    Record("ConsumerGroupTargetAssignmentMetadataKey", 6, 0, NEVER, F("group_id", "string")),
-    Record(
+    DeclaredMessage("ConsumerGroupTargetAssignmentMetadataKey", 6, 0, NEVER, F("group_id", "string")),
+    DeclaredMessage(
         "ConsumerGroupTargetAssignmentMetadataValue",
         6,
         0,
@@ -340,16 +342,20 @@ GROUP: Final = (
         F("assignment_epoch", "int32"),
         F("assignment_timestamp", "int64", tag=0, ignorable=True),
     ),
-    Record("ConsumerGroupTargetAssignmentMemberKey", 7, 0, NEVER, F("group_id", "string"), F("member_id", "string")),
-    Record(
+    DeclaredMessage(
+        "ConsumerGroupTargetAssignmentMemberKey", 7, 0, NEVER, F("group_id", "string"), F("member_id", "string")
+    ),
+    DeclaredMessage(
         "ConsumerGroupTargetAssignmentMemberValue",
         7,
         0,
         0,
         F("topic_partitions", "[]TopicPartition", fields=(F("topic_id", "uuid"), F("partitions", "[]int32"))),
     ),
-    Record("ConsumerGroupCurrentMemberAssignmentKey", 8, 0, NEVER, F("group_id", "string"), F("member_id", "string")),
-    Record(
+    DeclaredMessage(
+        "ConsumerGroupCurrentMemberAssignmentKey", 8, 0, NEVER, F("group_id", "string"), F("member_id", "string")
+    ),
+    DeclaredMessage(
         "ConsumerGroupCurrentMemberAssignmentValue",
         8,
         0,
@@ -360,10 +366,10 @@ GROUP: Final = (
         F("assigned_partitions", "[]TopicPartitions", fields=_OWNED),
         F("partitions_pending_revocation", "[]TopicPartitions", fields=_OWNED),
     ),
-    Record(
+    DeclaredMessage(
         "ConsumerGroupRegularExpressionKey", 16, 0, NEVER, F("group_id", "string"), F("regular_expression", "string")
     ),
-    Record(
+    DeclaredMessage(
         "ConsumerGroupRegularExpressionValue",
         16,
         0,
@@ -375,8 +381,8 @@ GROUP: Final = (
 )
 
 TRANSACTION: Final = (
-    Record("TransactionLogKey", 0, 0, NEVER, F("transactional_id", "string")),
-    Record(
+    DeclaredMessage("TransactionLogKey", 0, 0, NEVER, F("transactional_id", "string")),
+    DeclaredMessage(
         "TransactionLogValue",
         0,
         1,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from chaos.runtimes.contract import Act, Link
 from chaos.runtimes.docker.cpu_quota import QuotaCpus
-from chaos.runtimes.docker.ground import BROKER_CPUS, BROKER_MEMORY, Containers, Fitting
 from chaos.runtimes.docker.node import BROKER
+from chaos.runtimes.docker.site import BROKER_CPUS, BROKER_MEMORY, Containers, Fitting
 from chaos.runtimes.real.blueprint import blueprint
 from chaos.runtimes.real.clocks import FileClocks
 from chaos.runtimes.real.runtime import RealRuntime
@@ -63,11 +63,11 @@ class DockerRuntime(RealRuntime):
             second=second,
             volume_bytes=volume_bytes,
         )
-        ground = Containers(plan, engine, images, fitting, say=say)
+        site = Containers(plan, engine, images, fitting, say=say)
         acts = ACTS | ({Act.LOSS} if lossy else set()) | ({Act.FRAMES} if framed else set())
         acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
         acts |= {Act.UPGRADE} if second is not None else set()
-        clocks, cpus_of = ground.faked or FileClocks(ground.brokers), QuotaCpus(ground.brokers)
-        self.run = ground.run
+        clocks, cpus_of = site.faked or FileClocks(site.brokers), QuotaCpus(site.brokers)
+        self.run = site.run
         """Its id in the engine's labels."""
-        super().__init__("docker", plan, ground, acts=acts, clocks=clocks, cpus=cpus_of, seed=seed)
+        super().__init__("docker", plan, site, acts=acts, clocks=clocks, cpus=cpus_of, seed=seed)

@@ -11,9 +11,9 @@ from chaos.runtimes.kafka.layout import CONTROLLER, GIVEN, SMALL, KafkaLayout, l
 from chaos.runtimes.kafka.program import KafkaProgram
 from chaos.runtimes.layout import INTERNAL, Layout
 from chaos.runtimes.process.cpu_share import ThrottledCpus
-from chaos.runtimes.process.ground import Claim, Processes
 from chaos.runtimes.process.program import Program
 from chaos.runtimes.process.runtime import ACTS
+from chaos.runtimes.process.site import Claim, Processes
 from chaos.runtimes.real.blueprint import Blueprint, blueprint
 from chaos.runtimes.real.clocks import NoClocks
 from chaos.runtimes.real.runtime import RealRuntime
@@ -25,7 +25,7 @@ STRANGE = "squall."
 
 
 class KafkaSoftware:
-    """`chaos.runtimes.process.ground.Software`: KRaft nodes, each broker and controller as in a cluster of ours. Kafka
+    """`chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a cluster of ours. Kafka
     says itself which settings it does not take.
     """
 
@@ -78,12 +78,12 @@ class KafkaRuntime(RealRuntime):
         say: Say = lambda line: None,
     ) -> None:
         plan = blueprint(folder, nodes, zones, {**_replicated(nodes), **SMALL, **dict(settings or {})})
-        ground = Processes(plan, KafkaSoftware(kafka, second), framed=framed, say=say)
+        site = Processes(plan, KafkaSoftware(kafka, second), framed=framed, say=say)
         acts = (
             ACTS | {Act.LINK} | ({Act.FRAMES} if framed else set()) | ({Act.UPGRADE} if second is not None else set())
         )
-        clocks, cpus = NoClocks("Apache Kafka"), ThrottledCpus(ground.brokers)
-        super().__init__("process", plan, ground, acts=acts, clocks=clocks, cpus=cpus, seed=0)
+        clocks, cpus = NoClocks("Apache Kafka"), ThrottledCpus(site.brokers)
+        super().__init__("process", plan, site, acts=acts, clocks=clocks, cpus=cpus, seed=0)
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from chaos.runtimes.contract import Act, Link
 from chaos.runtimes.process.cpu_share import ThrottledCpus
-from chaos.runtimes.process.ground import OurSoftware, Processes
 from chaos.runtimes.process.program import BROKER
+from chaos.runtimes.process.site import OurSoftware, Processes
 from chaos.runtimes.real.blueprint import blueprint
 from chaos.runtimes.real.clocks import FileClocks
 from chaos.runtimes.real.runtime import RealRuntime
@@ -49,9 +49,9 @@ class ProcessRuntime(RealRuntime):
         plan = blueprint(folder, nodes, zones, settings, controllers)
         software = OurSoftware(proxied=proxied, client_port=client_port, program=program, hurt=hurt, second=second)
         framed = framed if proxied else ()
-        ground = Processes(plan, software, proxied=proxied, framed=framed, say=say)
+        site = Processes(plan, software, proxied=proxied, framed=framed, say=say)
         acts = ACTS | {Act.CLOCK} | ({Act.LINK} if proxied else set()) | ({Act.FRAMES} if framed else set())
         acts |= {Act.POWER_LOSS, Act.CRASH, Act.DISK} if hurt else set()
         acts |= {Act.UPGRADE} if second is not None else set()
-        clocks, cpus = FileClocks(ground.brokers), ThrottledCpus(ground.brokers)
-        super().__init__("process", plan, ground, acts=acts, clocks=clocks, cpus=cpus, seed=seed)
+        clocks, cpus = FileClocks(site.brokers), ThrottledCpus(site.brokers)
+        super().__init__("process", plan, site, acts=acts, clocks=clocks, cpus=cpus, seed=seed)

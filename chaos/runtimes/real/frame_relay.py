@@ -42,7 +42,7 @@ class On:
 
 
 @dataclass
-class Faults:
+class FrameFaults:
     """Those on one link, by name."""
 
     named: dict[str, On] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Orders:
     hits), {"do": "reset"}. An answer has `error` where it was not done.
     """
 
-    def __init__(self, links: dict[str, Faults]) -> None:
+    def __init__(self, links: dict[str, FrameFaults]) -> None:
         self._links = links
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Orders:
         faults.named[name] = On(fault)
         return {}
 
-    def _of(self, order: dict[str, Any]) -> Faults:
+    def _of(self, order: dict[str, Any]) -> FrameFaults:
         return self._links[order["link"]]
 
 
@@ -130,7 +130,7 @@ class Outlet:
 class Relayed(Conversation):
     """One connection through the relay."""
 
-    def __init__(self, faults: Faults, source: trio.SocketStream, target: trio.SocketStream) -> None:
+    def __init__(self, faults: FrameFaults, source: trio.SocketStream, target: trio.SocketStream) -> None:
         super().__init__()
         self._faults = faults
         self._source, self._target = source, target
@@ -190,7 +190,7 @@ def give_up(end: trio.SocketStream) -> None:
         pass  # it is closed already
 
 
-async def relay(faults: Faults, to: tuple[str, int], source: trio.SocketStream) -> None:
+async def relay(faults: FrameFaults, to: tuple[str, int], source: trio.SocketStream) -> None:
     """One connection, from its being accepted to its end. Whom nobody answers is reset."""
     async with source:
         try:
@@ -221,10 +221,10 @@ async def control(orders: Orders, stream: trio.SocketStream) -> None:
 
 async def main(routes: dict[str, Any]) -> None:
     """Listen on every route and for orders. Never ends by itself."""
-    links: dict[str, Faults] = {}
+    links: dict[str, FrameFaults] = {}
 
     async def serve_route(route: dict[str, Any]) -> None:
-        faults, to = links.setdefault(route["link"], Faults()), (route["to"][0], int(route["to"][1]))
+        faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))
 
         async def serve(source: trio.SocketStream) -> None:
             try:

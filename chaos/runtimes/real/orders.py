@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from broker.faulted.losing import lose_power
-from broker.faulted.orders import LIMIT_BYTES, Crash, Fault, Orders, OrdersError, parse_orders
+from broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, OrdersError, parse_orders
 from broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Quota, SlowDisk
@@ -26,7 +26,7 @@ class NodeFaults:
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
         self._limit_bytes = limit_bytes
-        self._named: dict[str, Fault] = {}
+        self._named: dict[str, FaultOrder] = {}
         self._crash: Crash | None = None
         self._has_ordered = False
         """What stands in the control file is this run's."""
@@ -129,11 +129,11 @@ class NodeFaults:
         return read_tally(str(self.folder / "tally"))
 
 
-def _as_ordered(number: int, fault: DiskFault) -> Fault:
+def _as_ordered(number: int, fault: DiskFault) -> FaultOrder:
     match fault:
         case FailWrites():
-            return Fault(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
+            return FaultOrder(number, "fail", fault.op, fault.errno, fault.nth, fault.path_glob)
         case SlowDisk():
-            return Fault(number, "slow", fault.op, delay_ms=fault.delay_ms)
+            return FaultOrder(number, "slow", fault.op, delay_ms=fault.delay_ms)
         case Quota():
-            return Fault(number, "quota", free_bytes=fault.free_bytes)
+            return FaultOrder(number, "quota", free_bytes=fault.free_bytes)

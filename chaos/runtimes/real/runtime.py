@@ -1,6 +1,6 @@
 """A cluster of real brokers as a runtime, put together of parts: brokers, links, disks, CPUs and clocks.
 
-Where the brokers run, as processes or in containers, is the `Ground`'s business: it makes and starts them.
+Where the brokers run, as processes or in containers, is the `Site`'s business: it makes and starts them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ READY_S = 60.0
 HEAL_S = 15.0
 
 
-class Ground(Protocol):
+class Site(Protocol):
     """Where brokers run: makes, starts and ends them, their proxies, and whatever is below them."""
 
     @property
@@ -70,14 +70,14 @@ class RealRuntime:
     """
 
     def __init__(
-        self, name: str, plan: Blueprint, ground: Ground, *, acts: frozenset[Act], clocks: Clocks, cpus: Cpus, seed: int
+        self, name: str, plan: Blueprint, site: Site, *, acts: frozenset[Act], clocks: Clocks, cpus: Cpus, seed: int
     ) -> None:
         self.name, self.acts, self.seed = name, acts, seed
         self.nodes, self.zones = plan.nodes, plan.zones
-        self.ground = ground
+        self.site = site
         self._plan, self._clocks, self._cpus = plan, clocks, cpus
-        self._brokers = ground.brokers
-        self._disks = Disks(ground.brokers, seed)
+        self._brokers = site.brokers
+        self._disks = Disks(site.brokers, seed)
         self._lock: IO[str] | None = None
         self._layout: Layout | None = None
         self._links: Links | None = None
@@ -90,9 +90,9 @@ class RealRuntime:
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
         try:
-            layout, proxies = await self.ground.make()
+            layout, proxies = await self.site.make()
             self._layout, self._links = layout, Links(layout.ways, proxies)
-            await self.ground.bring_up(self.nodes, READY_S)
+            await self.site.bring_up(self.nodes, READY_S)
             waited = {Link(zone, node): layout.address(Link(zone, node)) for zone in self.zones for node in self.nodes}
             if not await until_all_see_all(waited, self.nodes, self.exits, READY_S):
                 where = f"{self._plan.folder}/nodes"
@@ -113,7 +113,7 @@ class RealRuntime:
                         await self._links.heal_all()
                 await leave(self._brokers)
             finally:
-                await self.ground.end()
+                await self.site.end()
 
     def env(self, name: str) -> Env:
         """As `Runtime.env`: this machine's clock, files and network."""
@@ -149,7 +149,7 @@ class RealRuntime:
 
     async def start_node(self, node: int) -> Evidence:
         """As `Runtime.start_node`."""
-        return await self.ground.start_node(node, READY_S)
+        return await self.site.start_node(node, READY_S)
 
     async def software(self, node: int) -> Evidence:
         """As `Runtime.software`."""
@@ -256,7 +256,7 @@ class RealRuntime:
         await self._cpus.heal_all()
         self._clocks.heal()
         down = [node for node in self.nodes if self.state(node) is NodeState.DOWN]
-        await self.ground.bring_up(down, READY_S)
+        await self.site.bring_up(down, READY_S)
         failed = await silent_links(self, HEAL_S)
         return {
             "resumed": resumed,

@@ -34,7 +34,7 @@ from broker.env import Fs
 from chaos.runtimes.contract import DiskFault, Evidence
 from chaos.runtimes.damage import How, drawn, evidence
 from chaos.runtimes.sim.disk_content import Content, Loss
-from chaos.runtimes.sim.disk_faults import Faults, rot, used
+from chaos.runtimes.sim.disk_faults import DiskFaults, rot, used
 from chaos.runtimes.sim.disk_fs import Gate, Mount
 from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, parts
 
@@ -44,7 +44,7 @@ class Disk:
 
     def __init__(self, rng: random.Random) -> None:
         self.names = Names()
-        self.faults = Faults(rng)
+        self.faults = DiskFaults(rng)
         self._rng = rng
         self._mount: Mount | None = None
 

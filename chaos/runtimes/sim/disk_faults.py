@@ -26,7 +26,7 @@ class _Active:
     """Of a quota: bytes that all files may have together."""
 
 
-class Faults:
+class DiskFaults:
     """The faults on one disk, by name. `active` is empty where nothing is wrong: ask nothing then.
 
     Where several match a call, the first one added that wants it to fail decides; all of them count it.

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from broker.env import Buffer, NodeDead
-from chaos.runtimes.sim.disk_faults import TRUNCATION, Faults, used
+from chaos.runtimes.sim.disk_faults import TRUNCATION, DiskFaults, used
 from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, Place, clean, failure, parts
 
 Gate = Callable[[str, str], None]
@@ -96,7 +96,7 @@ class Handle:
 class Mount:
     """Files by path, as `Fs`."""
 
-    def __init__(self, faults: Faults, names: Names, gate: Gate) -> None:
+    def __init__(self, faults: DiskFaults, names: Names, gate: Gate) -> None:
         self.gate = gate
         """Asked before every effect; always raises NodeDead once revoked."""
         self.revoked = False
@@ -108,7 +108,7 @@ class Mount:
         self.gate = _gone
 
     def failed_write(self, path: str, growth: int) -> tuple[int, int] | None:
-        """As Faults.written."""
+        """As DiskFaults.written."""
         return self.faults.written(path, growth, lambda: used(self._names))
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> Handle:

@@ -224,7 +224,7 @@ class Flow:
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
                  "source", "stream", "swallowed", "wire")  # fmt: skip
 
-    def __init__(self, connection: Connection, wire: Wire, stream: Stream, source: SimLink, sink: SimLink) -> None:
+    def __init__(self, connection: SimConnection, wire: Wire, stream: Stream, source: SimLink, sink: SimLink) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
         self.held = 0
@@ -326,7 +326,7 @@ class Flow:
         kernel.at(self._queue[0][0] - kernel.now, self.pump)
 
 
-class Connection(Conversation):
+class SimConnection(Conversation):
     """Both directions of one connection over a wire, and the frames in them."""
 
     def __init__(self, wire: Wire, serial: int, a: SimLink, b: SimLink) -> None:

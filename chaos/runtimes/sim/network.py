@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from broker.env import LinkClosed
-from chaos.runtimes.sim.links import Connection, Incarnation, SimLink
+from chaos.runtimes.sim.links import Incarnation, SimConnection, SimLink
 from chaos.runtimes.sim.wires import Wire
 
 if TYPE_CHECKING:
@@ -142,6 +142,6 @@ class Network:
         self._serial += 1
         ours = SimLink(env, f"{host}:{port}", 2 * self._serial)
         theirs = SimLink(listener.env, f"{env.host}:{50_000 + self._serial % 10_000}", 2 * self._serial + 1)
-        wire.opened(Connection(wire, self._serial, ours, theirs))
+        wire.opened(SimConnection(wire, self._serial, ours, theirs))
         listener.offer(theirs)
         return ours

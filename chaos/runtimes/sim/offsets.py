@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.replicas.hosted import Hosted
 
 
-class World(Protocol):
+class TracedWorld(Protocol):
     """What is asked of the simulation."""
 
     @property
@@ -35,7 +35,7 @@ class World(Protocol):
 class Offsets:
     """Compares every replica's offsets with what they were. `look` is called after each event."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: TracedWorld) -> None:
         self._world = world
         self._known: dict[tuple[int, str, int], tuple[int, int]] = {}
 

@@ -12,9 +12,9 @@ import trio
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import Cut, Link, Manner, NodeState
 from chaos.runtimes.docker import addresses
-from chaos.runtimes.docker import ground as module
-from chaos.runtimes.docker.ground import BROKER_MEMORY
+from chaos.runtimes.docker import site as module
 from chaos.runtimes.docker.runtime import DockerRuntime
+from chaos.runtimes.docker.site import BROKER_MEMORY
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.support.lacking import without

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from chaos.runtimes.contract import Cut, Latency, Link, LinkFault, Manner
-from chaos.runtimes.process.ground import Processes
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.process.site import Processes
 from chaos.runtimes.real.proxied_links import toxic
 from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.runtimes.real.toxiproxy_transport import ToxiproxyError
@@ -19,8 +19,8 @@ LINK, PROXY = Link(1, 2), "1-to-2"
 
 
 def api_of(runtime: ProcessRuntime) -> ToxiproxyApi:
-    assert isinstance(runtime.ground, Processes)
-    return ToxiproxyApi(*runtime.ground.api)
+    assert isinstance(runtime.site, Processes)
+    return ToxiproxyApi(*runtime.site.api)
 
 
 async def test_it_says_which_version_it_is_and_what_proxies_it_has(runtime: ProcessRuntime) -> None:

@@ -8,18 +8,18 @@ import pytest
 
 from checkers.fault_classes import UnknownFault, class_of, classes_of, not_landed
 from checkers.guarantees import FaultClass
-from checkers.history.tables import Fault
+from checkers.history.tables import PlayedFault
 from checkers.nemesis_log import FOREVER, parse_faults, windows
 from tests.support.histories.nemesis_lines import MS, fault_line
 
 
-def faults(*lines: bytes) -> list[Fault]:
+def faults(*lines: bytes) -> list[PlayedFault]:
     found, problem = parse_faults(lines)
     assert problem is None
     return found
 
 
-def fault(**more: Any) -> Fault:
+def fault(**more: Any) -> PlayedFault:
     return faults(fault_line(**more))[0]
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, Record
+from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 from workloads import payload
 
 version = "0-scripted"
@@ -58,13 +58,13 @@ class consumer:
     def seek(self, place: Place, position: int) -> None:
         """As `Consuming.seek`."""
 
-    def poll(self, within_s: float) -> Sequence[Record]:
+    def poll(self, within_s: float) -> Sequence[ReadRecord]:
         """As `Consuming.poll`."""
         self._polls += 1
         sys.stdout.write("what a library prints is not for the harness\n")
         if self._polls == 1:
             value, _ = payload.make(7, b"k")
-            return [Record(self._place, 0, b"k", value, ()), Record(self._place, 1, b"other", value, ())]
+            return [ReadRecord(self._place, 0, b"k", value, ()), ReadRecord(self._place, 1, b"other", value, ())]
         if self._polls == 2:
             raise Impossible([self._place], "gone")
         if self._polls == 3:

@@ -16,7 +16,7 @@ import pytest
 
 from broker.faulted.files import FaultedFs
 from broker.faulted.losing import lose_power
-from broker.faulted.orders import Crash, Fault, Orders, OrdersError, parse_orders
+from broker.faulted.orders import Crash, FaultOrder, Orders, OrdersError, parse_orders
 from broker.faulted.tally import count_of, head_of, read_tally
 from broker.real_env import RealFs
 from tests.unit.log.test_file_systems import life
@@ -103,7 +103,7 @@ def test_after_a_failed_fsync_a_later_one_succeeds_without_those_bytes(disk: Dis
     fs = disk.mount()
     file = fs.open(disk.path("f"), create=True)
     fs.fsync_dir(str(disk.data))
-    disk.order(Orders(serial=1, faults=(Fault(1, "fail", "fsync"),)))
+    disk.order(Orders(serial=1, faults=(FaultOrder(1, "fail", "fsync"),)))
     fs.wrongs.look()
     file.append(b"never durable")
     with pytest.raises(OSError, match="Input/output error") as failed:
@@ -117,7 +117,7 @@ def test_after_a_failed_fsync_a_later_one_succeeds_without_those_bytes(disk: Dis
 
 
 def test_a_fault_strikes_from_the_nth_matching_call_on_and_counts(disk: Disk) -> None:
-    disk.order(Orders(serial=7, faults=(Fault(5, "fail", "write", "ENOSPC", nth=2, path_glob="data/a*"),)))
+    disk.order(Orders(serial=7, faults=(FaultOrder(5, "fail", "write", "ENOSPC", nth=2, path_glob="data/a*"),)))
     fs = disk.mount()
     head = head_of(read_tally(str(disk.faults / "tally")))
     assert head is not None
@@ -139,7 +139,7 @@ def test_a_fault_strikes_from_the_nth_matching_call_on_and_counts(disk: Disk) ->
 def test_a_quota_counts_growth_and_gives_back_what_is_removed(disk: Disk) -> None:
     fs = disk.mount()
     fs.open(disk.path("old"), create=True).append(b"x" * 100)
-    disk.order(Orders(serial=1, faults=(Fault(1, "quota", free_bytes=10),)))
+    disk.order(Orders(serial=1, faults=(FaultOrder(1, "quota", free_bytes=10),)))
     fs.wrongs.look()
     file = fs.open(disk.path("f"), create=True)
     file.append(b"y" * 10)
@@ -154,7 +154,7 @@ def test_a_quota_counts_growth_and_gives_back_what_is_removed(disk: Disk) -> Non
 
 
 def test_a_slow_disk_takes_longer(disk: Disk) -> None:
-    disk.order(Orders(serial=1, faults=(Fault(1, "slow", "fsync", delay_ms=30),)))
+    disk.order(Orders(serial=1, faults=(FaultOrder(1, "slow", "fsync", delay_ms=30),)))
     fs = disk.mount()
     file = fs.open(disk.path("f"), create=True)
     file.append(b"1")

@@ -16,7 +16,7 @@ from chaos.plans.plan import make_plan
 from chaos.runs.simulation import simulate
 from chaos.runtimes.contract import Link, NodeState, Probe
 from chaos.runtimes.sim.wires import Wire
-from checkers.history.tables import Fault as ToldFault
+from checkers.history.tables import PlayedFault
 from checkers.nemesis_log import parse_faults
 from checkers.verdict import UNKNOWN, VALID
 from tests.unit.faults.test_nemesis import World, played
@@ -106,7 +106,7 @@ def test_clients_and_brokers_are_not_taken_for_each_other(
 
 def simulated(
     *faults: dict[str, Any], time_s: float = 12, **other: Any
-) -> tuple[str, tuple[str, ...], list[ToldFault]]:
+) -> tuple[str, tuple[str, ...], list[PlayedFault]]:
     """Verdict, reasons, and the faults as they are told."""
     load = {"topics": 1, "partitions": 2, "producers": 2, "readers": 1, "rate": 40, **other}
     plan = make_plan(

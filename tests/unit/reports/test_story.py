@@ -17,7 +17,7 @@ from reports.spacetime import draw
 from reports.spacetime_layout import lay_out
 from reports.story import decimals, stories_of, story_of, text_of
 from reports.story_facts import facts_of, problems_of
-from reports.story_logs import Logs, Replica
+from reports.story_logs import Logs, ReplicaView
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, event, write_json, write_lines
 
@@ -167,7 +167,7 @@ def test_an_arrow_begins_where_its_message_was_sent_and_a_lost_fetch_ends_on_its
 
 
 def test_a_log_remembers_of_which_epoch_each_offset_is() -> None:
-    log = Replica(1)
+    log = ReplicaView(1)
     log.write(0, 3, 0)
     log.write(3, 5, 0)
     log.write(5, 6, 2)

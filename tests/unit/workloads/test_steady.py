@@ -17,7 +17,7 @@ from chaos.plans.swarm import swarm_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
-from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, Fault, History
+from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND, History, PlayedFault
 from reports.page import render
 from reports.run_files import read_run
 from reports.sections.of_run import section_of
@@ -34,9 +34,9 @@ from workloads.steady.section import section_of as made
 S = 1_000_000_000
 
 
-def fault(began_s: float, ended_s: float, number: int = 0) -> Fault:
+def fault(began_s: float, ended_s: float, number: int = 0) -> PlayedFault:
     began, ended = int(began_s * S), int(ended_s * S)
-    return Fault(number, "kill", "P", "node:1", (1,), {}, began, began, ended, {"done": True}, "")
+    return PlayedFault(number, "kill", "P", "node:1", (1,), {}, began, began, ended, {"done": True}, "")
 
 
 def played(path: Path, seconds: float, meanwhile: Any = None, scenario: Steady | None = None) -> History:

@@ -48,7 +48,7 @@ class Kernel(Protocol):
         """Virtual seconds."""
 
 
-class World(Protocol):
+class WatchedWorld(Protocol):
     """What is asked of the simulation."""
 
     @property
@@ -147,7 +147,7 @@ class _Node:
 class Watch:
     """`look` after every event; `acknowledged` whenever a client is told of success; `final` at the end."""
 
-    def __init__(self, world: World, promise: Promise | None = None) -> None:
+    def __init__(self, world: WatchedWorld, promise: Promise | None = None) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
         self._world, self._kernel = world, world.kernel
         self._promise, self._promises = promise, Promises()

@@ -11,7 +11,7 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
-from checkers.history.tables import OK, POLL, SEND, History, Record, Table
+from checkers.history.tables import OK, POLL, SEND, History, Row, Table
 from tests.support.histories.anomaly_cases import CASES, cases_of
 
 FROM_HISTORIES = [anomaly.name for check in IN_HISTORY for anomaly in check.anomalies]
@@ -60,8 +60,8 @@ def test_witnesses_say_where_and_who() -> None:
 # ------------------------------------------------------------------------------------------------------------ needs
 
 
-def _keep(history: History, wanted: Callable[[Record], bool]) -> None:
-    kept = Table(Record)
+def _keep(history: History, wanted: Callable[[Row], bool]) -> None:
+    kept = Table(Row)
     for record in history.records.rows():
         if wanted(record):
             kept.append(record)

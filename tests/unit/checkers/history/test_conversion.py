@@ -12,12 +12,12 @@ from checkers.anomalies.registry import find_all
 from checkers.findings import Witness
 from checkers.history import conversion
 from checkers.history.parser import parse
-from checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Record, Told
+from checkers.history.tables import EMPTY_POLL, FAIL, INFO, OK, POLL, SEND, FinalRead, History, Row, Told
 from tests.support.histories.builder import HistoryBuilder, generate
 from tests.support.histories.nemesis_lines import NEMESIS, fault_line
 
 
-def records(kept: History) -> list[Record]:
+def records(kept: History) -> list[Row]:
     return list(kept.records.rows())
 
 

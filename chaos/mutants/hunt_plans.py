@@ -58,7 +58,7 @@ def fault(at_s: float, duration_s: float, action: str, target: str = "random", *
     }
 
 
-def hunting_plan(
+def hunt_plan(
     seed: int,
     faults: Sequence[Values],
     *,

@@ -78,7 +78,7 @@ class OurSoftware:
 
 
 class Processes:
-    """`chaos.runtimes.real.runtime.Ground`. framed: links with a frame-aware relay. proxied: whether there is a
+    """`chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
     Toxiproxy; without, no link can be hurt.
     """
 
@@ -100,7 +100,7 @@ class Processes:
         return self._api
 
     async def make(self) -> tuple[Layout, LinkProxies | None]:
-        """As `Ground.make`."""
+        """As `Site.make`."""
         plan = self._plan
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say) if self._proxied else None
         registration = Registration(f"{plan.folder.name}-{os.getpid()}-{os.urandom(4).hex()}", plan.folder)
@@ -126,19 +126,19 @@ class Processes:
         return layout, self._proxies
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """As `Ground.start_node`."""
+        """As `Site.start_node`."""
         found = self.brokers[node]
         return {**found.launch(), "ready_ns": await found.wait_ready(ready_s), **found.came_up}
 
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
-        """As `Ground.bring_up`."""
+        """As `Site.bring_up`."""
         for node in nodes:
             self.brokers[node].launch()
         for node in nodes:
             await self.brokers[node].wait_ready(ready_s)
 
     async def end(self) -> None:
-        """As `Ground.end`."""
+        """As `Site.end`."""
         for each in self.brokers.values():
             each.poll()
             if each.state is not NodeState.DOWN:

@@ -66,7 +66,7 @@ class Fitting:
 
 
 class Containers:
-    """`chaos.runtimes.real.runtime.Ground`."""
+    """`chaos.runtimes.real.runtime.Site`."""
 
     def __init__(self, plan: Blueprint, engine: Engine, images: Images, fitting: Fitting, *, say: Say) -> None:
         self.brokers: Nodes[Node] = Nodes()
@@ -83,7 +83,7 @@ class Containers:
         self._has_data = False
 
     async def make(self) -> tuple[Layout, LinkProxies | None]:
-        """As `Ground.make`."""
+        """As `Site.make`."""
         plan = self._plan
         if self.faked is not None:
             await in_thread(check_image, self._engine, self._images.broker)
@@ -98,12 +98,12 @@ class Containers:
         return layout, self._proxies
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
-        """As `Ground.start_node`."""
+        """As `Site.start_node`."""
         found = self.brokers[node]
         return {**await found.launch(), "ready_ns": await found.wait_ready(ready_s)}
 
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
-        """As `Ground.bring_up`."""
+        """As `Site.bring_up`."""
         troubles: list[HarnessError] = []
 
         async def up(each: Node) -> None:
@@ -122,7 +122,7 @@ class Containers:
         self._has_data = True
 
     async def end(self) -> None:
-        """As `Ground.end`. What volumes hold comes into the nodes' folders first."""
+        """As `Site.end`. What volumes hold comes into the nodes' folders first."""
         try:
             if self._has_data:
                 await self._bring_home()
