@@ -78,7 +78,18 @@ class DelayedFetch:
 
     def wake(self) -> None:
         """Something moved on a watched partition: answer if that is enough."""
-        self.api.woken(self)
+        if self.done:
+            return
+        api = self.api
+        if self.slot.conn.closed:
+            api.forget(self)
+            return
+        if self.min_bytes > 1:
+            # What stood still may be what has moved.
+            self.look = list(enumerate(self.wants))
+            if not api.satisfied(self):
+                return
+        api.answer(self)
 
     def abandon(self) -> None:
         """Its connection has ended: nobody waits any more."""
@@ -134,7 +145,7 @@ class FetchApi:
             fetch = DelayedFetch(self, slot, request, wants, session, list(enumerate(wants)))
         if request.replica_id >= 0:
             self._acknowledge(fetch, request.replica_epoch, now_ms)
-        if request.max_wait_ms <= 0 or not fetch.wants or self._satisfied(fetch):
+        if request.max_wait_ms <= 0 or not fetch.wants or self.satisfied(fetch):
             self.answer(fetch)
         else:
             self._park(fetch, now_ms + request.max_wait_ms)
@@ -184,7 +195,7 @@ class FetchApi:
                 state.follower_starts_at(replica_id, part.log_start_offset)
                 replicas.low_watermark_moved(h)
 
-    def _satisfied(self, fetch: DelayedFetch) -> bool:
+    def satisfied(self, fetch: DelayedFetch) -> bool:
         """True when there is reason to answer now: an error, or at least min bytes."""
         if fetch.refused:
             return True
@@ -228,20 +239,6 @@ class FetchApi:
                 h = want.hosted
                 if h is not None:
                     (h.followers if replica else h.consumers).pop(fetch, None)
-
-    def woken(self, fetch: DelayedFetch) -> None:
-        """Something moved on a watched partition: answer if that is enough."""
-        if fetch.done:
-            return
-        if fetch.slot.conn.closed:
-            self.forget(fetch)
-            return
-        if fetch.min_bytes > 1:
-            # What stood still may be what has moved.
-            fetch.look = list(enumerate(fetch.wants))
-            if not self._satisfied(fetch):
-                return
-        self.answer(fetch)
 
     def answer(self, fetch: DelayedFetch) -> None:
         """Read every partition within the request's limits and reply."""
@@ -327,7 +324,7 @@ _NOTHING: dict[PartKey, Told] = {}
 
 def _want(find: Find, key: bytes, part: FetchPart) -> Want:
     hosted = find(key)
-    return Want(key, part, hosted.get(part.index) if hosted else None)
+    return tuple.__new__(Want, (key, part, hosted.get(part.index) if hosted else None))
 
 
 def _stands_still(want: Want, told: Told | None) -> bool:

@@ -100,7 +100,7 @@ class AppendQueue:
     def is_due(self, offset: int) -> bool:
         """Whether some of them wait for no more than `offset`."""
         waiting = self._waiting
-        return bool(waiting) and waiting[0].end_offset <= offset
+        return waiting[0].end_offset <= offset if waiting else False
 
     def answer_up_to(self, offset: int, error: int) -> None:
         """All that end at `offset` or before have what they waited for."""

@@ -289,7 +289,7 @@ REPLICAS = (
             Removal(
                 "answers with less than the bytes asked for",
                 at.FETCH_API,
-                "FetchApi._satisfied",
+                "FetchApi.satisfied",
                 piece="return available >= fetch.min_bytes",
                 by="return available > 0",
             ),

@@ -32,6 +32,7 @@ from broker.protocol.wire import (
 _u_i: Final = Struct(">i").unpack_from
 _u_q: Final = Struct(">q").unpack_from
 _p_i: Final = Struct(">i").pack
+_new_part: Final = tuple.__new__
 _FETCH_4: Final = Struct(">iiiib").unpack_from
 _FETCH_7: Final = Struct(">iiiibii").unpack_from
 _FETCH_12: Final = Struct(">iiiibiiB").unpack_from
@@ -152,7 +153,7 @@ def _asked_flexible(view: memoryview, at: int, version: int) -> tuple[list[Fetch
             else:
                 high_watermark, at = _asked_tags(view, at, tags)
         asked = index, leader_epoch, offset, last_epoch, start_offset, max_bytes, high_watermark
-        parts.append(tuple.__new__(FetchPart, asked))
+        parts.append(_new_part(FetchPart, asked))
     n = view[at]
     at += 1
     if n:
@@ -258,7 +259,7 @@ def _asked_classic(view: memoryview, at: int, version: int) -> tuple[list[FetchP
             index, offset, max_bytes = _ASKED_4(view, at)
             at += 16
         asked = index, leader_epoch, offset, -1, start_offset, max_bytes, NO_HIGH_WATERMARK
-        parts.append(tuple.__new__(FetchPart, asked))
+        parts.append(_new_part(FetchPart, asked))
     return parts, at
 
 
