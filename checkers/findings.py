@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ class Finding:
     count: int
     witnesses: tuple[Witness, ...]
     """The first ones, by partition and offset; at most WITNESSES."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """(dense partition id, count), ascending; partition -1 stands for what belongs to none."""
 
 
 def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
@@ -43,7 +46,10 @@ def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
     groups: dict[tuple[str, str, int], list[Witness]] = {}
     for witness in sorted(witnesses):
         groups.setdefault((witness.anomaly, witness.evidence, witness.proc), []).append(witness)
-    return [Finding(*key, len(group), tuple(group[:WITNESSES])) for key, group in sorted(groups.items())]
+    return [
+        Finding(*key, len(group), tuple(group[:WITNESSES]), tuple(sorted(Counter(each.part for each in group).items())))
+        for key, group in sorted(groups.items())
+    ]
 
 
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -55,6 +61,7 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "proc": finding.proc,
             "count": finding.count,
             "witnesses": [witness._asdict() for witness in finding.witnesses],
+            "parts": [list(each) for each in finding.parts],
         }
         for finding in findings
     ]
@@ -63,6 +70,12 @@ def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def from_json(stored: Iterable[Mapping[str, Any]]) -> list[Finding]:
     """What `to_json` made. KeyError or TypeError where it did not make that."""
     return [
-        Finding(**{**finding, "witnesses": tuple(Witness(**witness) for witness in finding["witnesses"])})
+        Finding(
+            **{
+                **finding,
+                "witnesses": tuple(Witness(**witness) for witness in finding["witnesses"]),
+                "parts": tuple((part, count) for part, count in finding.get("parts", ())),
+            }
+        )
         for finding in stored
     ]

@@ -13,6 +13,7 @@ what it finds there: a verdict that cannot be reached is `unknown`.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,8 @@ class Judged:
     count: int
     processes: tuple[int, ...]
     witnesses: tuple[Witness, ...]
+    parts: tuple[tuple[int, int], ...] = ()
+    """(dense partition id, count), ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,7 @@ def _judged(findings: Iterable[Finding], promised: Promised, at_worst: Promised)
             count=sum(finding.count for finding in group),
             processes=tuple(sorted({finding.proc for finding in group})),
             witnesses=tuple(sorted(witness for finding in group for witness in finding.witnesses)[:WITNESSES]),
+            parts=tuple(sorted(sum((Counter(dict(finding.parts)) for finding in group), Counter()).items())),
         )
         for (name, evidence, permitted, why), group in groups.items()
     ]
@@ -358,6 +362,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
                 "jepsen": CATALOG[each.name].jepsen,
                 "other": CATALOG[each.name].other,
                 "processes": list(each.processes),
+                "partitions": {names.get(part, str(part)): count for part, count in each.parts},
                 "witnesses": [_witness_json(witness, names) for witness in each.witnesses],
             }
             for each in verdict.anomalies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkers.anomalies.registry import CATALOG, FOUND, LOOKED_FOR
+from reports import meaning
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
@@ -24,6 +25,8 @@ class Check:
     definition: str
     why: str
     witnesses: tuple[Json, ...] = ()
+    moments: tuple[str, ...] = ()
+    """Of an invariant of the simulator: when and where it was broken, a line each."""
 
     @property
     def title(self) -> str:
@@ -59,12 +62,41 @@ def checks_of(files: RunFiles) -> list[Check]:
     found.sort(key=lambda check: order[check.state])
     ran = _ran(files)
     seen = {check.name for check in found}
+    found = [*_invariants(files), *found]
     rest = [
         Check(name, "", CLEAN if name in ran else NOT_RUN, 0 if name in ran else None, CATALOG[name].definition, "")
         for name in FOUND
         if name not in seen
     ]
     return found + rest
+
+
+def _invariants(files: RunFiles) -> list[Check]:
+    """A check for each broken invariant of a simulation."""
+    by_name: dict[str, list[Json]] = {}
+    for each in files.violations:
+        by_name.setdefault(str(each.get("name")), []).append(each)
+    return [
+        Check(
+            name=f"invariant {name}",
+            evidence="",
+            state=FAILED,
+            count=len(broken),
+            definition=str(broken[0].get("definition") or "an invariant of the simulator"),
+            why=f"an invariant is never permitted to break: {broken[0].get('source') or 'see docs/sim.md'}",
+            moments=tuple(_moment(files, each) for each in broken[:WITNESSES]),
+        )
+        for name, broken in by_name.items()
+    ]
+
+
+def _moment(files: RunFiles, violation: Json) -> str:
+    """One broken invariant in a line, at its second of load."""
+    at = files.simulated_seconds(violation.get("t"))
+    where = "" if violation.get("topic") is None else f"{violation.get('topic')}-{violation.get('partition')}"
+    who = "" if violation.get("node") is None else f"broker {violation.get('node')}"
+    place = ", ".join(filter(None, (where, who)))
+    return f"{'' if at is None else f'{at:.3f} s  '}{place}: {violation.get('message')}"
 
 
 def _found(entry: Json) -> Check:
@@ -105,10 +137,27 @@ def sentence(files: RunFiles) -> str:
         ran = sum(check.state != NOT_RUN for check in checks)
         found = f"; what they found is permitted ({'; '.join(permitted)})" if permitted else " and found nothing"
         return f"{ran} checks ran{found}. After healing, every partition was read to its end."
-    start = "The configuration does not permit what happened" if word == INVALID else "Nothing is proven either way"
+    if word == INVALID:
+        return _broken_sentence(files, reasons)
+    start = "Nothing is proven either way"
     if len(reasons) > 1:
         return f"{start}, for {len(reasons)} reasons:"
     return f"{start}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+
+
+def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
+    """What it means, whose expectation it breaks, and where."""
+    said = meaning.broken(files)
+    if not said and files.violations:
+        names = list(dict.fromkeys(str(each.get("name")) for each in files.violations))
+        said = [f"The simulator saw {len(names)} broken invariant{'s'[: len(names) > 1]}: {', '.join(names)}."]
+    if not said:
+        return f"This breaks {meaning.held_to(files)}: {reasons[0] if reasons else 'verdict.json gives no reason'}."
+    lost = meaning.lost_by_partition(files)
+    where = lost or [(name, count, None) for name, count, _ in meaning.by_partition(files)]
+    what = "Lost by partition" if lost else "Found by partition"
+    places = f" {what}: {meaning.table(where)}." if len(where) > 1 else f" All in {where[0][0]}." if where else ""
+    return f"{' '.join(said)} This breaks {meaning.held_to(files)}.{places}"
 
 
 @dataclass(frozen=True, slots=True)

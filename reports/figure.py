@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from reports import meaning
 from reports.fault_words import FaultRow
 from reports.lanes import BrokerLane, PartitionLane, broker_lanes, partition_lanes
 from reports.run_files import RunFiles, integer, mapping
@@ -108,6 +109,7 @@ def draw(files: RunFiles, faults: Sequence[FaultRow], samples: Samples, span: tu
         _latency(axes[3], files, samples, begin, end)
         _brokers(axes[4], brokers)
         _partitions(axes[5], partitions, _facts(files))
+        _marks(axes[5], partitions, files, end)
         _finish(figure, axes, faults, begin, end)
         out = io.StringIO()
         figure.savefig(out, format="svg", dpi=150, metadata={"Date": None})
@@ -300,6 +302,17 @@ def _partitions(axis: Any, lanes: Sequence[PartitionLane], facts: tuple[int, int
             axis.axhline(low - 0.8 * facts[1] / replicas, color=INK, lw=0.6, ls=(0, (1, 3)))
     axis.set_yticks(range(len(lanes)), [lane.name for lane in lanes])
     axis.set_ylim(max(len(lanes), 1) - 0.4, -0.6)
+
+
+def _marks(axis: Any, lanes: Sequence[PartitionLane], files: RunFiles, end: float) -> None:
+    """What was found in a partition and is not permitted: at the end of its lane, in the colour of faults."""
+    losses = {name: count for name, count, _ in meaning.lost_by_partition(files)}
+    others = {name: count for name, count, _ in meaning.by_partition(files)}
+    for row, lane in enumerate(lanes):
+        if lane.name in others:
+            word = f"{losses[lane.name]:,} lost" if lane.name in losses else f"{others[lane.name]:,} findings"
+            box = {"boxstyle": "round,pad=0.25", "fc": PAPER, "ec": FAULT, "lw": 1.2}
+            axis.text(end, row, word, ha="right", va="center", fontsize=8, color=FAULT, weight="bold", bbox=box)
 
 
 def _label(axis: Any, name: str) -> None:

@@ -53,11 +53,11 @@ def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
     if check.state == checks.FAILED:
         failure = ElementTree.SubElement(case, "failure", type=_text(check.name), message=_text(_message(check)))
         lines = [f"{witness_text(each)}: {json.dumps(each, sort_keys=True)}" for each in check.witnesses]
-        failure.text = _text("\n".join([check.definition, *lines]))
+        failure.text = _text("\n".join([check.definition, *lines, *check.moments]))
     elif check.state == checks.UNJUDGED:
         ElementTree.SubElement(case, "error", type="unknown", message=_text(_message(check)))
     elif check.state == checks.NOT_RUN:
-        ElementTree.SubElement(case, "skipped", message="the check did not run")
+        ElementTree.SubElement(case, "skipped", message="nothing in this run could have shown it")
     elif word == checks.UNKNOWN:
         ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}, but the verdict is unknown"))
     elif check.state == checks.PERMITTED:

@@ -18,7 +18,7 @@ from reports.samples import Samples, histories_of, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.strip import strip_svg
 from reports.spacetime import draw as draw_story
-from reports.stories import Line, story, witness_text
+from reports.stories import Line, cause_of, story, witness_text
 from reports.story import decimals, sentences, stories_of
 
 FILE = "report.html"
@@ -59,7 +59,7 @@ def render(run_dir: Path) -> Path:
             own_trouble=own_trouble,
             strip=strip_svg(own.strip) if own is not None and own.strip is not None else "",
             checks=found,
-            stories=_stories(files, found),
+            groups=_groups(files, found),
             faults=rows,
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
@@ -101,6 +101,29 @@ def _timeline(
         return figure.draw(files, rows, samples, span), ""
     except Exception as error:  # the page says so, and all the rest of it stands
         return None, f"Drawing failed: {type(error).__name__}: {error}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it."""
+
+    cause: str
+    witnesses: list[tuple[str, list[Line], Json]]
+    """Each in a line, its story, and as it stands in verdict.json."""
+
+
+def _groups(files: RunFiles, found: list[checks.Check]) -> dict[str, list[_Group]]:
+    """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
+    told = _stories(files, found)
+    groups: dict[str, list[_Group]] = {}
+    for check in found:
+        by_cause: dict[str, _Group] = {}
+        for index, witness in enumerate(check.witnesses):
+            line, lines = told[check.title, index]
+            cause = cause_of(lines)
+            by_cause.setdefault(cause, _Group(cause, [])).witnesses.append((line, lines, witness))
+        groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
+    return groups
 
 
 def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:

@@ -61,6 +61,8 @@ class RunFiles:
     """Node id -> the events of its trace, as they stand."""
     traces_whole: bool = True
     """False where a trace is missing or has unreadable lines."""
+    violations: list[Json] = field(default_factory=list)
+    """Of a simulation: violations.json."""
     part_names: dict[int, str] = field(default_factory=dict)
     """Dense partition id -> TOPIC-NUMBER."""
     origin_ns: float | None = None
@@ -82,6 +84,11 @@ class RunFiles:
         """A time of the run's clock on the page's axis. None for what is no time, or where the origin is unknown."""
         at = number(ns)
         return None if at is None or at < 0 or self.origin_ns is None else (at - self.origin_ns) / 1e9
+
+    def simulated_seconds(self, virtual_s: Any) -> float | None:
+        """A moment in virtual seconds of a simulation, on the page's axis."""
+        at, begin = number(virtual_s), number(self.run.get("began_ns"))
+        return None if at is None or begin is None else self.seconds(begin + at * 1e9)
 
     def phase(self, *names: str) -> tuple[float | None, float | None]:
         """(begin, end) in seconds over the phases of these names, None where unknown."""
@@ -129,12 +136,24 @@ def read_run(path: Path) -> RunFiles:
             files.problems.append(f"plan.toml is not TOML: {error}.")
     by_id = {fault["id"]: fault for fault in _lines(files, "nemesis.jsonl") if isinstance(fault.get("id"), int)}
     files.faults = [by_id[key] for key in sorted(by_id)]
+    files.violations = _violations(files)
     _read_traces(files)
     _tell_missing_traces(files)
     _read_history_head(files)
     _count_from_the_load(files)
     _cross_check(files)
     return files
+
+
+def _violations(files: RunFiles) -> list[Json]:
+    """violations.json, which only failing simulations have."""
+    try:
+        return objects(json.loads((files.path / "violations.json").read_text()))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        files.problems.append(f"violations.json cannot be read: {error}.")
+        return []
 
 
 def _text(files: RunFiles, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from reports.run_files import Json, RunFiles, integer, mapping, number
 SEQUENCE_BITS = 40
 READS_TOLD = 4
 LINES = 40
+NOT_READ = "No final read"
 
 
 class Line(NamedTuple):
@@ -55,6 +57,15 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
     return sorted(dict.fromkeys(lines))[:LINES]
 
 
+_OF_ONE_OFFSET = re.compile(r", which covers \d+")
+
+
+def cause_of(lines: Iterable[Line]) -> str:
+    """What a story says has happened to its record, in words that are the same for all records that it happened to."""
+    grave = [line for line in lines if line.grave and not line.text.startswith(NOT_READ)]
+    return " ".join(f"{line.t:.3f} s: {_OF_ONE_OFFSET.sub('', line.text)}" for line in grave)
+
+
 def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
     reads = [row for row in rows if row["kind"] == 1]
     for row in rows:
@@ -76,7 +87,7 @@ def _record_lines(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
     if rows and not any(row.get("final") for row in reads):
         end = files.phase("final reads")[1]
         if end is not None:
-            yield Line(end, "No final read has returned it.", grave=True)
+            yield Line(end, f"{NOT_READ} has returned it.", grave=True)
 
 
 def _truncations(files: RunFiles, name: str, offset: int, acked: float) -> Iterable[Line]:
@@ -134,5 +145,5 @@ def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[Line]:
 
 
 def _span_of(lines: Sequence[Line]) -> tuple[float, float]:
-    times = [line.t for line in lines if number(line.t) is not None and not line.text.startswith("No final read")]
+    times = [line.t for line in lines if number(line.t) is not None and not line.text.startswith(NOT_READ)]
     return min(times, default=0.0), max(times, default=0.0)

@@ -22,8 +22,6 @@ _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 METADATA = "__cluster_metadata"
 DOWN = ("kill", "stop", "power_loss", "crash")
 """Actions after which a broker is gone until its next incarnation."""
-MONO_AT_BEGIN_S = 1000.0
-"""What a simulated monotonic clock shows when the simulation begins; violations count from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,14 +431,13 @@ OFFSETS_AT_MOST = 4
 
 def _violations(files: RunFiles) -> Iterable[Problem]:
     begin = _load_begin(files)
-    for line in _violation_lines(files):
+    for line in files.violations:
         details = mapping(line.get("details"))
         topic, partition = line.get("topic"), integer(line.get("partition"), 0)
         offsets = [integer(details.get("offset"))]
         for span in _SPAN.finditer(f"{details.get('batch')} {line.get('message')}"):
             offsets += range(int(span[1]), min(int(span[2]), int(span[1]) + OFFSETS_AT_MOST))
-        at = number(line.get("t"))
-        seconds = files.seconds((at + MONO_AT_BEGIN_S) * 1e9) if at is not None else None
+        seconds = files.simulated_seconds(line.get("t"))
         yield Problem(
             str(line.get("name")),
             str(line.get("message") or ""),
@@ -450,11 +447,3 @@ def _violations(files: RunFiles) -> Iterable[Problem]:
             t=None if seconds is None else seconds - begin,
             node=line.get("node") if isinstance(line.get("node"), int) else None,
         )
-
-
-def _violation_lines(files: RunFiles) -> list[Json]:
-    path = files.path / "violations.json"
-    try:
-        return objects(json.loads(path.read_text()))
-    except (OSError, ValueError):
-        return []

@@ -61,6 +61,8 @@ def _harness_troubles(info: dict[str, Any]) -> list[str]:
     found = []
     if not info or "ended_ns" not in info:
         found.append("the run did not come to its end")
+    if info.get("stopped"):
+        found.append(str(info["stopped"]))
     if info.get("trouble"):
         found.append(f"the harness had trouble: {info['trouble']}")
     for ended in info.get("node_exits", ()):

@@ -75,7 +75,11 @@ class SimResult:
 
 def _violation(v: Violation) -> dict[str, Any]:
     place = {"node": v.node, "topic": v.topic, "partition": v.partition}
-    return {"name": v.name, "message": v.message, "t": v.t, **place, "details": dict(v.details)}
+    from chaos.runtimes.sim.invariants.table import INVARIANTS
+
+    known = INVARIANTS.get(v.name)
+    what = {"definition": known.definition, "source": known.source} if known else {}
+    return {"name": v.name, "message": v.message, "t": v.t, **place, "details": dict(v.details), **what}
 
 
 def _json(value: Any) -> bytes:

@@ -43,6 +43,9 @@ def save(
     directory = RunDirectory.create(root, result.plan.seed, latest=latest)
     files = result.files
     info = json.loads(files[INFO])
+    if result.violations and info.get("trouble"):
+        # It was ended where it should be: that is no trouble of the harness.
+        info.update(trouble=None, stopped="the simulation was stopped at the first broken invariant")
     info.update(command=command if isinstance(command, str) else command(directory), simulated=_simulated(result))
     export({**files, INFO: _text(info)}, directory)
     if result.judgement is not None:

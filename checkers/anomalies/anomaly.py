@@ -63,6 +63,8 @@ class Anomaly:
     """Its name in jepsen.tests.kafka; empty where that has none."""
     other: str = ""
     """What a witness's `other` field holds; empty where it is -1."""
+    meaning: str = ""
+    """What so many witnesses mean to whoever runs the cluster, after their number: "records stand at two offsets"."""
     needs: tuple[Need, ...] = ()
     """A history that lacks one of these neither shows it nor rules it out."""
 

@@ -15,6 +15,7 @@ ANOMALIES = (
         "payload, key, headers or timestamp differ from what was sent",
         source="Kafka documentation, message format: a batch carries its CRC",
         needs=(Need.READS,),
+        meaning="records came back altered",
     ),
 )
 

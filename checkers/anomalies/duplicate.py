@@ -17,6 +17,7 @@ ANOMALIES = (
         jepsen="duplicate",
         other="the lowest offset it was read at",
         needs=(Need.READS,),
+        meaning="records stand at two offsets",
     ),
 )
 

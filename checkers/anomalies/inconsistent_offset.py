@@ -17,6 +17,7 @@ ANOMALIES = (
         source=f"{JEPSEN}; KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         jepsen="inconsistent-offsets",
         other="the value that displaced this one",
+        meaning="offsets held two different records",
     ),
 )
 

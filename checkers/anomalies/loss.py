@@ -19,6 +19,7 @@ ANOMALIES = (
         jepsen="lost-write",
         other="the highest offset that any reader saw",
         needs=(Need.SENDS, Need.FINAL_READS),
+        meaning="acknowledged records were lost",
     ),
     Anomaly(
         "unseen",
@@ -28,6 +29,7 @@ ANOMALIES = (
         jepsen="unseen",
         other="the highest offset that any reader saw",
         needs=(Need.SENDS, Need.FINAL_READS),
+        meaning="acknowledged records were lost",
     ),
 )
 

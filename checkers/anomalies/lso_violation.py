@@ -16,6 +16,7 @@ ANOMALIES = (
         source="KIP-98: Exactly Once Delivery (read_committed ends at the last stable offset)",
         other="the high watermark, or the offset that was read",
         needs=(Need.MARKS,),
+        meaning="last stable offsets were beyond what may be read",
     ),
 )
 

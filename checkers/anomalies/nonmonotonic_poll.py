@@ -17,6 +17,7 @@ ANOMALIES = (
         jepsen="nonmonotonic-poll",
         other="the offset read before",
         needs=(Need.READS,),
+        meaning="polls went back to records that had been read",
     ),
     Anomaly(
         "int-nonmonotonic-poll",
@@ -26,6 +27,7 @@ ANOMALIES = (
         jepsen="int-nonmonotonic-poll",
         other="the offset read before",
         needs=(Need.READS,),
+        meaning="polls went back in themselves",
     ),
 )
 

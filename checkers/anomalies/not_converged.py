@@ -19,6 +19,7 @@ ANOMALIES = (
         Family.LIVENESS,
         "ISR not full, or a member not rejoined, longer than the plan allows, after healing",
         source="the plan's limit; Kafka documentation, design, Replication (a follower that caught up joins the ISR)",
+        meaning="partitions did not come to rest after all faults had ended",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

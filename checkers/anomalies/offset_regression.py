@@ -18,6 +18,7 @@ ANOMALIES = (
         source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
         other="the offset told before",
         needs=(Need.MARKS,),
+        meaning="reported high watermarks or last stable offsets went back",
     ),
 )
 

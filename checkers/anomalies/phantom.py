@@ -15,6 +15,7 @@ ANOMALIES = (
         "a value that nobody sent, or in a partition that it was not sent to",
         source="Kafka documentation, design, Replication: a log holds what producers wrote to it",
         needs=(Need.READS,),
+        meaning="records were read that nobody sent there",
     ),
 )
 

@@ -17,6 +17,7 @@ ANOMALIES = (
         jepsen="poll-skip",
         other="the offset read before",
         needs=(Need.READS,),
+        meaning="polls skipped over records",
     ),
     Anomaly(
         "int-poll-skip",
@@ -26,6 +27,7 @@ ANOMALIES = (
         jepsen="int-poll-skip",
         other="the offset read before",
         needs=(Need.READS,),
+        meaning="polls skipped over records in themselves",
     ),
 )
 

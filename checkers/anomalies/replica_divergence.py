@@ -28,6 +28,7 @@ ANOMALIES = (
         "the logs of two replicas differ below both high watermarks",
         source="KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         other="the node whose log differs",
+        meaning="offsets differ between replicas of one partition",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

@@ -19,6 +19,7 @@ ANOMALIES = (
         jepsen="nonmonotonic-send",
         other="the offset of the record handed over before it",
         needs=(Need.SENDS,),
+        meaning="records stand in another order than they were sent in",
     ),
 )
 

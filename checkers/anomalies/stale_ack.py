@@ -17,6 +17,7 @@ ANOMALIES = (
         source="Kafka documentation, design, Replication: a log is appended to at its end",
         other="the highest offset acknowledged before",
         needs=(Need.ACKS,),
+        meaning="acknowledged offsets are not above those acknowledged before",
     ),
 )
 

@@ -16,6 +16,7 @@ ANOMALIES = (
         source="the plan's limit `stuck_s`",
         other="for how many ns",
         needs=(Need.SENDS,),
+        meaning="partitions acknowledged nothing for too long after all faults had ended",
     ),
     Anomaly(
         "stuck-consumer",
@@ -24,6 +25,7 @@ ANOMALIES = (
         source="the plan's limit `stuck_s`",
         other="for how many ns",
         needs=(Need.READS,),
+        meaning="readers got nothing for too long after all faults had ended",
     ),
 )
 CHECK = Check(__name__, ANOMALIES)

@@ -16,6 +16,7 @@ ANOMALIES = (
         source="Kafka protocol, ProduceResponse.base_offset",
         other="where it was found",
         needs=(Need.ACKS, Need.READS),
+        meaning="records stand at another offset than was acknowledged",
     ),
 )
 

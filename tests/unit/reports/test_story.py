@@ -76,7 +76,7 @@ def test_times_count_from_the_beginning_of_the_load(lost_dir: Path) -> None:
 
 
 def test_a_broken_invariant_has_a_story_and_takes_the_anomalys_records(lost_dir: Path) -> None:
-    violation = {"name": "leader-completeness", "message": "broker 2 lacks <offset> 60", "t": -894.0, "node": 2,
+    violation = {"name": "leader-completeness", "message": "broker 2 lacks <offset> 60", "t": 7.0, "node": 2,
                  "topic": TOPIC, "partition": 0, "details": {"offset": 60}}  # fmt: skip
     (lost_dir / "violations.json").write_text(json.dumps([violation]))
     (story,) = stories_of(read_run(lost_dir))

@@ -1,0 +1,90 @@
+"""What a verdict means, in a sentence: how much was lost, where, and whose expectation that breaks. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from checkers.anomalies.registry import CATALOG, LOSS
+from reports.run_files import Json, RunFiles, integer, mapping, objects
+
+
+def broken(files: RunFiles) -> list[str]:
+    """What the findings that are not permitted mean, a sentence each, the gravest first."""
+    wrong = [each for each in objects(files.verdict.get("anomalies")) if each.get("permitted") is False]
+    lost = sum(_count(each) for each in wrong if each.get("name") in LOSS)
+    sentences = [_loss(files, lost)] if lost else []
+    others: Counter[str] = Counter()
+    for each in wrong:
+        if each.get("name") not in LOSS:
+            others[str(each.get("name"))] += _count(each)
+    return sentences + [_other(name, count) for name, count in others.items()]
+
+
+def _loss(files: RunFiles, lost: int) -> str:
+    acked = acknowledged(files)
+    if acked is None or lost > acked:
+        return f"{lost:,} acknowledged records were lost."
+    share = lost / acked
+    return f"{lost:,} of {acked:,} acknowledged records were lost ({_percent(share)})."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else "less than 1%"
+
+
+def _other(name: str, count: int) -> str:
+    known = CATALOG.get(name)
+    return f"{count:,} {known.meaning}." if known and known.meaning else f"{name}: {count:,}."
+
+
+def _count(anomaly: Json) -> int:
+    return max(integer(anomaly.get("count"), 0), 0)
+
+
+def acknowledged(files: RunFiles) -> int | None:
+    """How many sends were acknowledged; None where the history was not analysed."""
+    sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
+    return integer(sends.get("ok"), 0) if sends else None
+
+
+def held_to(files: RunFiles) -> str:
+    """Whose expectation a finding breaks, to follow "This breaks"."""
+    expect = str(files.verdict.get("expect") or "config")
+    if expect == "safe":
+        return "--expect safe, which permits nothing"
+    row = str(mapping(files.verdict.get("guarantee")).get("row") or "")
+    return f"what the configuration promises ({row})" if row else "what the configuration promises"
+
+
+def by_partition(files: RunFiles, names: Iterable[str] | None = None) -> list[tuple[str, int, int | None]]:
+    """(partition, findings that are not permitted, acknowledged records of it), the worst first.
+
+    names: of which anomalies; None: of all. Empty where verdict.json does not tell partitions apart.
+    """
+    wanted = None if names is None else tuple(names)
+    found: Counter[str] = Counter()
+    for each in objects(files.verdict.get("anomalies")):
+        if each.get("permitted") is False and (wanted is None or each.get("name") in wanted):
+            for name, count in mapping(each.get("partitions")).items():
+                found[name] += integer(count, 0)
+    partitions = mapping(files.metrics.get("partitions"))
+    rows = [(name, count, _acked(partitions.get(name))) for name, count in found.items() if count > 0]
+    return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+
+def _acked(partition: object) -> int | None:
+    count = integer(mapping(partition).get("acked"))
+    return count if count >= 0 else None
+
+
+def lost_by_partition(files: RunFiles) -> list[tuple[str, int, int | None]]:
+    """`by_partition` of lost records alone."""
+    return by_partition(files, LOSS)
+
+
+def table(rows: Sequence[tuple[str, int, int | None]], most: int = 6) -> str:
+    """Rows of `by_partition` in one sentence; the worst `most` of them."""
+    words = [f"{name}: {count:,}" + (f" of {acked:,}" if acked else "") for name, count, acked in rows[:most]]
+    more = f", and {len(rows) - most} more partitions" if len(rows) > most else ""
+    return ", ".join(words) + more

@@ -1,0 +1,91 @@
+"""What a failing page says first: how much, where, and whose expectation is broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from checkers.anomalies.registry import CATALOG, FOUND
+from reports.checks import FAILED, checks_of, sentence
+from reports.junit import write_junit
+from reports.page import render
+from reports.run_files import read_run
+from reports.stories import Line, cause_of
+
+
+def found(name: str, count: int, partitions: dict[str, int], permitted: bool = False) -> dict[str, Any]:
+    judged = {"permitted": permitted, "why": "", "evidence": "", "definition": "", "witnesses": []}
+    return {"name": name, "count": count, "partitions": partitions, **judged}
+
+
+def run_of(path: Path, *anomalies: dict[str, Any], expect: str = "config", acked: int = 46_386) -> Path:
+    metrics = {
+        "schema": 1,
+        "outcomes": {"send": {"ok": acked}},
+        "partitions": {"t-0": {"part": 0, "acked": 30_000}, "t-1": {"part": 1, "acked": 16_386}},
+    }
+    verdict = {"schema": 1, "run": "r", "verdict": "invalid", "expect": expect, "reasons": ["lost-write: 14544"]}
+    guarantee = {"row": "acks=all, min ISR 2 or more", "fault_classes": [], "permitted": {}, "sources": []}
+    (path / "metrics.json").write_text(json.dumps(metrics))
+    (path / "verdict.json").write_text(json.dumps({**verdict, "guarantee": guarantee, "anomalies": list(anomalies)}))
+    (path / "run.json").write_text(json.dumps({"schema": 1, "run": "r", "began_ns": 10**12}))
+    return path
+
+
+def test_a_loss_is_told_as_a_share_and_by_partition(tmp_path: Path) -> None:
+    run = run_of(tmp_path, found("lost-write", 14_500, {"t-0": 10_000, "t-1": 4_500}), found("unseen", 44, {"t-1": 44}))
+    said = sentence(read_run(run))
+    assert said.startswith("14,544 of 46,386 acknowledged records were lost (31%).")
+    assert "This breaks what the configuration promises (acks=all, min ISR 2 or more)." in said
+    assert "Lost by partition: t-0: 10,000 of 30,000, t-1: 4,544 of 16,386." in said
+
+
+def test_what_is_permitted_is_no_part_of_what_is_broken(tmp_path: Path) -> None:
+    run = run_of(tmp_path, found("lost-write", 9, {"t-0": 9}, permitted=True), found("duplicate", 2, {"t-1": 2}))
+    said = sentence(read_run(run))
+    assert said.startswith("2 records stand at two offsets.")
+    assert "lost" not in said
+    assert "All in t-1." in said
+
+
+def test_the_expectation_of_the_flag_is_named_where_the_flag_asked_for_it(tmp_path: Path) -> None:
+    run = run_of(tmp_path, found("lost-write", 1, {"t-0": 1}), expect="safe")
+    assert "This breaks --expect safe, which permits nothing." in sentence(read_run(run))
+    assert "less than 1%" in sentence(read_run(run))
+
+
+def test_every_anomaly_that_is_looked_for_says_what_it_means() -> None:
+    assert [name for name in FOUND if not CATALOG[name].meaning] == []
+
+
+def test_a_broken_invariant_is_a_check_with_definition_and_source_on_page_and_in_junit(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    violation = {"name": "weak-isr", "message": "high watermark 2", "t": 3.5, "node": 3, "topic": "t", "partition": 0}
+    known = {"definition": "Each member of the ISR holds what is committed.", "source": "KIP-497"}
+    (run / "violations.json").write_text(json.dumps([{**violation, **known}]))
+    (first, *_) = checks_of(read_run(run))
+    assert (first.title, first.state, first.count, first.definition) == (
+        "invariant weak-isr",
+        FAILED,
+        1,
+        known["definition"],
+    )
+    assert first.moments == ("3.500 s  t-0, broker 3: high watermark 2",)
+    assert "1 broken invariant: weak-isr." in sentence(read_run(run))
+    for page in (render(run), write_junit(run)):
+        text = page.read_text()
+        assert known["definition"] in text
+        assert "KIP-497" in text
+        assert "t-0, broker 3: high watermark 2" in text
+
+
+def test_witnesses_of_one_truncation_have_one_cause() -> None:
+    def story(offset: int) -> list[Line]:
+        cut = f"Broker 1 truncates t-0 from 75 to 49, which covers {offset}: diverging epoch."
+        end = Line(20.0, "No final read has returned it.", grave=True)
+        return [Line(6.0 + offset / 100, f"The send is acknowledged at offset {offset}."), Line(10.4, cut, True), end]
+
+    cause = "10.400 s: Broker 1 truncates t-0 from 75 to 49: diverging epoch."
+    assert cause_of(story(50)) == cause_of(story(51)) == cause
+    assert cause_of(story(50)[:1]) == ""
