@@ -32,6 +32,8 @@ class Strip(NamedTuple):
     begin_s: float
     end_s: float
     lanes: Sequence[Lane]
+    caption: str
+    """What its bars mean: of what is good, bad, or neither."""
 
 
 class Rows(NamedTuple):

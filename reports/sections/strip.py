@@ -42,7 +42,7 @@ def _axis(strip: Strip, height: int) -> list[str]:
     length = strip.end_s - strip.begin_s
     step = next((each for each in STEPS_S if length / each <= TICKS), STEPS_S[-1])
     foot, parts = height - AXIS + 4, []
-    at_s = -(-strip.begin_s // step) * step
+    at_s = -(-strip.begin_s // step) * step + 0.0  # without it the first one may be "-0 s"
     while at_s <= strip.end_s:
         x = _x(strip, at_s)
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{foot}" stroke="var(--line)"/>')

@@ -7,6 +7,11 @@ from typing import Any
 
 from workloads.section import Lane, Rows, Section, Span, Strip
 
+CAPTION = (
+    "Seconds of load, as above. Thin green bars: writes are acknowledged, polls are answered. Tall red bars: nothing "
+    "is, for {:g} s or longer. Below them the faults, each from its begin to its proven end."
+)
+
 
 def section_of(figures: Mapping[str, Any]) -> Section:
     """The section of these figures. KeyError, TypeError for what is none of `availability.measure`."""
@@ -29,7 +34,8 @@ def _strip(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> S
         Lane("answered polls", list(_spans(figures, "reads", "answered"))),
         *(Lane(_name(fault), [_fault_span(fault, end_s)]) for fault in faults),
     ]
-    return Strip("When writes were acknowledged and polls answered, and the faults under it", begin_s, end_s, lanes)
+    title = "When writes were acknowledged and polls answered, and the faults under it"
+    return Strip(title, begin_s, end_s, lanes, CAPTION.format(figures["standstill_s"]))
 
 
 def _spans(figures: Mapping[str, Any], name: str, word: str) -> Iterator[Span]:
@@ -57,7 +63,7 @@ def _name(fault: Mapping[str, Any]) -> str:
 
 
 def _tables(figures: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> list[Rows]:
-    columns = ("fault", ">at", ">on for", ">longest without ack", ">in all", ">longest without poll", ">in all")
+    columns = ("fault", ">at", ">on for", ">no ack, longest", ">no ack, all", ">no poll, longest", ">no poll, all")
     rows = [(_name(fault), f"{fault['began_s']:.2f} s", _length(fault), *_times(fault)) for fault in faults]
     rows.append(
         (

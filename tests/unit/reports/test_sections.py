@@ -27,6 +27,7 @@ STRIP = Strip(
         Lane("writes", (Span(10, 14, "good", "fine"), Span(14, 18, "bad", "<nothing>"), Span(18, 20, "good", "fine"))),
         Lane("a fault of a very long name that has no room", (Span(14, 14.001, "neutral", "short"),)),
     ),
+    "red is bad",
 )
 SECTION = Section(
     "Of its own", "Four seconds were lost.", STRIP, (Rows("Each", ("what", ">s"), (("it & he", "4.0"),)),)
@@ -54,6 +55,7 @@ def test_a_strip_has_a_bar_for_each_span_where_its_time_is() -> None:
     begin, end = bars[0][0], bars[2][0] + bars[2][1]
     assert bars[1] == pytest.approx((begin + 0.4 * (end - begin), 0.4 * (end - begin)), abs=0.2)
     assert bars[3][1] > 1, "what was short is still seen"
+    assert ">0 s<" in strip_svg(STRIP._replace(begin_s=-1)) and "-0 s" not in strip_svg(STRIP._replace(begin_s=-1))
     assert "&lt;nothing&gt;" in svg and "<nothing>" not in svg
 
 
@@ -77,7 +79,9 @@ def test_the_page_has_the_section_that_the_workload_makes_of_its_figures(
     monkeypatch.setattr(SCENARIOS[DEFAULT], "section", section)
     page = render(run_dir).read_text()
     assert given == [{"name": DEFAULT, "lost_s": 4}]
-    assert "Of its own" in page and "it &amp; he" in page and 'aria-label="who was there"' in page
+    assert (
+        "Of its own" in page and "it &amp; he" in page and 'aria-label="who was there"' in page and "red is bad" in page
+    )
 
 
 def test_moments_of_a_workloads_figures_are_on_the_pages_clock(run_dir: Path) -> None:
