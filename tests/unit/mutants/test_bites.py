@@ -13,6 +13,7 @@ from broker.controller import isr as controller_isr
 from broker.controller.decision import Refused
 from broker.controller.elections import Election
 from broker.log import recovery
+from broker.log.checkpoints import EpochEntry
 from broker.log.epochs import EpochCache
 from broker.log.manager import LogManager
 from broker.protocol.errors import ErrorCode
@@ -67,7 +68,7 @@ def test_3_serves_zombies() -> None:
 
 
 def test_4_an_unknown_epoch_ends_at_the_logs_end() -> None:
-    cache = EpochCache(MemoryFs(), "d", [(2, 0), (4, 5)])
+    cache = EpochCache(MemoryFs(), "d", [EpochEntry(2, 0), EpochEntry(4, 5)])
     assert cache.end_offset_for(1, 9) == (1, 0)
     with find("4").planted():
         assert cache.end_offset_for(1, 9) == (1, 9)
@@ -99,7 +100,7 @@ def test_6_epochs_are_not_durable() -> None:
 def test_7_the_file_lacks_the_newest_epoch() -> None:
     fs = MemoryFs()
     fs.mkdirs("d")
-    cache = EpochCache(fs, "d", [(1, 0), (2, 7)])
+    cache = EpochCache(fs, "d", [EpochEntry(1, 0), EpochEntry(2, 7)])
     with find("7").planted():
         cache.flush()
     loaded = EpochCache.load(fs, "d")
