@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from checkers import first_schema
+from checkers.fault_traits import EITHER_END, FORGETS_SYNCS, OUT_OF_SYNC
 from checkers.guarantees import FaultClass
 from checkers.history.tables import PlayedFault
-
-ACTIONS: Mapping[str, FaultClass] = {
-    "kill": FaultClass.P,
-    "stop": FaultClass.P,
-    "pause": FaultClass.P,
-    "slow": FaultClass.P,
-    "rolling": FaultClass.P,
-    "upgrade": FaultClass.P,
-    "leadership": FaultClass.P,
-    "client": FaultClass.P,
-    "partition": FaultClass.N,
-    "latency": FaultClass.N,
-    "link": FaultClass.N,
-    "packet": FaultClass.N,
-    "protocol": FaultClass.N,
-    "clock": FaultClass.C,
-    "power_loss": FaultClass.W1,
-    "disk": FaultClass.P,
-    "crash_at": FaultClass.P,
-    "packet_loss": FaultClass.N,
-    "reset": FaultClass.N,
-    "bit_rot": FaultClass.D,
-    "damage": FaultClass.D,
-}
-"""Of faults whose record does not say their class itself."""
 
 
 class UnknownFault(ValueError):
@@ -38,19 +15,11 @@ class UnknownFault(ValueError):
 
 
 def class_of(action: str, said: str = "") -> FaultClass:
-    """The class of one fault taken by itself. UnknownFault where neither its record nor its action tells."""
+    """The class of one fault taken by itself. UnknownFault where nobody said it, or it is none."""
     try:
-        return FaultClass(said) if said else ACTIONS[action]
-    except (KeyError, ValueError):
+        return FaultClass(said or first_schema.class_of(action))
+    except ValueError:
         raise UnknownFault(f"fault {action!r} is of no known class ({said or 'none given'})") from None
-
-
-OUT_OF_SYNC = frozenset({FaultClass.P, FaultClass.N, FaultClass.W1})
-"""Classes of faults that may take the nodes they hit out of the ISR."""
-NEVER_OUT = frozenset({"leadership", "client"})
-"""Actions of those classes that take nobody out."""
-_TARGET_ALONE = frozenset({"isolate", "one-way"})
-"""Shapes of partitions that leave all others together, with a quorum among them or without any change of an ISR."""
 
 
 def classes_of(faults: Iterable[PlayedFault]) -> tuple[FaultClass, ...]:
@@ -86,8 +55,9 @@ def untold_losses(faults: Iterable[PlayedFault]) -> list[PlayedFault]:
 
 
 def _forgot_to_sync(fault: PlayedFault, losses: Iterable[PlayedFault]) -> bool:
-    failed = fault.action == "disk" and fault.params.get("op") == "fsync" and fault.params.get("how") != "slow"
-    return failed and any(loss.began > fault.began and set(loss.resolved) & set(fault.resolved) for loss in losses)
+    if FORGETS_SYNCS not in fault.traits:
+        return False
+    return any(loss.began > fault.began and set(loss.resolved) & set(fault.resolved) for loss in losses)
 
 
 def _several_at_once(losses: Sequence[PlayedFault]) -> bool:
@@ -106,9 +76,11 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
     hit = set(loss.resolved)
     until = _caught_up(loss)
     for other in faults:
-        taken = other.action == "damage" or class_of(other.action, other.fault_class) in OUT_OF_SYNC
-        may = taken and other.action not in NEVER_OUT
-        if may and (until < 0 or other.began < until) and (other.ended < 0 or other.ended > loss.began):
+        if (
+            OUT_OF_SYNC in other.traits
+            and (until < 0 or other.began < until)
+            and (other.ended < 0 or other.ended > loss.began)
+        ):
             hit |= _may_be_out(other)
     told = (loss.evidence or {}).get("isr") or {}
     return any(set(isr) <= hit and set(isr) & set(loss.resolved) for isr in told.values())
@@ -117,7 +89,7 @@ def _of_all_in_sync(loss: PlayedFault, faults: Iterable[PlayedFault]) -> bool:
 def _may_be_out(fault: PlayedFault) -> set[int]:
     """Who may leave an ISR by it. Of slow links either end: a slow leader's followers are those that lag."""
     nodes = set(fault.resolved)
-    if class_of(fault.action, fault.fault_class) is FaultClass.N and fault.params.get("shape") not in _TARGET_ALONE:
+    if EITHER_END in fault.traits:
         for link in (fault.evidence or {}).get("links") or ():
             nodes |= {int(end) for end in str(link).split("->") if end.isdigit()}
     return nodes

@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from checkers import first_schema
 from checkers.history.tables import PlayedFault, Problem, whole
 
 FILE = "nemesis.jsonl"
+SCHEMA = 2
+"""Of the lines that are written now: they say their fault's class, traits and words. Older ones say no schema."""
 FOREVER = (1 << 63) - 1
 """ns. Of a fault that never ended."""
 
@@ -31,14 +34,19 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | N
 
 
 def _fault(line: dict[str, Any]) -> PlayedFault:
-    target = line.get("target") or {}
+    target, params, action = line.get("target") or {}, dict(line.get("params") or {}), str(line["action"])
+    schema = whole(line.get("schema", 1))
+    if schema > SCHEMA:
+        raise ValueError(f"schema {schema} is newer than {SCHEMA}, which is known here")
+    old = schema < SCHEMA
     return PlayedFault(
         id=whole(line["id"]),
-        action=str(line["action"]),
-        fault_class=str(line.get("fault_class") or ""),
+        action=action,
+        fault_class=str(line.get("fault_class") or (first_schema.class_of(action) if old else "")),
+        traits=tuple(sorted(first_schema.traits_of(action, params) if old else map(str, line["traits"]))),
         target=str(target.get("asked", "")),
         resolved=tuple(target.get("resolved") or ()),
-        params=dict(line.get("params") or {}),
+        params=params,
         asked=_time(line.get("asked")),
         began=_time(line.get("began")),
         ended=_time(line.get("ended")),

@@ -148,7 +148,8 @@ def _promises(case: Case, expect: str, lacking: list[str]) -> tuple[Promised, Pr
         classes = fault_classes.classes_of(case.faults)
         if case.plan and not case.nemesis_read:
             # Faults that nobody told of may have happened: what they would excuse is excused.
-            planned = [fault_classes.class_of(action) for action in case.plan.actions]
+            said = {fault.action: fault.fault_class for fault in case.faults}
+            planned = [fault_classes.class_of(action, said.get(action, "")) for action in case.plan.actions]
             classes = tuple(each for each in FaultClass if each in classes or each in planned)
     except fault_classes.UnknownFault as unknown:
         lacking.append(str(unknown))

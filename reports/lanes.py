@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects
+from checkers.fault_traits import CUTS_LINKS, PAUSES, SLOWS_LINKS, TAKES_DOWN
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 
 UNAVAILABLE_S = 1.0
 """A partition without an acknowledgement for so long is drawn as unavailable."""
@@ -85,10 +86,10 @@ def _state_changes(files: RunFiles, node: int) -> Iterable[tuple[float, str]]:
         if event["e"] in _STATE:
             yield event_s(files, event), _STATE[event["e"]]
     for fault in files.faults:
-        if fault.get("action") == "kill":
+        if TAKES_DOWN in traits_of(fault):
             for target, act in _acts(fault, "down"):
                 at = files.seconds(act.get("asked_ns"))
-                if target == node and at is not None:
+                if target == node and at is not None and act.get("gone"):
                     yield at, "down"
 
 
@@ -118,16 +119,16 @@ def _fault_spans(files: RunFiles, fault: Json, node: int, end: float) -> Iterabl
     until = end if ended is None else ended
     resolved = mapping(fault.get("target")).get("resolved")
     hit = isinstance(resolved, list) and node in resolved
-    action = fault.get("action")
-    if action == "pause" and hit:
+    traits = traits_of(fault)
+    if PAUSES in traits and hit:
         held = [act for target, act in _acts(fault, "paused") if target == node]
         freed = [act for target, act in _acts(fault, "resumed") if target == node]
         start = files.seconds(held[0].get("paused_ns")) if held else None
         stop = files.seconds(freed[0].get("resumed_ns")) if freed else None
         yield Span(began if start is None else start, until if stop is None else stop, "paused")
-    elif action == "partition" and (hit or _is_alone(fault, node, files.nodes)):
+    elif CUTS_LINKS in traits and (hit or _is_alone(fault, node, files.nodes)):
         yield Span(began, until, "cut")
-    elif action == "latency" and hit:
+    elif SLOWS_LINKS in traits and hit:
         yield Span(began, until, "slow")
 
 

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from checkers import first_schema
+
 Json = dict[str, Any]
 
 SCHEMAS = {"run.json": 1, "verdict.json": 1, "metrics.json": 1, "series.json": 1}
@@ -41,6 +43,13 @@ def number(value: Any) -> float | None:
 def integer(value: Any, otherwise: int = -1) -> int:
     """`value` if it is a whole number."""
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def traits_of(fault: Json) -> frozenset[str]:
+    """What is true of a fault (`checkers.fault_traits`), by its line of nemesis.jsonl; of schema 1 by its action."""
+    if "traits" in fault:
+        return frozenset(texts(fault["traits"]))
+    return first_schema.traits_of(str(fault.get("action")), mapping(fault.get("params")))
 
 
 @dataclass

@@ -24,7 +24,7 @@ from reports.spacetime_layout import (
     shows_log,
 )
 from reports.story import Story, decimals, sentences
-from reports.story_facts import DOWN, Wire
+from reports.story_facts import Wire
 from reports.story_logs import ReplicaView
 from reports.story_moments import Moment, offsets_of
 
@@ -205,7 +205,7 @@ def _faults(story: Story, layout: Layout) -> Iterable[str]:
         y1, y2 = layout.y_of(bar.begin), layout.bottom if bar.end is None else layout.y_of(bar.end)
         yield (
             f'<rect x="{x:.1f}" y="{y1:.1f}" width="5" height="{max(y2 - y1, 4):.1f}" rx="2.5" fill="{FAULT}" '
-            f'fill-opacity="{0.9 if bar.action in DOWN else 0.6}"><title>{escape(bar.words)}</title></rect>'
+            f'fill-opacity="{0.9 if bar.down else 0.6}"><title>{escape(bar.words)}</title></rect>'
         )
 
 

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from broker.protocol.apis import ApiKey
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, texts
+from checkers.fault_traits import TAKES_DOWN
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
 ACKNOWLEDGED, FAILED, UNKNOWN = "acknowledged", "failed", "unknown"
 _STATES = (ACKNOWLEDGED, FAILED, UNKNOWN)
 METADATA = "__cluster_metadata"
-DOWN = ("kill", "stop", "power_loss", "crash")
-"""Actions after which a broker is gone until its next incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,8 @@ class FaultBar:
     begin: float
     end: float | None
     words: str
+    down: bool
+    """The broker is gone until its next incarnation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,77 +185,21 @@ def _faults(files: RunFiles, begin: float) -> Iterable[FaultBar]:
         since, until = files.seconds(fault.get("began")), files.seconds(fault.get("ended"))
         if since is None:
             continue
-        action, params = str(fault.get("action")), mapping(fault.get("params"))
-        seen = mapping(fault.get("evidence") or fault.get("seen"))
-        links = texts(seen.get("links"))
+        action, said = str(fault.get("action")), mapping(mapping(fault.get("words")).get("nodes"))
+        down = TAKES_DOWN in traits_of(fault)
         for node in mapping(fault.get("target")).get("resolved") or ():
             if isinstance(node, int):
-                words = _words(action, params, node, links)
+                words = str(said.get(str(node)) or f"hit by {action.replace('_', ' ')}")
                 end = None if until is None else until - begin
-                yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words)
+                yield FaultBar(integer(fault.get("id")), action, node, since - begin, end, words, down)
 
 
 def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
     """Who is down is so until it starts again, though the fault lasts until that is proven."""
     again = next((each.t for each in starts if each.node == bar.node and each.t > bar.begin), None)
-    if bar.action not in DOWN or again is None or (bar.end is not None and bar.end <= again):
+    if not bar.down or again is None or (bar.end is not None and bar.end <= again):
         return bar
     return replace(bar, end=again)
-
-
-def _words(action: str, params: Json, node: int, links: list[str]) -> str:
-    """What is done to `node`, after "Broker N is"."""
-    if action == "partition":
-        pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
-        sends = {target for source, target in pairs if source == str(node)}
-        hears = {source for source, target in pairs if target == str(node)}
-        whom = ", ".join(sorted(sends | hears)) or "its peers"
-        if sends and not hears:
-            return f"not heard any more by {whom}"
-        return f"cut off from {whom}" if sends or not links else f"deaf for {whom}"
-    tell = _WORDS.get(action)
-    return tell(params) if tell is not None else f"hit by {action.replace('_', ' ')}{_params(params)}"
-
-
-_ACTS = {
-    "drop": "dropped",
-    "delay": "delayed",
-    "duplicate": "doubled",
-    "reorder": "overtaken by the next one",
-    "error": "answered with an error",
-}
-_WORDS: dict[str, Callable[[Json], str]] = {
-    "kill": lambda p: "killed",
-    "stop": lambda p: "told to stop",
-    "pause": lambda p: "paused",
-    "crash_at": lambda p: f"to crash at its {_nth(p)} {p.get('op', 'fsync')}",
-    "power_loss": lambda p: "without power",
-    "clock": lambda p: f"given a wrong clock{_params(p)}",
-    "latency": lambda p: f"slow to reach (+{p.get('latency_ms', '?')} ms)",
-    "packet_loss": lambda p: "losing packets",
-    "reset": lambda p: "losing its connections",
-    "protocol": lambda p: f"to have its {_nth(p)} {p.get('api', '')} request {_ACTS.get(str(p.get('act')), 'harmed')}",
-    "disk": lambda p: (
-        "on a slow disk" if p.get("how") == "slow" else f"on a disk that fails with {p.get('how', 'EIO')}"
-    ),
-    "bit_rot": lambda p: "losing bits on its disk",
-    "damage": lambda p: f"killed, and losing {'the end of a segment' if p.get('how') == 'tail' else 'a file'}",
-    "leadership": lambda p: (
-        "asked to resign as controller"
-        if p.get("how") == "resign"
-        else f"part of an election by request ({p.get('how', 'preferred')})"
-    ),
-}
-
-
-def _nth(params: Json) -> str:
-    count = integer(int(params["nth"])) if number(params.get("nth")) is not None else 1
-    return {1: "next", 2: "2nd", 3: "3rd"}.get(count, f"{count}th")
-
-
-def _params(params: Json) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in params.items())
-    return f" ({told})" if told else ""
 
 
 # ------------------------------------------------------------------------------------------------------------ clients

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reports.story_facts import ACKNOWLEDGED, DOWN, FAILED, Event, Facts, FaultBar, Seen, Sent
+from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, FaultBar, Seen, Sent
 from reports.story_logs import ReplicaView
 from reports.story_moments import (
     DETAIL,
@@ -229,13 +229,13 @@ class _Teller:
     def _fault_begins(self, bar: FaultBar) -> None:
         replica = self._logs.of(bar.node)
         text = f"Broker {bar.node} is {bar.words}"
-        if bar.action in DOWN:
+        if bar.down:
             text += stand(replica, surely=self._told.exact)
             replica.up = False
         self._note(bar.begin, str(bar.node), "fault", f"{text}.", bar.words, weight=TURN, replica=replica.snapshot())
 
     def _fault_ends(self, bar: FaultBar) -> None:
-        if bar.action in DOWN:
+        if bar.down:
             return  # its new incarnation tells
         replica = self._logs.of(bar.node)
         assert bar.end is not None

@@ -18,6 +18,8 @@ from chaos.faults.kind import Fault, Trait
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
+from checkers import fault_traits
+from checkers.nemesis_log import SCHEMA
 from workloads.client.client import Client
 from workloads.control import Controls
 
@@ -48,11 +50,14 @@ class Played:
 
     def line(self) -> dict[str, Any]:
         """For nemesis.jsonl."""
-        f = self.fault
+        f, kind = self.fault, self.fault.kind
+        links = [str(link) for link in self.evidence.get("links", ())]
         return {
+            "schema": SCHEMA,
             "id": f.id,
             "action": f.action,
-            "fault_class": f.kind.fault_class,
+            "fault_class": kind.fault_class,
+            "traits": sorted(trait.value for trait in f.traits if trait in fault_traits.ALL),
             "target": {"asked": f.target, "resolved": list(self.hit)},
             "params": dict(f.params),
             "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
@@ -62,6 +67,11 @@ class Played:
             "evidence": self.evidence if self.landed else None,
             "seen": None if self.landed else self.evidence,
             "error": self.error,
+            "words": {
+                "fault": f"{f.action}{kind.called(f.params)}",
+                "evidence": kind.tell(self.evidence) if self.evidence else "",
+                "nodes": {str(node): kind.done(f.params, node, links) for node in self.resolved},
+            },
             **({"trigger": self.trigger} if self.trigger is not None else {}),
         }
 

@@ -38,7 +38,7 @@ _NARROW = {
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}
 _CODES = {pa.int8(): "b", pa.int32(): "i", pa.int64(): "q"}
 _DICTIONARY = ["kind", "st", "proc", "part", "iso", "final", "seg", "inside", "f", "err"]
-_FAULT_JSON = ("resolved", "params", "evidence")
+_FAULT_JSON = ("traits", "resolved", "params", "evidence")
 _TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
 
@@ -51,6 +51,7 @@ _FAULTS = _schema(
     id=_LONG,
     action=_TEXT,
     fault_class=_TEXT,
+    traits=_TEXT,
     target=_TEXT,
     resolved=_TEXT,
     params=_TEXT,
@@ -139,7 +140,9 @@ def read_small(folder: Path, history: History) -> list[PlayedFault]:
     history.processes = [Process(**_from_text(row, "settings")) for row in _rows(folder / "processes.parquet")]
     history.assignments = [Assignment(**row) for row in _rows(folder / "assignments.parquet")]
     faults = (_from_text(row, *_FAULT_JSON) for row in _rows(folder / "faults.parquet"))
-    return [PlayedFault(**{**row, "resolved": tuple(row["resolved"])}) for row in faults]
+    return [
+        PlayedFault(**{**row, "traits": tuple(row["traits"]), "resolved": tuple(row["resolved"])}) for row in faults
+    ]
 
 
 def read_large(folder: Path, history: History) -> None:

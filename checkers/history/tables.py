@@ -297,6 +297,8 @@ class PlayedFault:
     action: str
     fault_class: str
     """As the nemesis says: P, N, C, W1, WM or D; empty where it does not."""
+    traits: tuple[str, ...]
+    """As the nemesis says (`checkers.fault_traits`)."""
     target: str
     resolved: tuple[Any, ...]
     """What it hit: node ids, or links as the runtime names them."""

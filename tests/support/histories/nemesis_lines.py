@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
+
+from chaos.faults.kinds import KINDS
 
 MS = 1_000_000
 
@@ -26,3 +29,17 @@ def fault_line(id_: int = 0, action: str = "kill", began_ms: int = 30, ended_ms:
 
 NEMESIS = fault_line(0, "kill", 30, 50) + fault_line(1, "partition", 45, 80)
 """Two faults that overlap, early in a generated history."""
+
+
+def spoken(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of schema 1 as the nemesis writes it now: with traits, and with evidence in words."""
+    kind, params = KINDS[line["action"]], line.get("params") or {}
+    seen = line.get("evidence") or line.get("seen") or {}
+    nodes = [each for each in (line.get("target") or {}).get("resolved", ()) if isinstance(each, int)]
+    words = {
+        "fault": f"{kind.name}{kind.called(params)}",
+        "evidence": kind.tell(seen) if seen else "",
+        "nodes": {str(node): kind.done(params, node, seen.get("links", [])) for node in nodes},
+    }
+    traits = sorted(kind.traits | kind.more_traits(params))
+    return {**line, "schema": 2, "fault_class": kind.fault_class, "traits": traits, "words": words}

@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from chaos.faults.kinds import KINDS
+from checkers.fault_traits import TAKES_DOWN
 from reports.story import story_of, text_of
 from reports.story_facts import ACKNOWLEDGED, FAILED, UNKNOWN, Event, Facts, FaultBar, Problem, Seen, Sent
 
@@ -69,7 +71,15 @@ def _take(facts: Facts, words: list[str]) -> None:
             words_of = " ".join(said) or _DEFAULT_WORDS[action]
             number = len({bar.number for bar in facts.faults})
             facts.faults.append(
-                FaultBar(number, action, int(node), float(begin), float(end) if end else None, words_of)
+                FaultBar(
+                    number,
+                    action,
+                    int(node),
+                    float(begin),
+                    float(end) if end else None,
+                    words_of,
+                    TAKES_DOWN in KINDS[action].traits,
+                )
             )
         case _:
             raise ValueError(f"not a fact: {' '.join(words)}")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from checkers.anomalies.registry import FOUND
+from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000
 ORIGIN = 100 * S
@@ -67,23 +68,25 @@ TRACES = {
     3: [event(0.1, "node_started"), event(0.2, "node_ready")],
 }
 
-KILL = {
-    "id": 0,
-    "action": "kill",
-    "fault_class": "P",
-    "target": {"asked": "leader", "resolved": [1]},
-    "params": {},
-    "planned": {"at_s": 3.0, "duration_s": 2.0},
-    "asked": at(4.9),
-    "began": at(5.0),
-    "ended": at(8.0),
-    "evidence": {
-        "down": [{"pid": 11, "gone": True, "code": -9, "asked_ns": at(5.0), "ended_ns": at(5.01)}],
-        "up": [{"pid": 12, "incarnation": 2, "asked_ns": at(7.0), "ready_ns": at(8.0)}],
-    },
-    "seen": None,
-    "error": None,
-}
+KILL = spoken(
+    {
+        "id": 0,
+        "action": "kill",
+        "fault_class": "P",
+        "target": {"asked": "leader", "resolved": [1]},
+        "params": {},
+        "planned": {"at_s": 3.0, "duration_s": 2.0},
+        "asked": at(4.9),
+        "began": at(5.0),
+        "ended": at(8.0),
+        "evidence": {
+            "down": [{"pid": 11, "gone": True, "code": -9, "asked_ns": at(5.0), "ended_ns": at(5.01)}],
+            "up": [{"pid": 12, "incarnation": 2, "asked_ns": at(7.0), "ready_ns": at(8.0)}],
+        },
+        "seen": None,
+        "error": None,
+    }
+)
 
 RUN = {
     "schema": 1,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reports.fault_words import evidence_text, whom
+from tests.support.histories.nemesis_lines import spoken
 
 WHOLE, SLOW = {"ok": True, "round_trip_ms": 1.2, "error": None}, {"ok": True, "round_trip_ms": 320.4, "error": None}
 ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
@@ -58,7 +59,7 @@ ENDED = {"ok": False, "round_trip_ms": 12.0, "error": "ended: reset"}
 )
 def test_evidence_in_words(action: str, evidence: dict[str, Any], said: str) -> None:
     fault = {"action": action, "asked": 1, "ended": 2, "evidence": evidence, "error": None}
-    assert said in evidence_text(fault)
+    assert said in evidence_text(spoken(fault))
 
 
 @pytest.mark.parametrize(

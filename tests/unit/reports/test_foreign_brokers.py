@@ -7,6 +7,7 @@ from pathlib import Path
 from reports.fault_words import evidence_text
 from reports.page import render
 from reports.run_files import read_run
+from tests.support.histories.nemesis_lines import spoken
 
 
 def as_kafka(run_dir: Path) -> None:
@@ -35,5 +36,5 @@ def test_a_trace_of_ours_that_is_missing_is_missing(run_dir: Path) -> None:
 def test_a_broker_epoch_and_where_it_was_seen_are_part_of_the_evidence() -> None:
     down = [{"pid": 7, "gone": True, "asked_ns": 0, "ended_ns": 1_000_000}]
     up = {"pid": 8, "incarnation": 2, "asked_ns": 0, "ready_ns": 1, "broker_epoch": 45, "seen_in": "broker.log"}
-    said = evidence_text({"action": "kill", "asked": 1, "ended": 2, "evidence": {"down": down, "up": [up]}})
+    said = evidence_text(spoken({"action": "kill", "asked": 1, "ended": 2, "evidence": {"down": down, "up": [up]}}))
     assert "registered with broker epoch 45 (broker.log)" in said

@@ -17,6 +17,7 @@ from reports.junit import write_junit
 from reports.lanes import Span, broker_lanes, partition_lanes, terms
 from reports.run_files import RunFiles, read_run
 from reports.terminal import summary
+from tests.support.histories.nemesis_lines import spoken
 
 S = 1_000_000_000
 
@@ -103,7 +104,7 @@ def test_a_kills_evidence_is_told_in_plain_words(files: RunFiles) -> None:
     ],
 )
 def test_a_fault_without_evidence_has_not_landed(files: RunFiles, change: dict[str, Any], words: str) -> None:
-    files.faults = [{**files.faults[0], "evidence": None, "seen": {}, **change}]
+    files.faults = [spoken({**files.faults[0], "evidence": None, "seen": {}, **change})]
     assert evidence_text(files.faults[0]) == words
     assert fault_rows(files)[0].state != "landed"
     assert files.landed() == 0
@@ -128,7 +129,7 @@ def test_a_fault_without_evidence_has_not_landed(files: RunFiles, change: dict[s
 def test_a_pause_is_told_by_who_saw_it(held: dict[str, Any], let_go: dict[str, Any], words: str) -> None:
     held["probe"] = {"ok": False, "error": "timed out"}
     seen = {"paused": [held], "resumed": [let_go]}
-    assert evidence_text({"action": "pause", "asked": 1, "ended": 2, "error": None, "evidence": seen}) == words
+    assert evidence_text(spoken({"action": "pause", "asked": 1, "ended": 2, "error": None, "evidence": seen})) == words
 
 
 def test_a_probe_that_was_answered_through_a_cut_is_counted_as_such() -> None:
@@ -138,7 +139,7 @@ def test_a_probe_that_was_answered_through_a_cut_is_counted_as_such() -> None:
     ]
     fault = {"action": "partition", "asked": 1, "ended": 2, "error": "a cut link answered",
              "seen": {"links": ["1->2", "2->1"], "during": probes, "after": []}}  # fmt: skip
-    assert "1 of 2 probes got no answer while cut (timed out)" in evidence_text(fault)
+    assert "1 of 2 probes got no answer while cut (timed out)" in evidence_text(spoken(fault))
     assert evidence_text(fault).startswith("No proof: a cut link answered.")
 
 

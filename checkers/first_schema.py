@@ -1,0 +1,57 @@
+"""Lines of nemesis.jsonl from before schema 2: they say no traits, and some no class, so both follow from the action.
+
+For such lines only, which are never written any more: a later action is not added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.fault_traits import (
+    CUTS_LINKS,
+    EITHER_END,
+    FORGETS_SYNCS,
+    OUT_OF_SYNC,
+    PAUSES,
+    SLOWS_LINKS,
+    TAKES_DOWN,
+)
+
+CLASSES: Mapping[str, str] = {
+    **dict.fromkeys(("kill", "stop", "pause", "slow", "crash_at", "disk", "rolling", "upgrade"), "P"),
+    **dict.fromkeys(("leadership", "client"), "P"),
+    **dict.fromkeys(("partition", "flapping", "latency", "bandwidth", "slicer", "limit_data"), "N"),
+    **dict.fromkeys(("reset_peer", "slow_close", "packet_loss", "reset", "protocol"), "N"),
+    "clock": "C",
+    "power_loss": "W1",
+    "bit_rot": "D",
+    "damage": "D",
+}
+"""The class of each action that schema 1 had."""
+TRAITS: Mapping[str, str] = {
+    **dict.fromkeys(("kill", "stop", "power_loss", "damage"), TAKES_DOWN),
+    "pause": PAUSES,
+    "partition": CUTS_LINKS,
+    **dict.fromkeys(("latency", "bandwidth", "slicer"), SLOWS_LINKS),
+}
+STAY_IN_SYNC = frozenset({"leadership", "client", "clock", "bit_rot"})
+TARGET_ALONE = frozenset({"isolate", "one-way"})
+"""Shapes of partitions that leave all others together."""
+
+
+def class_of(action: str) -> str:
+    """The class of an action of schema 1; empty where it had no such action."""
+    return CLASSES.get(action, "")
+
+
+def traits_of(action: str, params: Mapping[str, Any]) -> frozenset[str]:
+    """The traits of a fault of schema 1."""
+    found = {TRAITS[action]} if action in TRAITS else set()
+    if action in CLASSES and action not in STAY_IN_SYNC:
+        found.add(OUT_OF_SYNC)
+    if class_of(action) == "N" and params.get("shape") not in TARGET_ALONE:
+        found.add(EITHER_END)
+    if action == "disk" and params.get("op") == "fsync" and params.get("how") != "slow":
+        found.add(FORGETS_SYNCS)
+    return frozenset(found)

@@ -1,0 +1,95 @@
+"""Every kind of fault, whatever it is, from its draw to the page: a new one is covered by being there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from chaos.faults.kind import Kind, Trait
+from chaos.faults.kinds import KINDS
+from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
+from chaos.plans.schedule import make_schedule
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from checkers import fault_traits
+from checkers.fault_classes import class_of, classes_of, not_landed
+from checkers.nemesis_log import parse_faults
+from reports.fault_words import fault_rows
+from reports.page import render
+from reports.run_files import read_run
+from reports.story_facts import Problem, facts_of
+
+SECONDS = 10.0
+SIMULATED = [kind for kind in KINDS.values() if "sim" in kind.worlds]
+LOAD = {"rate": 20, "zones": 2, "topics": 1, "partitions": 2, "min_bytes": 2000, "max_bytes": 3500}
+OFTEN = {"flush.messages": "1", "segment.bytes": "16384"}
+"""Fsyncs that can be hit, and segments that are closed."""
+
+
+def drawn(kind: Kind, seed: int) -> dict[str, Any]:
+    """One fault of a kind as a seed's schedule has it, as in a plan's file."""
+    length_s = max(20.0, kind.draw.lasts_s[1] + 12)
+    fault = make_schedule(seed, [kind.name], length_s)[0]
+    params = dict(kind.draw.likely(seed, fault, 5))
+    length_s = fault.duration_s
+    return {"at_s": 5.0, "duration_s": length_s, "action": kind.name, "target": fault.target, "params": params}
+
+
+def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
+    """A run with one such fault."""
+    fault = drawn(kind, seed)
+    more = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
+    workload = {**LOAD, "topic_settings": OFTEN}
+    values = {"seed": seed, "runtime": runtime, "time_s": fault["duration_s"] + SECONDS, "workload": workload}
+    return make_plan({**values, **more, "faults": [fault]})
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_drawn_fault_comes_back_from_its_plans_file(kind: Kind, tmp_path: Path) -> None:
+    for seed in range(5):
+        plan = plan_of(kind, seed, sorted(kind.worlds - {"external"})[0])
+        (tmp_path / "plan.toml").write_text(write_plan(plan))
+        assert read_plan(tmp_path / "plan.toml") == plan
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_what_broke_off_can_be_said_as_well(kind: Kind) -> None:
+    assert isinstance(kind.tell({}), str)
+    params = kind.draw.params(Random(1))
+    assert kind.done({**kind.defaults, **params}, 1, []).strip()
+
+
+@pytest.mark.parametrize("kind", SIMULATED, ids=[kind.name for kind in SIMULATED])
+def test_each_kind_is_played_proven_judged_and_told(kind: Kind, tmp_path: Path) -> None:
+    for seed in range(8):
+        plan = plan_of(kind, seed)
+        result = simulate(plan, stop_at_first=False)
+        assert result.judgement is not None
+        (fault,) = result.judgement.faults
+        if not_landed(fault) is None:
+            break
+    assert not_landed(fault) is None, "one of a few seeds lands"
+
+    directory = save(result, tmp_path, "again")
+    lines = (directory.path / "nemesis.jsonl").read_bytes().splitlines(keepends=True)
+    line = json.loads(lines[-1])
+    assert line["schema"] == 2
+    assert line["fault_class"] == kind.fault_class
+    assert line["traits"] == sorted((kind.traits | kind.more_traits(line["params"])) & fault_traits.ALL)
+    (again,), problem = parse_faults(lines)
+    assert problem is None
+    assert class_of(again.action, again.fault_class) in classes_of([again])
+
+    files = read_run(directory.path)
+    (row,) = fault_rows(files)
+    assert (row.state, row.evidence) == ("landed", line["words"]["evidence"])
+    assert row.what.startswith(kind.name)
+    assert row.evidence.endswith(".") and "{" not in row.evidence and "None" not in row.evidence
+    page = render(directory.path).read_text()
+    assert kind.name in page
+    bars = facts_of(files, Problem("lost-write", "", "orders-0", 0)).faults
+    assert {bar.words for bar in bars} == set(line["words"]["nodes"].values())
