@@ -1,0 +1,81 @@
+"""`zone_isolation`: the clients of a zone reach one broker only, and have to find that out for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, Draw, Kind, Params, Trait
+from chaos.faults.link_faults import ON_S
+from chaos.faults.targets import Unresolved
+from chaos.faults.words import Json, cut_and_healed
+from chaos.runtimes.contract import Cut, Manner
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Cut the zone's links to all brokers but one: the controller, who leads the most partitions, or anybody."""
+    from chaos.faults.acts.links import cut
+
+    kept = _kept(stage, p)
+    links = [link for link in stage.runtime.links() if link.source == p.zone and link.target != kept]
+    manner = Manner(p.fault.params["manner"])
+    await cut(stage, p, [(link, Cut(manner)) for link in links])
+    p.evidence["kept"] = kept
+
+
+def _kept(stage: Stage, p: Played) -> int:
+    """The broker that the zone still reaches. Unresolved where nobody is the controller, or leads anything."""
+    assert p.view is not None, "the nemesis has looked"
+    keeps, nodes = p.fault.params["keeps"], sorted(p.view.nodes)
+    if keeps == "controller":
+        if p.view.controller not in nodes:
+            raise Unresolved("no active controller is known")
+        return p.view.controller
+    if keeps == "leader":
+        leading = [node for node in p.view.leaders.values() if node in nodes]
+        if not leading:
+            raise Unresolved("no partition has a leader")
+        return max(sorted(leading), key=leading.count)
+    return stage.rng(p, "kept").choice(nodes)
+
+
+def check_target(target: str, params: Params) -> str:
+    """It is of a zone."""
+    return "" if target.startswith("zone:") else f"target {target!r}: a zone is isolated, as in zone:1"
+
+
+def tell(seen: Json) -> str:
+    """Whom the zone still reached, and what probes over the other links showed."""
+    kept = seen.get("kept")
+    return f"{cut_and_healed(seen)} Broker {kept} was left." if kept is not None else cut_and_healed(seen)
+
+
+def done(params: Params, node: int, links: Sequence[str]) -> str:
+    """Of no broker in particular: its target is a zone."""
+    return "out of a zone's reach"
+
+
+KIND = Kind(
+    name="zone_isolation",
+    place=26,
+    title="cuts a client zone off from all brokers but one",
+    fault_class="N",
+    duration_s=ON_S,
+    params={"keeps": Choice(("any", "controller", "leader"), "any"), "manner": Choice(MANNERS, "drop")},
+    traits=frozenset({Trait.OF_LINKS, Trait.CUTS_LINKS}),
+    worlds=OUR_WORLDS,
+    nowhere_else="somebody else's brokers have one zone, over which the harness asks as well",
+    needs_nodes=lambda params: 2,
+    check_target=check_target,
+    draw=Draw(
+        params=lambda rng: {"keeps": rng.choice(("any", "controller", "leader")), "manner": rng.choice(MANNERS)},
+        target=lambda rng, params: "zone:1",
+    ),
+    play=play,
+    evidence="a probe over each link of the zone but those to one broker fails while on and works afterwards",
+    tell=tell,
+    done=done,
+)
