@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from checkers.history.values import producer_of, sequence_of
 from reports.fault_words import whom
 from reports.lanes import Term, event_s, partition_of
 from reports.run_files import Json, RunFiles, integer, mapping, number
 
-SEQUENCE_BITS = 40
 READS_TOLD = 4
 LINES = 40
 NOT_READ = "No final read"
@@ -38,7 +38,7 @@ def witness_text(witness: Json) -> str:
 
 def value_text(value: int) -> str:
     """Whose record it is: the producer and its sequence number make the value."""
-    return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
+    return f"record {sequence_of(value)} of process {producer_of(value)}"
 
 
 def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows: Sequence[Json]) -> list[Line]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from checkers.history.values import sequence_of
 from reports.run_files import RunFiles
-from reports.stories import SEQUENCE_BITS
 from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, facts_of, problems_of
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
@@ -251,7 +251,7 @@ def _wrapped(text: str, width: int, head: str = "") -> list[str]:
 
 def _legend(record: Placed) -> str:
     sent = record.sent
-    sequence = sent.value & ((1 << SEQUENCE_BITS) - 1)
+    sequence = sequence_of(sent.value)
     where = f", offset {record.offset}" if record.offset >= 0 else ""
     epoch = f" of epoch {record.epoch}" if record.epoch >= 0 else ""
     return f"{record.name}: record {sequence} of process {sent.process}{where}{epoch}, {sent.state}"

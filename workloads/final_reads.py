@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import trio
 
 from broker.env import Env
-from workloads.client.admin import EARLIEST, LATEST
+from broker.protocol.timestamps import EARLIEST, LATEST
 from workloads.client.client import Client
 from workloads.client.cluster import Address, Place
 from workloads.client.consumer import OFFSET_OUT_OF_RANGE, Polled, ReadEvent

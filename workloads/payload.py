@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from checkers.history.values import SEQUENCE_BITS
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAGIC = b"SQ1"
 MIN_SIZE = 3 + 8 + 4 + 2
-SEQUENCE_BITS = 40
-"""A value is `process << 40 | sequence`: a trillion records of each of 8 million processes fit an int64."""
 NO_KEY = 0xFFFF
 
 _HEAD = Struct(">3sQIH")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker.env import Env
+from broker.protocol.timestamps import EARLIEST, LATEST
 from workloads import payload
-from workloads.client.admin import EARLIEST, LATEST, Listed, list_offsets
+from workloads.client.admin import Listed, list_offsets
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import VERSION

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from workloads.client.admin import EARLIEST, LATEST
+from broker.protocol.timestamps import EARLIEST, LATEST
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.consumer import LOG_TRUNCATED, ReadEvent

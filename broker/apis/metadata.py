@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
-from broker.cluster.image import NO_LEADER
 from broker.cluster.names import name_fault
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import metadata as wire
 from broker.protocol.wire import ZERO_UUID
 
@@ -150,7 +150,7 @@ class _View:
             broker = self.image.brokers.get(leader)
             unfenced = broker is not None and not broker.fenced
             code = self._no_endpoint if unfenced else ErrorCode.LEADER_NOT_AVAILABLE
-            leader = NO_LEADER
+            leader = NO_NODE
         replicas, isr = list(partition.replicas), list(partition.isr)
         if self._only_live:
             replicas, isr = self._reachable(replicas), self._reachable(isr)

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-NO_LEADER = -1
-"""`PartitionImage.leader` where no replica leads."""
-
 RECOVERED = 0
 """Leader recovery state: the leader was elected from the ISR, or has finished recovering."""
 RECOVERING = 1
@@ -64,7 +61,7 @@ class PartitionImage:
     """Broker ids; the first is the preferred leader."""
     isr: tuple[int, ...]
     leader: int
-    """Broker id, or NO_LEADER."""
+    """Broker id, or NO_NODE."""
     leader_epoch: int
     """Bumped when the leader changes, or must notice a change that it did not ask for."""
     partition_epoch: int

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cluster.image import NO_LEADER, TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.cluster.image import TOPIC_RESOURCE, Broker, ClusterImage, PartitionImage, Topic
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import metadata_records as records
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _either(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _set_partition(image: ClusterImage, topic_id: bytes, index: int, partition: PartitionImage) -> None:
-    assert partition.leader == NO_LEADER or partition.leader in partition.isr, f"leader outside the ISR: {partition}"
+    assert partition.leader == NO_NODE or partition.leader in partition.isr, f"leader outside the ISR: {partition}"
     assert set(partition.isr) <= set(partition.replicas), f"ISR outside the replicas: {partition}"
     assert set(partition.isr).isdisjoint(partition.elr), f"in the ISR and eligible for it: {partition}"
     assert len(set(partition.replicas)) == len(partition.replicas) > 0, f"replicas none or twice: {partition}"

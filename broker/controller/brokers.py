@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import NO_LEADER
 from broker.cluster.replay import REGISTER_BROKER_VERSION, Write
 from broker.controller.decision import Decision, Refused, check_broker_epoch
 from broker.controller.elections import PARTITION_CHANGE_VERSION, elr_enabled, partition_change
 from broker.controller.sessions import SessionChange
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.protocol.schema.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from broker.protocol.schema.metadata_records import (
@@ -244,5 +244,5 @@ def _affected(
 ) -> Iterable[tuple[bytes, int, PartitionImage]]:
     for topic, index, partition in image.partitions():
         leaves = any(member in leaving for member in partition.isr + partition.elr)
-        if leaves or (coming != NOBODY and partition.leader == NO_LEADER):
+        if leaves or (coming != NOBODY and partition.leader == NO_NODE):
             yield topic.id, index, partition

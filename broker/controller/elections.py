@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import ELR_FEATURE, NO_LEADER, RECOVERING, PartitionImage
+from broker.cluster.image import ELR_FEATURE, RECOVERING, PartitionImage
 from broker.cluster.replay import LEADER_UNCHANGED
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class PartitionChange:
             for replica in target.replicas:
                 if self.acceptable(replica):
                     return replica, True
-        return NO_LEADER, False
+        return NO_NODE, False
 
     def _valid(self, replica: int, target: _Target) -> bool:
         """Holds every committed record, and is alive."""
@@ -130,10 +131,10 @@ class PartitionChange:
     def _fill_last_known_leader(self, record: PartitionChangeRecord) -> None:
         before = self.before
         leader = before.leader if record.leader == LEADER_UNCHANGED else record.leader
-        if leader != NO_LEADER or not self.elr_enabled:
+        if leader != NO_NODE or not self.elr_enabled:
             if before.last_known_elr:
                 record.last_known_elr = []
-        elif record.isr == [] and before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
+        elif record.isr == [] and before.leader != NO_NODE and before.last_known_elr != (before.leader,):
             record.last_known_elr = [before.leader]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cluster.image import NO_LEADER
 from broker.cluster.replay import Write
 from broker.controller.decision import Decision, Refused
 from broker.controller.elections import PARTITION_CHANGE_VERSION, Election, election_for, partition_change
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def _elect(command: Command, name: str, index: int, election: Election) -> Write
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     preferred = election is Election.PREFERRED
-    if partition.leader == partition.preferred_leader if preferred else partition.leader != NO_LEADER:
+    if partition.leader == partition.preferred_leader if preferred else partition.leader != NO_NODE:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     write = _election(command, topic.id, index, partition, election)
     if write is None and preferred:
@@ -85,7 +85,7 @@ def elect_unclean(command: Command) -> Decision[None]:
     """Lead what has no leader and may be led by any live replica: the setting may have been altered meanwhile."""
     writes = []
     for topic, index, partition in command.image.partitions():
-        if partition.leader == NO_LEADER and election_for(command, topic.name) is Election.UNCLEAN:
+        if partition.leader == NO_NODE and election_for(command, topic.name) is Election.UNCLEAN:
             write = _election(command, topic.id, index, partition, Election.UNCLEAN)
             writes += [] if write is None else [write]
     return Decision(None, tuple(writes))

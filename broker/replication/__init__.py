@@ -1,5 +1,6 @@
 """One partition's life: leader, follower, ISR, high watermark, fencing. Pure: (event, now) -> effects."""
 
+from broker.protocol.ids import NO_NODE
 from broker.replication.partition import Partition
 from broker.replication.truncation import (
     BY_EPOCH,
@@ -14,7 +15,6 @@ from broker.replication.truncation import (
 from broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
-    NO_NODE,
     AdvanceLogStart,
     AssignEpoch,
     BrokerView,

@@ -9,13 +9,13 @@ Times are monotonic milliseconds of this node. Effects are to be carried out in 
 from __future__ import annotations
 
 from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.ids import NO_NODE
 from broker.replication.replica import NEVER_MS, Replica
 from broker.replication.rules import AWAIT_METADATA, NOT_APPLIED, Rules
 from broker.replication.truncation import EpochCachePort
 from broker.replication.values import (
     NO_EFFECTS,
     NO_EPOCH,
-    NO_NODE,
     AdvanceLogStart,
     AssignEpoch,
     BrokerView,

@@ -13,8 +13,6 @@ from typing import Final
 from broker.protocol.errors import ErrorCode
 from broker.replication.truncation import BY_EPOCH, TruncationRule
 
-NO_NODE: Final = -1
-"""No leader."""
 NO_EPOCH: Final = -1
 """No leader epoch, or a request that names none."""
 UNKNOWN_OFFSET: Final = -1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Seen
 from checkers.anomalies.logs import EVIDENCE, Log, logs_of
 from checkers.findings import Witness
-from checkers.history.tables import producer_of
+from checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from checkers.anomalies.anomaly import ACKS, FINAL, READS
 from checkers.findings import Witness
-from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, producer_of
+from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row
+from checkers.history.values import producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
 """By how good it is: 0, 1, 2."""

@@ -8,7 +8,7 @@ from operator import attrgetter
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import EVIDENCE, Log, logs_of, sent, witness
 from checkers.findings import Witness
-from checkers.history.tables import producer_of
+from checkers.history.values import producer_of
 
 ANOMALIES = (
     Anomaly(

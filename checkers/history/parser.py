@@ -24,7 +24,6 @@ from checkers.history.tables import (
     POLL,
     SCHEMA,
     SEND,
-    SEQUENCE_BITS,
     Assignment,
     History,
     Partition,
@@ -32,6 +31,7 @@ from checkers.history.tables import (
     Process,
     whole,
 )
+from checkers.history.values import SEQUENCE_BITS
 
 FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")

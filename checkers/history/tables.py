@@ -21,8 +21,6 @@ OK, FAIL, INFO = 0, 1, 2
 """Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
 NOT_A_READER = 2
 """Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
-SEQUENCE_BITS = 40
-"""A value is `process << 40 | sequence`."""
 
 
 class Row(NamedTuple):
@@ -282,11 +280,6 @@ def whole(value: Any) -> int:
     if type(value) is not int or value.bit_length() > 63:
         raise ValueError(f"{value!r} is no whole number of 64 bits")
     return value
-
-
-def producer_of(value: int) -> int:
-    """The process that a value belongs to."""
-    return value >> SEQUENCE_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ CLIENTS = (
                 "broker/apis/metadata.py",
                 "_View._partition",
                 piece="leader_id=leader,",
-                by="leader_id=NO_LEADER,",
+                by="leader_id=NO_NODE,",
             ),
             Removal(
                 "answers Metadata with what was so before",

@@ -35,10 +35,6 @@ from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.outcomes import STALE_METADATA, TIMED_OUT
 
-LATEST = -1
-"""ListOffsets: the high watermark, or for a reader of committed records the last stable offset."""
-EARLIEST = -2
-
 DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"

@@ -17,7 +17,7 @@ from chaos.runtimes.contract import Link, Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.layout import addresses, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
-from checkers.history.tables import producer_of
+from checkers.history.values import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation
 from tests.live.contract.playing import Seen, play
 from tests.live.engine import engine_and_images

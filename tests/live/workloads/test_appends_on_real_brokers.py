@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from broker.protocol.timestamps import EARLIEST
 from broker.real_env import RealEnv
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, OK, POLL, SEND
 from tests.support.clusters.drive import drive
 from workloads.appends import Appends
-from workloads.client.admin import EARLIEST, describe_cluster, list_offsets
+from workloads.client.admin import describe_cluster, list_offsets
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
 from workloads.counters import Counters

@@ -8,9 +8,10 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.cluster.image import ELR_FEATURE, NO_LEADER, TOPIC_RESOURCE, ClusterImage, PartitionImage
+from broker.cluster.image import ELR_FEATURE, TOPIC_RESOURCE, ClusterImage, PartitionImage
 from broker.cluster.snapshot import difference, records_of, restored
 from broker.protocol.apis import ApiKey
+from broker.protocol.ids import NO_NODE
 from broker.protocol.metadata_frame import decode_metadata_record, encode_metadata_record
 from broker.protocol.schema import alter_partition_reassignments as reassignments
 from broker.protocol.schema import create_partitions, delete_topics, elect_leaders
@@ -155,14 +156,14 @@ class Commands(RuleBasedStateMachine):
 
     @rule(name=TOPICS, isr=st.lists(BROKERS, max_size=4), old_epochs=st.booleans())
     def propose_any_isr(self, name: str, isr: list[int], old_epochs: bool) -> None:
-        if name in self.room.image.topic_ids and self.room.partition(name).leader != NO_LEADER:
+        if name in self.room.image.topic_ids and self.room.partition(name).leader != NO_NODE:
             epochs = dict.fromkeys(isr, 0) if old_epochs else {}
             self.room.alter(name, isr, broker_epochs=epochs)
 
     @rule(name=TOPICS, drop=st.integers(0, 3), dead_too=st.booleans())
     def propose_a_likely_isr(self, name: str, drop: int, dead_too: bool) -> None:
         """The live replicas, or all of them, less one."""
-        if name not in self.room.image.topic_ids or self.room.partition(name).leader == NO_LEADER:
+        if name not in self.room.image.topic_ids or self.room.partition(name).leader == NO_NODE:
             return
         partition = self.room.partition(name)
         members = [replica for replica in partition.replicas if dead_too or self.room.image.is_active(replica)]
@@ -193,7 +194,7 @@ class Commands(RuleBasedStateMachine):
     @invariant()
     def a_leader_is_alive_and_in_its_isr(self) -> None:
         for _, _, partition in self.room.image.partitions():
-            if partition.leader != NO_LEADER:
+            if partition.leader != NO_NODE:
                 assert partition.leader in partition.isr
                 assert self.room.image.is_active(partition.leader)
 
@@ -214,7 +215,7 @@ class Commands(RuleBasedStateMachine):
         for _, _, partition in self.room.image.partitions():
             candidates = partition.isr or partition.elr
             if any(self.room.image.is_active(member) for member in candidates):
-                assert partition.leader != NO_LEADER
+                assert partition.leader != NO_NODE
 
     @invariant()
     def without_eligible_replicas_an_isr_is_never_empty(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from broker.cluster.image import (
     ELR_FEATURE,
-    NO_LEADER,
+    NO_NODE,
     TOPIC_RESOURCE,
     ClusterImage,
     PartitionImage,
@@ -50,10 +50,10 @@ class Logs:
 
     def _changed(self, place: Place, was: PartitionImage, now: PartitionImage) -> None:
         # Who joins has caught up, or its leader would not ask for it; that may end a reassignment, and make it lead.
-        joined = tuple(member for member in now.isr if member not in was.isr) if was.leader != NO_LEADER else ()
+        joined = tuple(member for member in now.isr if member not in was.isr) if was.leader != NO_NODE else ()
         for member in joined:
             self.held[place, member] = self.held[place, was.leader]
-        if now.leader in (was.leader, NO_LEADER):
+        if now.leader in (was.leader, NO_NODE):
             return
         holds = self.held.get((place, now.leader), 0)
         if now.leader in was.isr + was.elr + joined:
@@ -130,13 +130,13 @@ class CommitsAndLosses(RuleBasedStateMachine):
     @rule(leaver=BROKERS)
     def shrink(self, leaver: int) -> None:
         now = self.partition
-        if now.leader not in (NO_LEADER, leaver):
+        if now.leader not in (NO_NODE, leaver):
             self.room.alter("t", [member for member in now.isr if member != leaver])
 
     @rule()
     def expand(self) -> None:
         now = self.partition
-        if now.leader != NO_LEADER:
+        if now.leader != NO_NODE:
             self.room.alter("t", [replica for replica in now.replicas if self.room.image.is_active(replica)])
 
     @rule(value=st.sampled_from("123"))
@@ -151,7 +151,7 @@ class CommitsAndLosses(RuleBasedStateMachine):
         now = self.partition
         wanted = min(self.room.settings.min_insync_replicas(self.room.image, "t"), len(now.replicas))
         alive = all(self.room.image.is_active(member) for member in now.isr)
-        if now.leader != NO_LEADER and alive and len(now.isr) >= wanted:
+        if now.leader != NO_NODE and alive and len(now.isr) >= wanted:
             self.logs.commit((self.topic_id, 0), now)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import trio
 
-from broker.cluster.image import NO_LEADER, RECOVERING
+from broker.cluster.image import RECOVERING
+from broker.protocol.ids import NO_NODE
 from tests.support.brokers.whole_nodes import Load, WholeCluster, finish, surely, values_of
 from workloads.client import admin
 
@@ -35,7 +36,7 @@ async def last_one_standing(nursery: trio.Nursery, features: str) -> tuple[Whole
     await cluster.until(lambda: cluster.partition(TOPIC).isr == (a,))
     await trio.sleep(1)
     await cluster.kill(a, lose_power=True)
-    await cluster.until(lambda: cluster.partition(TOPIC).leader == NO_LEADER)
+    await cluster.until(lambda: cluster.partition(TOPIC).leader == NO_NODE)
     await cluster.start(a)
     return cluster, load, [a, b, c]
 
@@ -50,7 +51,7 @@ async def test_the_last_isr_member_that_lost_its_cache_gives_way_to_an_eligible_
     async with trio.open_nursery() as nursery:
         cluster, load, (a, b, _) = await last_one_standing(nursery, ELR)
         partition = cluster.partition(TOPIC)
-        assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (b,))
+        assert (partition.leader, partition.isr, partition.elr) == (NO_NODE, (), (b,))
         assert partition.last_known_elr == (a,)
         await cluster.start(b)
         await cluster.until(lambda: cluster.partition(TOPIC).leader == b)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cluster.image import NO_LEADER
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema.metadata_records import RegisterBrokerRecord
 from tests.support.brokers.control_room import SESSION_MS, ControlRoom
 
@@ -101,7 +101,7 @@ def test_a_new_incarnation_leaves_the_isrs_of_the_old_one() -> None:
     room.now_ms += SESSION_MS + 1
     room.register(1, incarnation=2)
     assert (room.partition("t").leader, room.partition("t").isr) == (2, (2, 3))
-    assert (room.partition("alone").leader, room.partition("alone").isr) == (NO_LEADER, (1,))
+    assert (room.partition("alone").leader, room.partition("alone").isr) == (NO_NODE, (1,))
 
 
 def test_a_replaced_incarnation_is_told_so() -> None:
@@ -179,7 +179,7 @@ def test_a_fenced_broker_that_returns_leads_what_has_no_leader() -> None:
     room.topic("t", [1])
     room.topic("u", [1, 2])
     room.lose(1)
-    assert room.partition("t").leader == NO_LEADER
+    assert room.partition("t").leader == NO_NODE
     assert not room.beat(1).is_fenced
     assert (room.partition("t").leader, room.partition("t").leader_epoch) == (1, 2)
     assert room.partition("u").leader == 2
@@ -191,9 +191,9 @@ def test_the_last_of_an_isr_to_fall_is_the_one_to_lead_again() -> None:
     room.lose(1)
     room.lose(2)
     room.lose(3)
-    assert (room.partition("t").leader, room.partition("t").isr) == (NO_LEADER, (3,))
+    assert (room.partition("t").leader, room.partition("t").isr) == (NO_NODE, (3,))
     assert not room.beat(1).is_fenced
-    assert room.partition("t").leader == NO_LEADER
+    assert room.partition("t").leader == NO_NODE
     assert not room.beat(3).is_fenced
     assert (room.partition("t").leader, room.partition("t").isr) == (3, (3,))
 
@@ -204,7 +204,7 @@ def test_all_sessions_may_end_at_once() -> None:
     room.tick(SESSION_MS + 1000)
     assert all(broker.fenced for broker in room.image.brokers.values())
     partition = room.partition("t")
-    assert partition.leader == NO_LEADER
+    assert partition.leader == NO_NODE
     assert len(partition.isr) == 1
 
 
@@ -293,7 +293,7 @@ def test_the_only_replica_may_stop_and_leads_again_when_it_returns() -> None:
     room = ControlRoom()
     room.topic("t", [1])
     room.beat(1, stop=True)
-    assert (room.partition("t").leader, room.partition("t").isr) == (NO_LEADER, (1,))
+    assert (room.partition("t").leader, room.partition("t").isr) == (NO_NODE, (1,))
     room.beat(2)
     room.beat(3)
     assert room.beat(1, stop=True).should_shut_down
@@ -335,7 +335,7 @@ def test_a_stopping_broker_whose_session_ended_does_not_come_back() -> None:
     room.lose(1)
     reply = room.beat(1)
     assert (reply.is_fenced, reply.should_shut_down) == (True, True)
-    assert room.partition("t").leader == NO_LEADER
+    assert room.partition("t").leader == NO_NODE
 
 
 def test_only_what_the_controller_decides_is_decided() -> None:

@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.cluster.image import NO_LEADER
 from broker.control.forwarder import open_envelope
 from broker.control.port import NoController, RegistrationFailed
 from broker.net.later import Later
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.header import encode_request
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest
 from broker.protocol.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.protocol.schema.envelope import EnvelopeRequest
@@ -385,7 +385,7 @@ async def test_a_broker_that_was_cut_off_is_fenced_and_comes_back_by_itself(
     await create(world, 1, "t", 3)
     world.cut_off.add(3)
     await world.nodes[2].feed.until(lambda image: image.brokers[3].fenced)
-    assert leader(world, "t") == NO_LEADER
+    assert leader(world, "t") == NO_NODE
     world.heal(3)
     healed = trio.current_time()
     await world.nodes[2].feed.until(lambda image: image.brokers[3].active)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.image import NO_LEADER, RECOVERING, PartitionImage
+from broker.cluster.image import RECOVERING, PartitionImage
 from broker.cluster.replay import changed
 from broker.controller.elections import Election, PartitionChange
+from broker.protocol.ids import NO_NODE
 
 TOPIC = b"t" * 16
 
@@ -55,27 +56,27 @@ def test_the_first_live_isr_member_in_replica_order_is_elected() -> None:
 
 def test_a_live_replica_outside_the_isr_is_not_elected() -> None:
     after = plan(a_partition(isr=(1, 2)), 1, 2)
-    assert after.leader == NO_LEADER
+    assert after.leader == NO_NODE
 
 
 def test_the_last_isr_member_is_never_removed() -> None:
     after = plan(a_partition(isr=(1,)), 1)
-    assert (after.leader, after.isr) == (NO_LEADER, (1,))
+    assert (after.leader, after.isr) == (NO_NODE, (1,))
     assert (after.leader_epoch, after.partition_epoch) == (6, 10)
 
 
 def test_losing_the_whole_isr_at_once_keeps_it_until_somebody_returns() -> None:
     after = plan(a_partition(), 1, 2, 3)
-    assert (after.leader, after.isr) == (NO_LEADER, (1, 2, 3))
+    assert (after.leader, after.isr) == (NO_NODE, (1, 2, 3))
 
 
 def test_nothing_is_written_where_nothing_changes() -> None:
-    before = a_partition(isr=(1,), leader=NO_LEADER)
+    before = a_partition(isr=(1,), leader=NO_NODE)
     assert plan(before, 1) is before
 
 
 def test_an_isr_member_that_returns_leads_again() -> None:
-    after = plan(a_partition(isr=(2,), leader=NO_LEADER), 1, 3)
+    after = plan(a_partition(isr=(2,), leader=NO_NODE), 1, 3)
     assert (after.leader, after.leader_epoch, after.isr) == (2, 6, (2,))
 
 
@@ -92,7 +93,7 @@ def test_an_unclean_election_prefers_a_live_isr_member() -> None:
 
 def test_an_unclean_election_without_a_live_replica_elects_nobody() -> None:
     after = plan(a_partition(isr=(1,)), 1, 2, 3, election=Election.UNCLEAN)
-    assert (after.leader, after.isr) == (NO_LEADER, (1,))
+    assert (after.leader, after.isr) == (NO_NODE, (1,))
 
 
 def test_the_preferred_leader_takes_over_only_when_asked_and_only_from_the_isr() -> None:
@@ -139,12 +140,12 @@ def test_members_that_leave_above_the_minimum_do_not() -> None:
 
 def test_with_eligible_replicas_the_isr_may_become_empty() -> None:
     after = plan(a_partition(isr=(1,), elr=(2,)), 1, 2, elr_enabled=True)
-    assert (after.leader, after.isr, after.elr) == (NO_LEADER, (), (1, 2))
+    assert (after.leader, after.isr, after.elr) == (NO_NODE, (), (1, 2))
     assert after.last_known_elr == (1,)
 
 
 def test_an_eligible_replica_is_elected_from_an_empty_isr() -> None:
-    before = a_partition(isr=(), elr=(1, 2), leader=NO_LEADER, last_known_elr=(1,))
+    before = a_partition(isr=(), elr=(1, 2), leader=NO_NODE, last_known_elr=(1,))
     after = plan(before, 1, elr_enabled=True)
     assert (after.leader, after.isr, after.elr) == (2, (2,), (1,))
     assert after.leader_recovery_state == 0
@@ -163,10 +164,10 @@ def test_a_replica_that_lost_records_is_not_eligible() -> None:
 
 
 def test_the_last_known_leader_leads_when_isr_and_eligible_replicas_are_gone() -> None:
-    before = a_partition(isr=(), elr=(), leader=NO_LEADER, last_known_elr=(3,))
+    before = a_partition(isr=(), elr=(), leader=NO_NODE, last_known_elr=(3,))
     after = plan(before, 1, elr_enabled=True)
     assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), RECOVERING)
-    assert plan(before, 3, elr_enabled=True).leader == NO_LEADER
+    assert plan(before, 3, elr_enabled=True).leader == NO_NODE
 
 
 def test_turning_the_feature_off_clears_what_it_left() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import NO_LEADER, RECOVERING, TOPIC_RESOURCE
+from broker.cluster.image import RECOVERING, TOPIC_RESOURCE
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import elect_leaders as wire
 from broker.protocol.schema.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.protocol.schema.incremental_alter_configs import (
@@ -61,7 +62,7 @@ def leaderless() -> ControlRoom:
     room.lose(2)
     room.lose(1, 2)
     room.beat(2)
-    assert (room.partition("t").leader, room.partition("t").isr) == (NO_LEADER, (1,))
+    assert (room.partition("t").leader, room.partition("t").isr) == (NO_NODE, (1,))
     return room
 
 
@@ -131,7 +132,7 @@ def test_unclean_elections_by_the_brokers_setting_happen_at_once() -> None:
     room.beat(2)
     room.lose(1)
     assert (room.partition("t").leader, room.partition("t").isr) == (2, (2,))
-    assert (room.partition("u").leader, room.partition("u").isr) == (NO_LEADER, (1,))
+    assert (room.partition("u").leader, room.partition("u").isr) == (NO_NODE, (1,))
 
 
 def allocate(room: ControlRoom, broker_id: int, epoch: int | None = None) -> tuple[ErrorCode, int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from broker.cluster.image import NO_LEADER, RECOVERING
+from broker.cluster.image import RECOVERING
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import alter_partition_reassignments as wire
 from broker.protocol.schema import list_partition_reassignments as list_wire
 from tests.support.brokers.control_room import ControlRoom
@@ -141,7 +142,7 @@ def test_cancelling_does_so_where_unclean_elections_are_allowed() -> None:
     room = only_new_replicas_left(unclean_leader_election_enable="true")
     assert move(room, "t", None)[0] == ErrorCode.NONE
     partition = room.partition("t")
-    assert partition.leader != NO_LEADER
+    assert partition.leader != NO_NODE
     assert (partition.isr, partition.leader_recovery_state) == ((partition.leader,), RECOVERING)
     assert set(partition.replicas) == {1, 2}
 

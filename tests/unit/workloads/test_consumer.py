@@ -13,9 +13,10 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import encode_batch
 from broker.protocol.schema.fetch import FetchResponse
+from broker.protocol.timestamps import EARLIEST, LATEST
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
-from workloads.client.admin import EARLIEST, LATEST, Listed, NewTopic, create_topics, list_offsets
+from workloads.client.admin import Listed, NewTopic, create_topics, list_offsets
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed

@@ -1,0 +1,16 @@
+"""How the value of a record is made: `process << 40 | sequence`, so that each is unique and says whose it is."""
+
+from __future__ import annotations
+
+SEQUENCE_BITS = 40
+"""A trillion records of each of 8 million processes fit an int64."""
+
+
+def producer_of(value: int) -> int:
+    """The process that a value belongs to."""
+    return value >> SEQUENCE_BITS
+
+
+def sequence_of(value: int) -> int:
+    """The number of the record among those of its process, from 0."""
+    return value & ((1 << SEQUENCE_BITS) - 1)
