@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.control.port import NO_CONTROLLER, NoController, NotController
+from broker.control.port import NoController, NotController
 from broker.control.refusals import refusal
 from broker.net.later import Later
 from broker.net.served import FORWARDED
@@ -20,6 +20,7 @@ from broker.protocol.header import (
     encode_request,
     encode_response_header,
 )
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Forwarder:
         service: LocalController | None,
         controller: Callable[[], int],
     ) -> None:
-        """`controller`: the active controller as this node knows it, or NO_CONTROLLER."""
+        """`controller`: the active controller as this node knows it, or NO_NODE."""
         self._env, self._config, self._peers, self._service = env, config, peers, service
         self.controller = controller
         self.answered_at = env.mono()
@@ -139,7 +140,7 @@ class Forwarder:
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
         """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
         target = self.controller()
-        if target == NO_CONTROLLER:
+        if target == NO_NODE:
             return False, None
         try:
             if target != self._config.node_id or self._service is None:

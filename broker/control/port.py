@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from broker.cluster.feed import ImageFeed
     from broker.protocol.hot import FetchIn
 
-NO_CONTROLLER = -1
-"""In place of a node id: no active controller is known."""
 NOT_REGISTERED = -1
 """In place of a broker epoch: this incarnation is not registered yet."""
 
@@ -229,7 +227,7 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
 
     @property
     def controller_id(self) -> int:
-        """The active controller as this node knows it, or NO_CONTROLLER."""
+        """The active controller as this node knows it, or NO_NODE."""
 
     @property
     def broker_epoch(self) -> int:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from broker.cluster.image import Broker, ClusterImage, PartitionImage
     from broker.controller.decision import Command
 
-NOBODY = -1
-"""In place of a broker id."""
 REGISTRATION_CHANGE_VERSION = 1
 FENCE, UNFENCE = 1, -1
 """`BrokerRegistrationChangeRecord.fenced`."""
@@ -215,7 +213,7 @@ def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0)
 
 
 def leadership_changes(
-    command: Command, *, remove: int = NOBODY, add: int = NOBODY, unclean: int = NOBODY
+    command: Command, *, remove: int = NO_NODE, add: int = NO_NODE, unclean: int = NO_NODE
 ) -> list[Write]:
     """Records for every partition that changes when brokers do.
 
@@ -232,7 +230,7 @@ def leadership_changes(
         change = partition_change(command, topic_id, index, before)
         change.acceptable = acceptable
         change.isr = tuple(replica for replica in before.isr if replica not in (remove, unclean))
-        change.unclean_shutdown = () if unclean == NOBODY else (unclean,)
+        change.unclean_shutdown = () if unclean == NO_NODE else (unclean,)
         record = change.plan()
         if record is not None:
             writes.append(Write(record, PARTITION_CHANGE_VERSION))
@@ -244,5 +242,5 @@ def _affected(
 ) -> Iterable[tuple[bytes, int, PartitionImage]]:
     for topic, index, partition in image.partitions():
         leaves = any(member in leaving for member in partition.isr + partition.elr)
-        if leaves or (coming != NOBODY and partition.leader == NO_NODE):
+        if leaves or (coming != NO_NODE and partition.leader == NO_NODE):
             yield topic.id, index, partition

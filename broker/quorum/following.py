@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
-from broker.quorum.messages import NOBODY, Fetch, FetchSnapshot, SnapshotId
+from broker.protocol.ids import NO_NODE
+from broker.quorum.messages import Fetch, FetchSnapshot, SnapshotId
 
 if TYPE_CHECKING:
     import random
@@ -35,15 +36,15 @@ class Following:
 
     def __init__(self, settings: QuorumSettings, rng: random.Random) -> None:
         self._settings, self._rng = settings, rng
-        self.source = NOBODY
-        """Who is asked for records; NOBODY for a node that leads, or knows nobody to ask."""
+        self.source = NO_NODE
+        """Who is asked for records; NO_NODE for a node that leads, or knows nobody to ask."""
         self.fetched_ms: int | None = None
         """When it last answered with something."""
         self.probing = False
         """An observer without a leader asks one voter after another; each answer tells who leads."""
         self.download: Download | None = None
 
-    def begin(self, source: int = NOBODY) -> None:
+    def begin(self, source: int = NO_NODE) -> None:
         """Ask this node from now on. Nothing has been heard from it yet."""
         self.source, self.fetched_ms, self.probing, self.download = source, None, False, None
 

@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from broker.protocol.errors import ErrorCode
 
-NOBODY = -1
-"""In place of a node id: no leader known."""
-
 HIGH_WATERMARK_IRRELEVANT = (1 << 63) - 1
 """In a fetch: do not answer for the sake of a new high watermark (KIP-1166's default)."""
 

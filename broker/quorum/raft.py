@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import Ready
 from broker.quorum.election import Role, Tally
 from broker.quorum.messages import (
-    NOBODY,
     BeginEpoch,
     BeginEpochReply,
     EndEpoch,
@@ -275,7 +275,7 @@ class Raft:
             return False  # It may lack what is committed.
         if vote.pre_vote:
             return not self._hears_leader(now_ms)
-        return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)
+        return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
 
     def _hears_leader(self, now_ms: int) -> bool:
         return self._following.hears_leader(now_ms) if self.role is Role.FOLLOWER else self.role is Role.LEADER
@@ -300,7 +300,7 @@ class Raft:
             return ErrorCode.INCONSISTENT_VOTER_SET
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if epoch == self.epoch and self.seat.state.leader_id not in (NOBODY, sender):
+        if epoch == self.epoch and self.seat.state.leader_id not in (NO_NODE, sender):
             self.seat.note("two_leaders", epoch=epoch, known=self.seat.state.leader_id, claims=sender)
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
@@ -355,12 +355,12 @@ class Raft:
                 pass
 
     def _learn(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        """Somebody says that `leader_id` (or NOBODY it knows) leads `epoch`."""
+        """Somebody says that `leader_id` (or NO_NODE it knows) leads `epoch`."""
         can_follow = leader_id in self._outbox.voters
         if epoch > self.epoch and not can_follow:
             pause_ms = self._patience.before_standing(self.seat.is_fresh)
             self.seat.become_unattached(epoch, now_ms, pause_ms, f"heard of epoch {epoch}")
-        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self.seat.state.leader_id == NOBODY)):
+        elif can_follow and (epoch > self.epoch or (epoch == self.epoch and self.seat.state.leader_id == NO_NODE)):
             self.seat.become_follower(epoch, leader_id, now_ms)
 
     def _on_fetch_reply(self, sender: int, reply: FetchReply, now_ms: int) -> None:
@@ -441,7 +441,7 @@ class Raft:
 
     def _lose_round(self, now_ms: int, why: str) -> None:
         pause_ms = self._patience.after_losing(self.seat.is_fresh)
-        if self.leader_id != NOBODY:
+        if self.leader_id != NO_NODE:
             self.seat.follow(now_ms, pause_ms)
         else:
             self.seat.become_unattached(self.epoch, now_ms, pause_ms, why)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import Note
 from broker.quorum.election import LEGAL, Role, Tally
 from broker.quorum.following import Following
 from broker.quorum.leadership import Leadership
 from broker.quorum.local_log import LocalLog
-from broker.quorum.messages import NOBODY, FetchReply, Message, SnapshotId
+from broker.quorum.messages import FetchReply, Message, SnapshotId
 from broker.quorum.outbox import NEVER, Outbox
 from broker.quorum.patience import Patience
 from broker.quorum.state import QuorumState
@@ -70,9 +71,9 @@ class Seat:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the epoch, for all this node knows; NOBODY also where it is this node and it has resigned."""
+        """Who leads the epoch, for all this node knows; NO_NODE also where it is this node and it has resigned."""
         if self.state.leader_id == self.node_id and self.role is not Role.LEADER:
-            return NOBODY
+            return NO_NODE
         return self.state.leader_id
 
     def check(self) -> None:
@@ -80,7 +81,7 @@ class Seat:
         role, state, log = self.role, self.state, self.log
         assert (self.leadership is not None) == (role is Role.LEADER), f"{role.value} with {self.leadership}"
         assert role is not Role.LEADER or state.leader_id == self.node_id, f"leads with {state}"
-        assert role is not Role.FOLLOWER or state.leader_id not in (NOBODY, self.node_id), f"follows with {state}"
+        assert role is not Role.FOLLOWER or state.leader_id not in (NO_NODE, self.node_id), f"follows with {state}"
         assert role is not Role.CANDIDATE or state.voted_id == self.node_id, f"stands with {state}"
         assert self.tally is None or role in (Role.PROSPECTIVE, Role.CANDIDATE), f"{role.value} counts votes"
         assert log.last_epoch <= state.epoch, f"a log of epoch {log.last_epoch} in epoch {state.epoch}"
@@ -108,14 +109,14 @@ class Seat:
         assert role in LEGAL[self.role], f"{self.role.value} must not become {role.value}"
         self.enter(role, deadline_ms, why)
 
-    def move_to(self, epoch: int, *, leader_id: int = NOBODY, voted_id: int = NOBODY) -> None:
+    def move_to(self, epoch: int, *, leader_id: int = NO_NODE, voted_id: int = NO_NODE) -> None:
         """Change what must never be forgotten. Within an epoch the vote and the leader are set once."""
         old = self.state
         if epoch == old.epoch:
-            assert voted_id in (old.voted_id, NOBODY) or old.voted_id == NOBODY
-            assert leader_id in (old.leader_id, NOBODY) or old.leader_id == NOBODY
-            voted_id = old.voted_id if voted_id == NOBODY else voted_id
-            leader_id = old.leader_id if leader_id == NOBODY else leader_id
+            assert voted_id in (old.voted_id, NO_NODE) or old.voted_id == NO_NODE
+            assert leader_id in (old.leader_id, NO_NODE) or old.leader_id == NO_NODE
+            voted_id = old.voted_id if voted_id == NO_NODE else voted_id
+            leader_id = old.leader_id if leader_id == NO_NODE else leader_id
         assert epoch >= old.epoch
         new = QuorumState(epoch, voted_id, leader_id)
         if new != old:
@@ -162,7 +163,7 @@ class Seat:
     @property
     def is_fresh(self) -> bool:
         """True while, for all this node knows, the cluster never had a leader: nobody is worth waiting for."""
-        return self.log.end_offset == 0 and self.state.leader_id == NOBODY
+        return self.log.end_offset == 0 and self.state.leader_id == NO_NODE
 
     def refuse_fetch(self, message: Message, error: ErrorCode) -> None:
         self.outbox.answer(message, FetchReply(error, self.epoch, self.leader_id))

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.quorum.messages import NOBODY
+from broker.protocol.ids import NO_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +21,11 @@ class DamagedQuorumState(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """Durable before any reply that depends on it. `voted_id`, `leader_id`: a node or NOBODY, both within `epoch`."""
+    """Durable before any reply that depends on it. `voted_id`, `leader_id`: a node or NO_NODE, both within `epoch`."""
 
     epoch: int = 0
-    voted_id: int = NOBODY
-    leader_id: int = NOBODY
+    voted_id: int = NO_NODE
+    leader_id: int = NO_NODE
 
     def to_json(self, voters: Sequence[int], cluster_id: str = "") -> str:
         """The file's text (data version 0, which has the voters in it)."""
@@ -50,6 +50,6 @@ class QuorumState:
         except (ValueError, LookupError, TypeError) as wrong:
             raise DamagedQuorumState(f"quorum-state does not parse: {wrong!r} in {text[:200]!r}") from wrong
         numbers = (state.epoch, state.voted_id, state.leader_id)
-        if not all(type(number) is int for number in numbers) or state.epoch < 0 or min(numbers) < NOBODY:
+        if not all(type(number) is int for number in numbers) or state.epoch < 0 or min(numbers) < NO_NODE:
             raise DamagedQuorumState(f"quorum-state has impossible values: {text[:200]!r}")
         return state

@@ -275,8 +275,8 @@ CONTROL_PLANE = (
                 "votes twice in an epoch",
                 RAFT,
                 "Raft._may_grant",
-                piece="return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)",
-                by="return self.seat.state.leader_id == NOBODY",
+                piece="leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)",
+                by="leader_id == NO_NODE",
             ),
             Removal(
                 "votes for logs that lack committed records",

@@ -18,10 +18,10 @@ from broker.control.kraft.quorum_requests import QuorumRequests
 from broker.control.kraft.quorum_storage import Committed, QuorumStorage
 from broker.control.kraft.snapshot_store import decode_snapshot, encode_snapshot
 from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import InstallSnapshot
 from broker.quorum.election import Role
 from broker.quorum.messages import (
-    NOBODY,
     BeginEpochReply,
     EndEpoch,
     EndEpochReply,
@@ -146,7 +146,7 @@ class MetadataQuorum:
         self._rearm = env.signal()
         self._moved = trio.Event()
         self._farewells = 0
-        self._talking_to = NOBODY
+        self._talking_to = NO_NODE
         """Whose answer is being worked on."""
         self._next: Message | None = None
         """What comes of it for the same node."""
@@ -425,7 +425,7 @@ class MetadataQuorum:
             await self._send(asked)
             self._talking_to = asked.receiver
             self._work()
-            self._talking_to = NOBODY
+            self._talking_to = NO_NODE
             asked, self._next = self._next, None
 
     async def _send(self, message: Message) -> None:

@@ -16,11 +16,11 @@ from broker.protocol.hot import (
     encode_fetch_request,
     encode_fetch_response,
 )
+from broker.protocol.ids import NO_NODE
 from broker.protocol.records import batches, check_crc
 from broker.protocol.schema import begin_quorum_epoch, describe_quorum, end_quorum_epoch, vote
 from broker.quorum.messages import (
     HIGH_WATERMARK_IRRELEVANT,
-    NOBODY,
     BeginEpoch,
     BeginEpochReply,
     Diverging,
@@ -140,7 +140,7 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
     if response.error or len(response.topics) != 1 or len(response.topics[0][1]) != 1:
         raise MalformedFrame(f"Fetch of the metadata log answered with error {response.error}")
     part = response.topics[0][1][0]
-    leader_id, epoch = part.current_leader or (NOBODY, -1)
+    leader_id, epoch = part.current_leader or (NO_NODE, -1)
     payload = bytes(part.records or b"")
     spans, end = _spans(memoryview(payload))
     return FetchReply(
@@ -178,7 +178,7 @@ def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
     """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None where it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    if getattr(request, "voter_id", NOBODY) not in (NOBODY, node_id):
+    if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
         return ErrorCode.INVALID_VOTER_KEY  # Asked at a wrong address, a voter would be counted twice.
     topics = request.topics
     if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:

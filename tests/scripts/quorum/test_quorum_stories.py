@@ -28,9 +28,9 @@ from typing import Any
 import pytest
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.leadership import Leadership
 from broker.quorum.messages import (
-    NOBODY,
     BeginEpoch,
     EndEpoch,
     Fetch,
@@ -61,7 +61,7 @@ class Stage(World):
     def note(self, node_id: int, event: str, **fields: Any) -> None:
         match event:
             case "election":
-                leader = f", leader {fields['leader']}" if fields["leader"] not in (NOBODY, node_id) else ""
+                leader = f", leader {fields['leader']}" if fields["leader"] not in (NO_NODE, node_id) else ""
                 self.lines.append(f"{node_id}: {fields['role']} in epoch {fields['epoch']}{leader} ({fields['why']})")
             case "truncated":
                 self.lines.append(f"{node_id}: truncates from {fields['from_offset']} to {fields['to_offset']}")

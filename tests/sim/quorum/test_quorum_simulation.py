@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker.protocol.ids import NO_NODE
 from broker.quorum.election import Role
 from broker.quorum.leadership import Leadership
 from broker.quorum.local_log import LocalLog
-from broker.quorum.messages import NOBODY, Diverging, Vote
+from broker.quorum.messages import Diverging, Vote
 from broker.quorum.raft import Raft
 from broker.quorum.shape import LogShape
 from broker.quorum.state import QuorumState
@@ -70,7 +71,7 @@ def _never_resign(self: Raft, now_ms: int) -> None:
 def _grant_to_shorter_log(self: Raft, vote: Vote, candidate: int, now_ms: int) -> bool:
     if vote.pre_vote:
         return not self._hears_leader(now_ms)
-    return self.seat.state.leader_id == NOBODY and self.seat.state.voted_id in (NOBODY, candidate)
+    return self.seat.state.leader_id == NO_NODE and self.seat.state.voted_id in (NO_NODE, candidate)
 
 
 def _truncate_to_high_watermark(self: LocalLog, diverging: Diverging, high_watermark: int) -> int:

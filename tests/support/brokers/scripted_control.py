@@ -17,7 +17,6 @@ from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
 from broker.config import BrokerConfig
 from broker.control.orders import become, broker_view
 from broker.control.port import (
-    NO_CONTROLLER,
     NOT_REGISTERED,
     BrokersChanged,
     DataPlane,
@@ -33,6 +32,7 @@ from broker.control.port import (
 from broker.control.refusals import refusal
 from broker.env import Env
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 
 TOPIC, TOPIC_ID = "t", bytes(15) + b"\x07"
 CONFIRM = ErrorCode.NONE
@@ -184,7 +184,7 @@ class ScriptedPlane:
 
     def __init__(self, control: ScriptedControl, env: Env, node_id: int, feed: ImageFeed) -> None:
         self._control, self._node_id, self.feed = control, node_id, feed
-        self.controller_id = NO_CONTROLLER
+        self.controller_id = NO_NODE
         self.answered_at = env.mono()
         self.data_plane: DataPlane | None = None
         self._membership: ScriptedMembership | None = None

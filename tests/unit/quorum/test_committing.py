@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import AppendLeaderChange, AppendOwn
 from broker.quorum.election import Role
-from broker.quorum.messages import NOBODY, BeginEpoch, BeginEpochReply, Diverging, EndEpoch, Fetch, FetchReply
+from broker.quorum.messages import BeginEpoch, BeginEpochReply, Diverging, EndEpoch, Fetch, FetchReply
 from broker.quorum.raft import Raft
 from broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, fetch, lead, ready, said, tell
@@ -155,7 +156,7 @@ def test_resigning_leader_releases_fetches_and_names_successors() -> None:
     raft.resign(1)
     effects = ready(raft)
     assert said(effects, EndEpoch) == [EndEpoch(4, (3, 2, 4, 5))] * 4
-    assert said(effects, FetchReply) == [FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, NOBODY)]
+    assert said(effects, FetchReply) == [FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, NO_NODE)]
 
 
 def test_voter_that_does_not_fetch_is_told_again_who_leads() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import AppendFetched, Truncate
 from broker.quorum.election import Role
-from broker.quorum.messages import NOBODY, BeginEpoch, Diverging, EndEpoch, Fetch, FetchReply, Message, Span, Vote
+from broker.quorum.messages import BeginEpoch, Diverging, EndEpoch, Fetch, FetchReply, Message, Span, Vote
 from broker.quorum.raft import Raft
 from broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, ready, records, said, tell
@@ -137,7 +138,7 @@ def test_a_reply_makes_the_next_failure_the_first_one_again() -> None:
 def test_follower_refused_by_its_own_leader_does_not_wait_for_the_time_out() -> None:
     """An epoch's leader that does not lead any more will not do so again."""
     raft, request = follower()
-    tell(raft, 1, FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, NOBODY), now_ms=10, ticket=request.ticket)
+    tell(raft, 1, FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, NO_NODE), now_ms=10, ticket=request.ticket)
     raft.tick(10 + 150)
     assert raft.role is Role.PROSPECTIVE
 
@@ -177,7 +178,7 @@ def test_observer_asks_one_voter_after_another_who_leads() -> None:
         raft.tick(now_ms)
         (request,) = ready(raft).messages
         asked_ids.append(request.receiver)
-        tell(raft, request.receiver, FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, NOBODY), now_ms, request.ticket)
+        tell(raft, request.receiver, FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, NO_NODE), now_ms, request.ticket)
     assert sorted(asked_ids[:3]) == [1, 2, 3]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.quorum.election import Role
-from broker.quorum.messages import NOBODY, BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
+from broker.quorum.messages import BeginEpoch, EndEpoch, Fetch, FetchReply, Vote, VoteReply
 from broker.quorum.state import QuorumState
 from tests.unit.quorum.cores import OK, asked, core, lead, ready, records, said, stand, tell
 
@@ -18,7 +19,7 @@ def vote(epoch: int, last_epoch: int = 0, end_offset: int = 0, *, pre_vote: bool
 def test_vote_is_told_only_together_with_the_state_that_remembers_it() -> None:
     effects = tell(core(3), 1, vote(1))
     assert effects.state == QuorumState(epoch=1, voted_id=1)
-    assert said(effects, VoteReply) == [VoteReply(OK, 1, NOBODY, granted=True)]
+    assert said(effects, VoteReply) == [VoteReply(OK, 1, NO_NODE, granted=True)]
 
 
 def test_no_second_vote_in_an_epoch() -> None:
@@ -119,7 +120,7 @@ def test_lost_pre_vote_begins_no_epoch() -> None:
     node = core(1)
     node.tick(node.next_deadline_ms())
     for request in ready(node).messages:
-        tell(node, request.receiver, VoteReply(OK, 0, NOBODY, granted=False), ticket=request.ticket)
+        tell(node, request.receiver, VoteReply(OK, 0, NO_NODE, granted=False), ticket=request.ticket)
     assert (node.role, node.epoch) == (Role.UNATTACHED, 0)
 
 
@@ -138,7 +139,7 @@ def test_late_reply_of_an_earlier_round_counts_for_nothing() -> None:
     stand(node)  # Nobody answered, so it stands again.
     assert node.epoch == 2
     for request in old:
-        tell(node, request.receiver, VoteReply(OK, 1, NOBODY, granted=True), ticket=request.ticket)
+        tell(node, request.receiver, VoteReply(OK, 1, NO_NODE, granted=True), ticket=request.ticket)
     assert node.role is Role.CANDIDATE
 
 
@@ -153,10 +154,10 @@ def test_leader_that_restarts_never_leads_that_epoch_again() -> None:
     """What it had handed out unsynced may be gone: the same offsets of the same epoch must not be written twice."""
     node = core(1, state=QuorumState(epoch=3, voted_id=1, leader_id=1), log=((3, 0),), end=4)
     assert node.role is Role.RESIGNED
-    assert node.leader_id == NOBODY
+    assert node.leader_id == NO_NODE
     assert said(ready(node), EndEpoch) == [EndEpoch(3, ()), EndEpoch(3, ())]
     refused = said(tell(node, 2, Fetch(3, 4, 3, 0, 500)), FetchReply)
-    assert refused == [FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, NOBODY)]
+    assert refused == [FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, NO_NODE)]
 
 
 def test_second_leader_of_an_epoch_is_refused_and_noted() -> None:

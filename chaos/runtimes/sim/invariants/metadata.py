@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker.protocol.ids import NO_NODE
 from chaos.runtimes.sim.invariants.batches import Copy, Ledger
 from chaos.runtimes.sim.invariants.table import When, invariant
-
-NOBODY = -1
 
 
 class Seat(NamedTuple):
@@ -19,9 +18,9 @@ class Seat(NamedTuple):
     leads: bool
     epoch: int
     voted: int
-    """Whom it gave its vote in this epoch, or NOBODY."""
+    """Whom it gave its vote in this epoch, or NO_NODE."""
     leader: int
-    """Who leads this epoch, as it knows for good, or NOBODY."""
+    """Who leads this epoch, as it knows for good, or NO_NODE."""
     hw: int
     log_end: int
     durable: tuple[int, int, int] | None = None
@@ -57,7 +56,7 @@ def one_controller_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> 
 @invariant("one-vote-per-epoch", When.QUORUM, "Raft, section 5.2; KIP-595: the vote is durable before it is told")
 def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
     """A node gives one vote in an epoch, and does not forget it: not by a kill, not by a loss of power."""
-    if now.voted == NOBODY:
+    if now.voted == NO_NODE:
         return None
     told = quorum.votes.get((now.node, now.epoch), now.voted)
     return None if told == now.voted else f"voted for {told} and for {now.voted} in epoch {now.epoch}"

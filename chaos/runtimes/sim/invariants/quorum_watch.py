@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.control.kraft.quorum_storage import STATE_FILE
+from broker.protocol.ids import NO_NODE
 from chaos.runtimes.sim.invariants import sight
 from chaos.runtimes.sim.invariants.batches import Copy
-from chaos.runtimes.sim.invariants.metadata import NOBODY, Quorum
+from chaos.runtimes.sim.invariants.metadata import Quorum
 from chaos.runtimes.sim.invariants.table import INVARIANTS, When, entered
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from chaos.runtimes.sim.invariants.books import Report
     from chaos.runtimes.sim.invariants.metadata import Seat
 
-FORGOTTEN = (0, NOBODY, NOBODY)
+FORGOTTEN = (0, NO_NODE, NO_NODE)
 """What a node without a quorum-state file starts with."""
 
 
@@ -66,7 +67,7 @@ class QuorumWatch:
                 self._report(check, wrong, node, None, {"seat": now._asdict()})
         if now.leads:
             known.leaders.setdefault(now.epoch, node)
-        if now.voted != NOBODY:
+        if now.voted != NO_NODE:
             known.votes.setdefault((node, now.epoch), now.voted)
         known.epochs[node] = max(known.epochs.get(node, 0), now.epoch)
 
