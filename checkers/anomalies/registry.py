@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from checkers.anomalies import (
     corrupt,
     duplicate,
+    failed_yet_read,
     inconsistent_offset,
     loss,
     lso_violation,
@@ -31,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     duplicate.CHECK,
     inconsistent_offset.CHECK,
     phantom.CHECK,
+    failed_yet_read.CHECK,
     corrupt.CHECK,
     wrong_offset.CHECK,
     send_reorder.CHECK,

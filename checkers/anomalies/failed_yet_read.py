@@ -1,0 +1,36 @@
+"""failed-yet-read: a record whose send definitely failed, and which stands in the log all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import logs_of, witness
+from checkers.findings import Witness
+from checkers.history.tables import FAIL
+
+ANOMALIES = (
+    Anomaly(
+        "failed-yet-read",
+        Family.DATA,
+        "a value that was read although its send definitely failed: every attempt got an error that says that nothing "
+        "was appended, or never left the client",
+        source=f"{JEPSEN}; Kafka protocol, error codes: NOT_ENOUGH_REPLICAS (19) refuses before the append, "
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) and time-outs leave it open",
+        jepsen="G1a",
+        other="the lowest offset it was read at",
+        needs=(Need.SENDS, Need.READS),
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """What Kafka leaves open (time-outs, lost connections, error 20) is INFO in a history, and never found here."""
+    for log in seen.view(logs_of):
+        for value in log.values.values():
+            if value.sent and value.st == FAIL and value.read_at:
+                places, evidence = (value.final_at, FINAL) if value.final_at else (value.read_at, READS)
+                yield witness("failed-yet-read", value, max(places), min(value.read_at), evidence)
+
+
+CHECK = Check(__name__, ANOMALIES, find)
