@@ -114,6 +114,7 @@ COMMITTED = {
     **ACKED_ONLY,
     **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
     **_shadow("offset-regression/high watermark"),
+    **_shadow("thrown-back/log truncated", "thrown-back/offset out of range"),
 }
 """Records may be lost that readers got."""
 

@@ -57,12 +57,12 @@ acknowledgement, else by the highest read; -1 where nobody knows."""
 def partitions(rows: Sequence[Partition]) -> str:
     """The partitions, in the statement itself: reading a file of a few rows costs as much as reading a large one."""
     facts = (
-        f"({each.part}, {str(each.compacted).lower()}, {each.judged_from}L, {each.seen}L, {each.cover_from}L, "
-        f"{each.cover_to}L, {each.cover_t0}L)"
+        f"({each.part}, {str(each.compacted).lower()}, {str(each.deletable).lower()}, {each.judged_from}L, "
+        f"{each.seen}L, {each.cover_from}L, {each.cover_to}L, {each.cover_t0}L)"
         for each in rows
     )
-    columns = "part, compacted, judged_from, seen, cover_from, cover_to, cover_t0"
-    nothing = "(-1, false, 0L, 0L, 0L, 0L, 0L)"
+    columns = "part, compacted, deletable, judged_from, seen, cover_from, cover_to, cover_t0"
+    nothing = "(-1, false, false, 0L, 0L, 0L, 0L, 0L)"
     return f"select * from values {', '.join(facts) or nothing} as t({columns})"
 
 

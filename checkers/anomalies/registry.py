@@ -20,6 +20,7 @@ from checkers.anomalies import (
     send_reorder,
     stale_ack,
     stuck,
+    thrown_back,
     to_come,
     wrong_offset,
 )
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     replica_divergence.CHECK,
     poll_skip.CHECK,
     nonmonotonic_poll.CHECK,
+    thrown_back.CHECK,
     offset_regression.CHECK,
     lso_violation.CHECK,
     stuck.CHECK,

@@ -1,7 +1,7 @@
 """A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
 
-`convert` writes `RUN/history/`: records, told, ops, finals, partitions, processes, assignments, commits and faults as
-Parquet, and last `conversion.json`, which says what was read, and why not all of it where that is so.
+`convert` writes `RUN/history/`: records, told, ops, thrown, finals, partitions, processes, assignments, commits and
+faults as Parquet, and last `conversion.json`, which says what was read, and why not all of it where that is so.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
 
 def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
     reader = parser.Parser()
-    tables = {"records": reader.history.records, "told": reader.history.told, "ops": reader.history.ops}
+    kept = reader.history
+    tables = {"records": kept.records, "told": kept.told, "ops": kept.ops, "thrown": kept.thrown}
     writers = {name: TableWriter(folder, name) for name in tables}
 
     def drain(_: History) -> None:

@@ -25,6 +25,17 @@ from checkers.history.tables import (
     Process,
     Row,
     Table,
+    Thrown,
+    Told,
+)
+    FinalRead,
+    History,
+    Op,
+    Partition,
+    Process,
+    Record,
+    Table,
+    Thrown,
     Told,
 )
 
@@ -83,7 +94,13 @@ _COMMITS = _schema(op=_LONG, proc=_INT, group=_TEXT, part=_INT, off=_LONG, st=pa
 SCHEMAS: dict[str, pa.Schema] = {
     **{
         name: pa.schema([(column, _TYPES.get(column, pa.int64())) for column in row_type._fields])
-        for name, row_type in (("records", Row), ("told", Told), ("ops", Op), ("finals", FinalRead))
+        for name, row_type in (
+            ("records", Row),
+            ("told", Told),
+            ("ops", Op),
+            ("thrown", Thrown),
+            ("finals", FinalRead),
+        )
     },
     "partitions": _PARTITIONS,
     "processes": _PROCESSES,
@@ -150,6 +167,7 @@ def read_large(folder: Path, history: History) -> None:
     history.records = _read(folder / "records.parquet", Row)
     history.told = _read(folder / "told.parquet", Told)
     history.ops = _read(folder / "ops.parquet", Op)
+    history.thrown = _read(folder / "thrown.parquet", Thrown)
 
 
 def _arrow(table: Table, schema: pa.Schema) -> pa.Table:

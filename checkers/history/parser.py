@@ -21,9 +21,11 @@ from checkers.history.tables import (
     LISTED,
     NOT_A_READER,
     OK,
+    OUT_OF_RANGE,
     POLL,
     SCHEMA,
     SEND,
+    TRUNCATED,
     Assignment,
     History,
     Partition,
@@ -35,6 +37,8 @@ from checkers.history.values import SEQUENCE_BITS
 
 FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")
+THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
+"""Events that tell a reader of an impossible position."""
 DRAIN_ROWS = 1 << 20
 """Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
 
@@ -75,9 +79,9 @@ class Parser:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
         history, handlers, decode = self.history, self._handlers, msgspec.json.decode
-        records, told, ops = history.records, history.told, history.ops
+        tables = history.records, history.told, history.ops, history.thrown
         for raw in lines:
-            marks = len(records), len(told), len(ops)
+            marks = [len(table) for table in tables]
             try:
                 line = decode(raw)
                 handler = handlers.get(line["e"])
@@ -87,7 +91,7 @@ class Parser:
                     raise Malformed("the history does not begin with its header")
                 handler(line)
             except _UNREADABLE as error:
-                for table, mark in zip((records, told, ops), marks, strict=True):
+                for table, mark in zip(tables, marks, strict=True):
                     table.truncate(mark)
                 self._stop(raw, error)
                 return
@@ -316,6 +320,9 @@ class Parser:
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
             self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
+        if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
+            where = (line["part"], THROWN[kind], whole(line["position"]), whole(line["log_start"]), whole(line["end"]))
+            self.history.thrown.append((whole(line["t"]), proc, *where))
 
     def _active(self, proc: int, t: int) -> None:
         if t > self._processes[proc].last_t:

@@ -17,6 +17,9 @@ SCHEMA = 1
 
 SEND, POLL, EMPTY_POLL, LISTED = 0, 1, 2, 3
 """Row.kind (the first three) and Told.kind (the last three)."""
+TRUNCATED, OUT_OF_RANGE = 0, 1
+"""Thrown.kind. The leader's log ends the epoch of what the reader read last before its position (LOG_TRUNCATED); or its
+log does not reach to that position (OFFSET_OUT_OF_RANGE)."""
 OK, FAIL, INFO = 0, 1, 2
 """Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
 NOT_A_READER = 2
@@ -83,6 +86,21 @@ class Told(NamedTuple):
     """
     t0: int
     t1: int
+
+
+class Thrown(NamedTuple):
+    """A reader was told that its position is impossible: its records are gone, or were replaced by others."""
+
+    t: int
+    proc: int
+    part: int
+    kind: int
+    """TRUNCATED or OUT_OF_RANGE."""
+    position: int
+    log_start: int
+    """-1 where not told."""
+    end: int
+    """TRUNCATED: the first offset that differs, OUT_OF_RANGE: the high watermark; -1 where not told."""
 
 
 class Op(NamedTuple):
@@ -263,6 +281,7 @@ class History:
     records: Table = field(default_factory=lambda: Table(Row))
     told: Table = field(default_factory=lambda: Table(Told))
     ops: Table = field(default_factory=lambda: Table(Op))
+    thrown: Table = field(default_factory=lambda: Table(Thrown))
     corrupt: int = 0
     """Received records whose payload did not verify."""
     holes: int = 0

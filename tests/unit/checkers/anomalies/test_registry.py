@@ -71,9 +71,14 @@ def _keep(history: History, wanted: Callable[[Row], bool]) -> None:
 TAKEN_OUT: dict[Need, Callable[[History], None]] = {
     Need.SENDS: lambda history: _keep(history, lambda record: record.kind != SEND),
     Need.ACKS: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != OK),
-    Need.READS: lambda history: _keep(history, lambda record: record.kind != POLL),
+    Need.READS: lambda history: _without_reads(history),
     Need.MARKS: lambda history: history.told.truncate(0),
 }
+
+
+def _without_reads(history: History) -> None:
+    _keep(history, lambda record: record.kind != POLL)
+    history.thrown.truncate(0)
 
 
 def _without_final_reads(history: History) -> None:

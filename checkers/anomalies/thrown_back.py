@@ -1,0 +1,46 @@
+"""thrown-back: a reader hears that what it has read is no longer there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.findings import Witness
+from checkers.history.tables import OUT_OF_RANGE, Partition, Thrown
+
+ANOMALIES = (
+    Anomaly(
+        "thrown-back",
+        Family.READERS,
+        "a reader's position, behind what it has read, is beyond the leader's log (OFFSET_OUT_OF_RANGE), or the leader "
+        "has other records there (LOG_TRUNCATED): what was read was committed, and is gone",
+        source="KIP-320: Allow fetchers to detect and handle log truncation; Kafka documentation, design, Replication",
+        other="where the leader's log ends, or begins to differ",
+        needs=(Need.READS,),
+    ),
+)
+
+EVIDENCE = ("log truncated", "offset out of range")
+"""By `Thrown.kind`."""
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Our own client alone is told so exactly: it sends the epoch of the leader that it knows, and asks each new leader
+    where the epoch of its last record ends. What libraries were told is not judged.
+    """
+    partitions = {partition.part: partition for partition in seen.history.partitions}
+    for each in seen.history.thrown.rows():
+        if _is_wrong(each, partitions[each.part]):
+            yield Witness(
+                "thrown-back", EVIDENCE[each.kind], each.part, each.position, -1, -1, each.proc, each.end
+            )  # fmt: skip
+
+
+def _is_wrong(each: Thrown, partition: Partition) -> bool:
+    """Not where retention, or a request, removed what stood there, and with it what was known of old epochs."""
+    if each.kind == OUT_OF_RANGE:
+        return each.position >= partition.judged_from
+    return each.end >= 0 or not partition.deletable
+
+
+CHECK = Check(__name__, ANOMALIES, find)

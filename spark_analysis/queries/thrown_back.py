@@ -1,0 +1,20 @@
+"""thrown-back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select
+
+SQL = """
+select 'thrown-back' anomaly, if(kind = 0, 'log truncated', 'offset out of range') evidence, t.part, position off,
+       -1L val, -1L op, bigint(proc) proc, end other
+from thrown t join partitions p on p.part = t.part
+where if(kind = 1, position >= judged_from, end >= 0 or not deletable)
+"""
+
+
+def query(_: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.thrown_back`."""
+    return [Select(SQL, ("thrown", "partitions"))]

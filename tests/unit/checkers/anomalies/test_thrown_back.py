@@ -1,0 +1,71 @@
+"""Readers whose positions became impossible, and the nearest that retention moved."""
+
+from __future__ import annotations
+
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import Cases
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+TRUNCATED, OUT_OF_RANGE = ("thrown-back", "log truncated"), ("thrown-back", "offset out of range")
+
+
+def read_to(position: int, retention_ms: int = -1) -> tuple[HistoryBuilder, int, list[int]]:
+    """Records up to `position`, that a reader got."""
+    h = HistoryBuilder(retention_ms=retention_ms)
+    p, reader = h.producer(), h.reader()
+    values = [h.sent(p, off) for off in range(position)]
+    h.poll(reader, list(enumerate(values)))
+    return h, reader, values
+
+
+@CASES.case("a reader whose last record the new leader does not have was thrown back", TRUNCATED)
+def _() -> HistoryBuilder:
+    h, reader, values = read_to(3)
+    h.event("log_truncated", p=reader, part=0, position=3, log_start=-1, end=2)
+    h.final(list(enumerate(values)))
+    return h
+
+
+@CASES.case("a reader of whose epoch the leader knows nothing was thrown back where nothing is ever removed", TRUNCATED)
+def _() -> HistoryBuilder:
+    h, reader, _ = read_to(3)
+    h.event("log_truncated", p=reader, part=0, position=3, log_start=-1, end=-1)
+    return h
+
+
+@CASES.case("a leader forgets old epochs with the records that retention removes")
+def _() -> HistoryBuilder:
+    h, reader, _ = read_to(3, retention_ms=1000)
+    h.event("log_truncated", p=reader, part=0, position=3, log_start=-1, end=-1)
+    return h
+
+
+@CASES.case("a reader beyond the end of the log was thrown back", OUT_OF_RANGE)
+def _() -> HistoryBuilder:
+    h, reader, _ = read_to(3)
+    h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=0, end=1)
+    return h
+
+
+@CASES.case("a reader beyond the end of a log with retention was thrown back", OUT_OF_RANGE)
+def _() -> HistoryBuilder:
+    h, reader, _ = read_to(3, retention_ms=1000)
+    h.poll(h.reader(), [], at=2, log_start=2, hw=3)
+    h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=-1, end=-1)
+    return h
+
+
+@CASES.case("a reader whose place retention removed is moved on, not thrown back")
+def _() -> HistoryBuilder:
+    h, reader, _ = read_to(3, retention_ms=1000)
+    h.event("offset_out_of_range", p=reader, part=0, position=3, log_start=5, end=9)
+    h.poll(h.reader(), [], at=5, log_start=5, hw=9)
+    return h
+
+
+@CASES.plant("thrown-back")
+def _(history: GeneratedHistory) -> None:
+    reader = next(poll.proc for poll in history.polls if poll.f == "poll")
+    history.event("log_truncated", p=reader, part=1, position=7, log_start=-1, end=5)
