@@ -55,7 +55,11 @@ class RunConfiguration:
     """Fetch answers tell high watermark and last stable offset as each was when it was looked at, before the records
     were: Apache Kafka does, our own broker does not."""
     isr_by_messages: bool = False
-    elections_without_controller: bool = False
+    """A follower that lacks more than so many records leaves the ISR, as before KIP-16."""
+    unclean_by_request: bool = False
+    """Somebody asks for unclean elections while the cluster runs."""
+    requests_doubled: bool = False
+    """The network delivers requests twice, which TCP never does."""
 
     @property
     def effective_min_isr(self) -> int:
@@ -189,7 +193,8 @@ _UNCLEAN_LOST = "a replica that was not in sync may lead: what it lacks is gone"
 _REORDERED = "a batch that failed is sent again after the ones that were in flight with it"
 _BEFORE_101 = "a follower that truncates to its high watermark drops what was committed, and keeps what was not"
 _SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
-_NO_CONTROLLER = "two brokers may think that they lead"
+_REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
+_DOUBLED = "one copy of a request was refused, and the other one appended a moment later"
 _DELAYED_END = "a delayed EndTxn ends the next transaction of the same epoch (transactions V1)"
 
 ADDED: tuple[Row, ...] = (
@@ -202,6 +207,21 @@ ADDED: tuple[Row, ...] = (
             _UNCLEAN,
             {"wrong-offset": _UNCLEAN_LOST, "offset-regression": _UNCLEAN_LOST},
         ),
+    ),
+    _added(
+        "unclean elections by request",
+        lambda c: c.unclean_by_request,
+        _loses(
+            _REQUESTED,
+            COMMITTED,
+            "KIP-460: Admin Leader Election RPC",
+            {"wrong-offset": _REQUESTED, "offset-regression": _REQUESTED},
+        ),
+    ),
+    _added(
+        "requests that arrive twice",
+        lambda c: c.requests_doubled,
+        Cell({"failed-yet-read": _DOUBLED}, "Kafka protocol guide, network: requests travel over TCP, each once"),
     ),
     _added(
         "idempotence off",
@@ -256,19 +276,6 @@ ADDED: tuple[Row, ...] = (
         Cell(
             dict.fromkeys(("stuck-producer", "not-converged"), "a burst throws every follower out of the ISR"),
             "KIP-16",
-        ),
-    ),
-    _added(
-        "elections without a controller",
-        lambda c: c.elections_without_controller,
-        _loses(
-            _NO_CONTROLLER,
-            COMMITTED,
-            "elections as published before Kafka had a controller",
-            dict.fromkeys(
-                ("inconsistent-offset", "replica-divergence", "offset-regression", "stuck-producer", "not-converged"),
-                _NO_CONTROLLER,
-            ),
         ),
     ),
 )

@@ -17,6 +17,9 @@ OURS = "squall"
 """The `target` whose brokers are ours."""
 
 
+_TRUNCATION, _FEATURES = "squall.replication.truncation", "squall.bootstrap.features"
+
+
 class BadPlan(ValueError):
     """plan.toml is not there, is no TOML, or lacks what it must say."""
 
@@ -66,6 +69,8 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
     # A topic's own setting goes before the broker's of the same meaning.
     unclean = topic.get("unclean.leader.election.enable", broker.get("unclean.leader.election.enable", "false"))
     flush = topic.get("flush.messages", broker.get("log.flush.interval.messages"))
+    features = dict(each.partition("=")[::2] for each in broker.get(_FEATURES, "").replace(" ", "").split(",") if each)
+    asked = [dict(fault.get("params", {})) for fault in plan.get("faults", [])]
     return RunConfiguration(
         acks=_acks(workload.get("acks", -1)),
         min_isr=int(topic.get("min.insync.replicas", workload.get("min_isr", 1))),
@@ -74,6 +79,11 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         max_in_flight=int(workload.get("max_in_flight", 5)),
         unclean=unclean.strip().lower() == "true",
         flush_messages=None if flush is None else int(flush),
+        transaction_version=int(features.get("transaction.version", 0)),
+        hw_truncation=broker.get(_TRUNCATION, "epoch") == "high-watermark",
+        isr_by_messages=int(broker.get("replica.lag.max.messages", -1)) >= 0,
+        unclean_by_request=any(params.get("how") == "unclean" for params in asked),
+        requests_doubled=any(params.get("act") == "duplicate" for params in asked),
         marks_of_several_moments=plan.get("target", OURS) != OURS,
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,14 @@ from checkers.guarantees import (
     COMMITTED,
     FaultClass,
     Guarantee,
+    Row,
     RunConfiguration,
     anybody,
     check_matrix,
     guarantee_for,
 )
-from checkers.plan_facts import facts_of
+from checkers.history.tables import Process
+from checkers.plan_facts import configuration_of, facts_of
 
 SAFE = RunConfiguration(acks=-1, min_isr=2, replication_factor=3)
 LOSS = {"lost-write", "unseen"}
@@ -168,3 +172,65 @@ def test_whose_brokers_they_were_is_read_from_the_plan() -> None:
     plan = {"workload": {"min_isr": 2, "replication_factor": 3}}
     assert not facts_of(plan).configuration.marks_of_several_moments
     assert facts_of({**plan, "target": "kafka"}).configuration.marks_of_several_moments
+
+
+# ---------------------------------------------------------------------------------------------- each row, from a plan
+
+
+def _plan(workload: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"workload": {"acks": -1, "min_isr": 2, "replication_factor": 3, **(workload or {})}, **more}
+
+
+def _settings(**settings: str) -> dict[str, Any]:
+    return _plan(cluster={"settings": {name.replace("_", "."): value for name, value in settings.items()}})
+
+
+FLUSHED = {"topic_settings": {"flush.messages": "1"}}
+REACHED: dict[str, dict[str, Any]] = {
+    "acks=0": _plan({"acks": 0, "idempotence": False}),
+    "acks=1": _plan({"acks": 1, "idempotence": False}),
+    "acks=all, min ISR 2 or more, flush.messages=1": _plan(FLUSHED),
+    "acks=all, flush.messages=1": _plan({**FLUSHED, "min_isr": 1}),
+    "acks=all, min ISR 2 or more": _plan(),
+    "acks=all, min ISR 1": _plan({"min_isr": 1}),
+    "unclean leader election": _plan({"topic_settings": {"unclean.leader.election.enable": "true"}}),
+    "unclean elections by request": _plan(faults=[{"action": "leadership", "params": {"how": "unclean"}}]),
+    "requests that arrive twice": _plan(faults=[{"action": "protocol", "params": {"act": "duplicate"}}]),
+    "idempotence off": _plan({"idempotence": False, "max_in_flight": 1}),
+    "idempotence off, more than one request in flight": _plan({"idempotence": False, "max_in_flight": 5}),
+    "read_uncommitted": _plan(),
+    "transactions V1": _settings(squall_bootstrap_features="transaction.version=1, metadata.version=29"),
+    "truncation to the high watermark": _settings(squall_replication_truncation="high-watermark"),
+    "Apache Kafka's fetch answers": _plan(target="kafka"),
+    "ISR by messages": _settings(replica_lag_max_messages="4000"),
+}
+"""Row -> a plan under which it holds: for its producers, or for a reader of read_uncommitted."""
+NEXT_TO: dict[str, dict[str, Any]] = {
+    "unclean elections by request": _plan(faults=[{"action": "leadership", "params": {"how": "preferred"}}]),
+    "requests that arrive twice": _plan(faults=[{"action": "protocol", "params": {"act": "drop"}}]),
+    "transactions V1": _settings(squall_bootstrap_features="transaction.version=2"),
+    "truncation to the high watermark": _settings(squall_replication_truncation="epoch"),
+    "ISR by messages": _settings(replica_lag_max_messages="-1"),
+}
+
+
+def _rows(plan: dict[str, Any], *, isolation: int) -> set[str]:
+    facts = facts_of(plan)
+    reader = Process(1, "reader", "squall", "1", "", {"isolation": isolation})
+    configurations = [facts.configuration, configuration_of(reader, facts.configuration)]
+    return {row.name for row in (*BASE, *ADDED) for each in configurations if row.holds(each)}
+
+
+@pytest.mark.parametrize("row", [*BASE, *ADDED], ids=lambda row: row.name)
+def test_every_row_is_reached_by_a_plan(row: Row) -> None:
+    assert row.name in _rows(REACHED[row.name], isolation=0)
+
+
+def test_no_plan_reaches_a_row_that_is_not_there() -> None:
+    assert REACHED.keys() == {row.name for row in (*BASE, *ADDED)}
+
+
+@pytest.mark.parametrize("name", NEXT_TO)
+def test_the_nearest_plan_does_not_reach_it(name: str) -> None:
+    assert name not in _rows(NEXT_TO[name], isolation=1)
+    assert "read_uncommitted" not in _rows(NEXT_TO[name], isolation=1)
