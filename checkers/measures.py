@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from checkers.history.tables import LISTED, OK, SEND, History, PlayedFault, Process, Row, Told
 from checkers.metrics import (
@@ -14,6 +15,7 @@ from checkers.metrics import (
     FAULTY,
     GAP,
     HEALED_GAP,
+    LAG,
     LATENCY,
     LATENCY_UNIT_NS,
     OVERALL,
@@ -23,6 +25,7 @@ from checkers.metrics import (
     RECOVERY,
     SECOND,
     SENDS,
+    STALE,
     Context,
     Measure,
 )
@@ -42,6 +45,8 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_recoveries(sends, context.faults),
         *_reader_gaps(told, history.processes, context.healed_ns),
         *_by_second(sends, told, context.origin_ns),
+        *_spread(STALE, _ages(told)),
+        *_spread(LAG, _lags(told)),
     ]
     acked = Counter(send.part for send in sends if send.st == OK)
     return sorted([*measures, *(Measure(ACKED, part, 0, (count,)) for part, count in acked.items())])
@@ -159,3 +164,60 @@ def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Meas
         times.sort()
         numbers = (len(times), _percentile(times, 0.5), _percentile(times, 0.99), times[-1])
         yield Measure(SECOND, second, 0, numbers)
+
+
+Reader = tuple[int, int]
+"""(process, partition)"""
+
+
+def _ages(told: list[Told]) -> Iterator[tuple[Reader, int]]:
+    """Of each poll, how long before it began somebody was first told of an offset behind where it left its reader."""
+    ends: dict[int, list[tuple[int, int]]] = {}
+    for each in told:
+        if each.hw >= 0:
+            ends.setdefault(each.part, []).append((each.hw, each.t1))
+    for part, known in ends.items():
+        first_known = _first_known(known)
+        for each in told:
+            if each.part == part and each.kind != LISTED and not each.final and each.st == OK:
+                since = first_known(each.position)
+                yield (each.proc, part), max(0, each.t0 - since) // LATENCY_UNIT_NS if since is not None else 0
+
+
+def _first_known(known: list[tuple[int, int]]) -> Callable[[int], int | None]:
+    """A function from a position to when an end above it was first told; None where it never was."""
+    known.sort()
+    offsets = [end for end, _ in known]
+    earliest = [t for _, t in known]
+    for index in range(len(earliest) - 2, -1, -1):
+        earliest[index] = min(earliest[index], earliest[index + 1])
+
+    def at(position: int) -> int | None:
+        index = bisect_right(offsets, position)
+        return earliest[index] if index < len(earliest) else None
+
+    return at
+
+
+def _lags(told: list[Told]) -> Iterator[tuple[Reader, int]]:
+    """Each latest offset that a reader asked for, less where its last answer had left it."""
+    positions: dict[Reader, int] = {}
+    for each in sorted(told, key=lambda each: (each.op, each.idx)):
+        reader = each.proc, each.part
+        if each.kind != LISTED:
+            if not each.final:
+                positions[reader] = each.position
+        elif reader in positions:
+            yield reader, max(0, max(each.hw, each.lso) - positions[reader])
+
+
+def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[Measure]:
+    """Of each reader, and of all together."""
+    groups: dict[Reader, list[int]] = {}
+    for reader, value in values:
+        groups.setdefault(reader, []).append(value)
+        groups.setdefault((ALL, ALL), []).append(value)
+    for (proc, part), members in groups.items():
+        members.sort()
+        percentiles = (_percentile(members, fraction) for fraction in PERCENTILES)
+        yield Measure(name, proc, part, (len(members), *percentiles, members[-1]))

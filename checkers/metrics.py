@@ -22,6 +22,7 @@ OVERALL = -1
 LATENCY, GAP, HEALED_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fault gap"
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
+STALE, LAG = "stale", "lag"
 
 ALL, CALM, FAULTY = -1, 0, 1
 """Measure.a of a latency: any, of sends outside and inside the faults' times."""
@@ -41,7 +42,13 @@ class Measure(NamedTuple):
     | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
     | sends | second | status | how many ended in that second of the run |
     | reads | second | 0 | how many records were received in it |
+    | stale | process or ALL | partition or ALL | count, p50, p99, p99.9, max of the age of polls, see below |
+    | lag | process or ALL | partition or ALL | count, p50, p99, p99.9, max of offsets that readers were behind |
     | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
+
+    The age of a poll is the time from when somebody was first told of an offset behind its last record until the poll
+    began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
+    one): that less its position is its lag (R6). Final reads count for neither.
     """
 
     name: str
@@ -106,6 +113,7 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
                 ]
             ],
         },
+        "reading": _reading(by_name, names),
         "partitions": {
             partition.name: {
                 "part": partition.part,
@@ -147,6 +155,22 @@ def series(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
     }
 
 
+def _reading(by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str]) -> dict[str, Any]:
+    """How old what polls returned was, and how far behind readers were; then the readers, the oldest polls first."""
+    worst: dict[tuple[int, int], dict[str, float]] = {}
+    for name, key, unit in _READING:
+        for each in by_name.get(name, ()):
+            if each.a != ALL:
+                worst.setdefault((each.a, each.b), {})[key] = round(each.numbers[-1] * unit, 3)
+    order = sorted(worst, key=lambda reader: (-worst[reader].get("stale_ms", 0), -worst[reader].get("lag", 0), reader))
+    return {
+        **{key: _percentiles(by_name.get(name, ()), ALL, unit) for name, key, unit in _READING},
+        "readers": [{"proc": proc, "partition": names[part], **worst[proc, part]} for proc, part in order[:20]],
+    }
+
+
+_READING = ((STALE, "stale_ms", LATENCY_UNIT_NS / 1e6), (LAG, "lag", 1))
+"""Measure, its name in metrics.json, its unit there."""
 _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
 
 
@@ -158,11 +182,15 @@ def _by_name(measures: Iterable[Measure]) -> dict[str, list[Measure]]:
 
 
 def _latency(measures: Iterable[Measure], flag: int) -> dict[str, float] | None:
+    return _percentiles(measures, flag, LATENCY_UNIT_NS / 1e6)
+
+
+def _percentiles(measures: Iterable[Measure], flag: int, unit: float) -> dict[str, float] | None:
     for measure in measures:
         if measure.a == flag:
             count, *times = measure.numbers
             names = ("p50", "p99", "p99.9", "max")
-            scaled = (round(time * LATENCY_UNIT_NS / 1e6, 3) for time in times)
+            scaled = (round(time * unit, 3) for time in times)
             return {"count": int(count), **dict(zip(names, scaled, strict=True))}
     return None
 

@@ -63,6 +63,7 @@ def render(run_dir: Path) -> Path:
             faults=rows,
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
+            reading=mapping(files.metrics.get("reading")),
             healing=mapping(files.metrics.get("after_healing")),
             final_reads=objects(files.run.get("final_reads")),
             converged=mapping(files.run.get("converged")),

@@ -30,6 +30,8 @@ def _gap(name: str, a: str, b: str, since: str) -> str:
     return f"named_struct('name', {name}, 'a', int({a}), 'b', int({b}), 'since', {since}, 'till', till)"
 
 
+ANY = str(metrics.ALL)
+
 COUNTS = f"""
 with sends as (select part, st, t0, t1, int((t1 - {{origin}}) div 1000000000) second from standing where sent = 1),
 counted as (
@@ -42,7 +44,30 @@ counted as (
     array(if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
   from (select *, (t1 - t0) div {LATENCY_UNIT_NS} took from sends)
   union all
-  select 'reads', int((t1 - {{origin}}) div 1000000000), 0, bigint(records), null from told where records > 0)
+  select 'reads', int((t1 - {{origin}}) div 1000000000), 0, bigint(records), null from told where records > 0
+  union all
+  select inline(array({_count("stale", ANY, ANY, took="age")}, {_count("stale", "proc", "part", took="age")}))
+  from (
+    select proc, part, polled, greatest(0L, coalesce(t0 - known, 0L)) div {LATENCY_UNIT_NS} age
+    from (
+      select proc, part, t0, polled, min(t) over (
+               partition by part order by off desc range between unbounded preceding and 1 preceding) known
+      from (
+        select part, proc, inline(array(
+                 named_struct('off', position, 'polled', kind <> 3 and final = 0 and st = 0, 't0', t0, 't', null),
+                 named_struct('off', hw, 'polled', false, 't0', t0, 't', if(hw >= 0, t1, null))))
+        from told)))
+  where polled
+  union all
+  select inline(array({_count("lag", ANY, ANY, took="behind")}, {_count("lag", "proc", "part", took="behind")}))
+  from (
+    select proc, part, kind, greatest(0L, greatest(hw, lso) - position_before) behind
+    from (
+      select *, last_value(if(kind <> 3 and final = 0, position, null), true) over (
+                  partition by proc, part order by op, idx rows between unbounded preceding and 1 preceding)
+                position_before
+      from told))
+  where kind = 3 and position_before is not null)
 select name, a, b, concat(array(double(count(*)), sum(double(x)), double(min(x))),
                           coalesce(percentile(took, array({", ".join(map(str, PERCENTILES))})),
                                    array({", ".join("0.0D" for _ in PERCENTILES)})),
@@ -116,6 +141,8 @@ def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str
 _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.ACKED: lambda row: row[:1],
     metrics.LATENCY: lambda row: (row[0], *row[3:]),
+    metrics.STALE: lambda row: (row[0], *row[3:]),
+    metrics.LAG: lambda row: (row[0], *row[3:]),
     metrics.SECOND: lambda row: (row[0], row[3], row[4], row[-1]),
     metrics.SENDS: lambda row: row[:1],
     metrics.READS: lambda row: row[1:2],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from checkers.measures import measure
 from checkers.metrics import (
     READER_GAP,
@@ -155,6 +157,40 @@ def test_final_readers_and_runs_without_faults_are_not_measured() -> None:
     poll_at(h, h.reader(), 100, 3, 9)
     assert reader_gap(h) == []
     assert len(reader_gap(h, fault_line(began_ms=1, ended_ms=2))) == 1
+
+
+def test_a_poll_is_as_old_as_what_somebody_knew_to_stand_behind_it_when_it_began() -> None:
+    h = HistoryBuilder()
+    reader, other = h.reader(), h.reader()
+    poll_at(h, other, 100, 3, 9)
+    told_ns = h.polls[-1].t1
+    poll_at(h, reader, 150, 5, 5)
+    poll_at(h, reader, 160, 9, 9)
+    reading = metrics(h)["reading"]
+    assert reading["stale_ms"]["count"] == 3
+    old = (h.polls[1].t0 - told_ns) / MS
+    assert reading["stale_ms"]["max"] == pytest.approx(old, abs=0.01)
+    assert reading["readers"][0] == {"proc": reader, "partition": "t-0", "stale_ms": reading["stale_ms"]["max"]}
+    assert reading["readers"][1]["stale_ms"] == 0, "nobody knew more when the other reader polled"
+
+
+def test_a_readers_lag_is_the_latest_offset_less_its_position() -> None:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.list_offsets(reader, 7)
+    poll_at(h, reader, 100, 3, 9)
+    h.list_offsets(reader, 9)
+    poll_at(h, reader, 200, 9, 9)
+    h.list_offsets(reader, 9)
+    reading = metrics(h)["reading"]
+    assert (reading["lag"]["count"], reading["lag"]["p50"], reading["lag"]["max"]) == (2, 3, 6)
+    assert reading["readers"][0]["lag"] == 6
+
+
+def test_without_readers_nothing_is_known_of_reading() -> None:
+    h = HistoryBuilder()
+    h.final([(0, h.sent(h.producer(), 0))])
+    assert metrics(h)["reading"] == {"stale_ms": None, "lag": None, "readers": []}
 
 
 def test_partitions_tell_what_was_acknowledged_and_read_finally() -> None:

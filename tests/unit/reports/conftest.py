@@ -118,6 +118,11 @@ METRICS = {
         {"id": 0, "recovery_s": 1.2, "slowest_partition": f"{TOPIC}-0", "longest_gap_s": 1.4, "began_s": 5.0},
     ],
     "after_healing": {"healed_s": 8.0, "producers": {"partition": f"{TOPIC}-0", "s": 0.1, "from_s": 9}, "readers": []},
+    "reading": {
+        "stale_ms": {"count": 40, "p50": 0.0, "p99": 12.0, "p99.9": 80.0, "max": 81.5},
+        "lag": {"count": 4, "p50": 0.0, "p99": 1234.0, "p99.9": 1234.0, "max": 1234.0},
+        "readers": [],
+    },
     "partitions": {f"{TOPIC}-0": {"part": 0, "acked": 90, "complete_final_reads": 1}},
 }
 

@@ -55,7 +55,16 @@ def test_a_valid_run_says_so_and_has_every_section(run_dir: Path) -> None:
     text = page.read_text()
     assert banner(page) == "valid"
     assert not re.search(r"Undefined|None</|&lt;(p|td|svg)", text)
-    for words in ("What happened", "Faults", "Measures", "plan.toml", "./squall run --plan", "broker 2", "1 of 1"):
+    for words in (
+        "What happened",
+        "Faults",
+        "Measures",
+        "plan.toml",
+        "./squall run --plan",
+        "broker 2",
+        "1 of 1",
+        "1,234",
+    ):
         assert words in text
     assert 'aria-label="What this page could not read"' not in text
     balanced = _Balanced()
