@@ -40,7 +40,8 @@ def loss(seed: int) -> Plan:
         begin_s, length_s = rng.uniform(0, 0.5), rng.choice((0.5, 1, 2))
         params = {"latency_ms": rng.choice((20, 50, 100)), "jitter_ms": rng.choice((10, 20))}
         faults.append(_fault(begin_s, length_s, "latency", "all", params))
-    return _plan(seed, records, faults, {**TRUNCATION, **settings}, nodes=3, replicas=replicas, min_isr=2)
+    plan = _plan(seed, records, faults, {**TRUNCATION, **settings}, nodes=3, replicas=replicas, min_isr=2)
+    return plan.model_copy(update={"expect": "safe"})
 
 
 def divergence(seed: int) -> Plan:

@@ -1,0 +1,194 @@
+"""What the converter derives from a history's lines, derived again the obvious way: quadratic, and sharing no code.
+
+Both engines rest on what the converter says of which reads follow each other, of what a client was told before, and of
+how far final reads came. A mistake there would be made by both; this is what its columns are held against.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Place = tuple[int, int]
+"""(process, partition)"""
+
+
+class Read(NamedTuple):
+    """A record that a reader got: the columns of `Record` that are about what came before."""
+
+    op: int
+    idx: int
+    part: int
+    off: int
+    before: int
+    inside: int
+
+
+class Marks(NamedTuple):
+    """An answer's high watermark and last stable offset, and what the client was told before."""
+
+    op: int
+    idx: int
+    hw_before: int
+    lso_before: int
+
+
+class Answer(NamedTuple):
+    """What one answer said of one partition, in the order of the lines."""
+
+    place: Place
+    listed: bool
+    epoch: int
+    hw: int
+    lso: int
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a final reader, of one partition."""
+
+    at: int
+    position: int
+    log_start: int
+
+
+@dataclass(slots=True)
+class Derived:
+    """All of it."""
+
+    reads: list[Read] = field(default_factory=list)
+    marks: list[Marks] = field(default_factory=list)
+    covers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Partition -> (cover_from, cover_to, cover_t0)."""
+    seen: dict[int, int] = field(default_factory=dict)
+    log_start: dict[int, int] = field(default_factory=dict)
+
+
+def derive(lines: Iterable[bytes]) -> Derived:
+    """From the lines of a sound history."""
+    return _Walk([json.loads(line) for line in lines]).result()
+
+
+class _Walk:
+    def __init__(self, lines: list[dict[str, Any]]) -> None:
+        self.lines = lines
+        self.invoked = {line["op"]: line for line in lines if line["e"] == "i"}
+        self.roles = {line["p"]: line for line in lines if line["e"] == "p"}
+        self.deletable = {
+            line["part"]
+            for line in lines
+            if line["e"] == "t" and "delete" in line["cleanup"] and line["retention_ms"] >= 0
+        }
+        self.found = Derived()
+        self.forgotten: dict[Place, int] = {}
+        """Number of the line at which a position was last forgotten."""
+        self.got: dict[Place, list[tuple[int, int, int]]] = {}
+        """(number of the line, operation, offset) of all that a reader got."""
+        self.positions: dict[Place, tuple[int, int]] = {}
+        self.answers: list[Answer] = []
+        self.calls: dict[Place, list[Call]] = {}
+        self.ends: dict[Place, int] = {}
+        self.began: dict[Place, int] = {}
+
+    def result(self) -> Derived:
+        for number, line in enumerate(self.lines):
+            if line["e"] == "i":
+                self._invoke(number, line)
+            elif line["e"] == "c":
+                self._complete(number, line, self.invoked[line["op"]])
+            elif line["e"] == "x" and line["kind"] == "rebalance":
+                self._forget(number, line["p"])
+        self._cover()
+        return self.found
+
+    def _forget(self, number: int, proc: int, parts: Iterable[int] | None = None) -> None:
+        for place in {*self.got, *self.positions}:
+            if place[0] == proc and (parts is None or place[1] in parts):
+                self.forgotten[place] = number
+
+    def _invoke(self, number: int, line: dict[str, Any]) -> None:
+        f, proc = line["f"], line["p"]
+        if f in ("poll", "final_read"):
+            polled = [
+                other for other in self.lines[:number] if other["e"] == "i" and other["p"] == proc and "at" in other
+            ]
+            earlier = [other for other in polled if other["f"] in ("poll", "final_read")]
+            if earlier:
+                self._forget(number, proc, [int(p) for p in earlier[-1]["at"] if p not in line["at"]])
+        elif f in ("assign", "subscribe", "crash_client") or (
+            f == "seek" and not line.get("at") and "part" not in line
+        ):
+            self._forget(number, proc)
+        elif f == "seek":
+            self._forget(number, proc, [int(p) for p in line.get("at", {})] or [line["part"]])
+        elif f == "admin" and line.get("what") == "delete_records":
+            self.deletable |= (
+                {line["part"]} if "part" in line else {each["part"] for each in self.lines if each["e"] == "t"}
+            )
+
+    def _complete(self, number: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
+        if invoked["f"] == "list_offsets" and line["st"] == 0 and invoked["which"] in ("latest", "lso"):
+            committed = invoked["which"] == "lso" or self.roles[invoked["p"]]["settings"].get("isolation") == 1
+            hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
+            self._mark(line["op"], 0, Answer((invoked["p"], invoked["part"]), True, line["epoch"], hw, lso))
+        if invoked["f"] not in ("poll", "final_read"):
+            return
+        idx = 0
+        for entry, (part, position, hw, lso, log_start, pairs, epoch) in enumerate(line["got"]):
+            place = invoked["p"], part
+            self.found.log_start[part] = max(self.found.log_start.get(part, -1), log_start)
+            if part in self.deletable and place in self.positions:
+                at, when = self.positions[place]
+                if when >= self.forgotten.get(place, -1) and log_start > at:
+                    self.forgotten[place] = number
+            for off, _ in pairs:
+                self._read(number, line["op"], idx, place, off)
+                idx += 1
+            idx += not pairs
+            self._mark(line["op"], entry, Answer(place, False, epoch, hw, lso))
+            self.positions[place] = position, number
+            if invoked["f"] == "final_read":
+                self.began.setdefault(place, invoked["t"])
+                self.calls.setdefault(place, []).append(Call(invoked["at"][str(part)], position, log_start))
+        for part, end in line.get("end", {}).items():
+            self.ends[invoked["p"], int(part)] = end
+        if line["st"] != 0:
+            self._forget(number, invoked["p"])
+
+    def _read(self, number: int, op: int, idx: int, place: Place, off: int) -> None:
+        own = [each for each in self.got.get(place, []) if each[0] >= self.forgotten.get(place, -1)]
+        before, inside = (own[-1][2], int(own[-1][1] == op)) if own else (-1, 0)
+        self.found.reads.append(Read(op, idx, place[1], off, before, inside))
+        self.found.seen[place[1]] = max(self.found.seen.get(place[1], -1), off)
+        self.got.setdefault(place, []).append((number, op, off))
+
+    def _mark(self, op: int, idx: int, now: Answer) -> None:
+        earlier = [each for each in self.answers if each.place == now.place]
+        same = [each for each in earlier if each.epoch == now.epoch]
+        before = []
+        for which in ("hw", "lso"):
+            fetched = [getattr(each, which) for each in same if not each.listed and getattr(each, which) >= 0]
+            listed = [getattr(each, which) for each in same if each.listed and getattr(each, which) >= 0]
+            known = [*fetched[-1:], *(listed[-1:] if now.listed else [])]
+            if now.listed and which == "hw":
+                known += [each.hw for each in earlier if 0 <= each.epoch < now.epoch]
+            before.append(max(known, default=-1) if now.epoch >= 0 else -1)
+        self.found.marks.append(Marks(op, idx, before[0], before[1]))
+        self.answers.append(now)
+
+    def _cover(self) -> None:
+        for (proc, part), calls in sorted(self.calls.items(), key=lambda each: (each[0][1], each[0][0])):
+            start, reached, whole = calls[0].at, calls[0].at, True
+            for call in calls:
+                whole = whole and call.at <= reached
+                reached = max(reached, call.position)
+            cover_from, cover_to, cover_t0 = self.found.covers.get(part, (-1, -1, -1))
+            if whole and (reached, -start) > (cover_to, -cover_from):
+                cover_from, cover_to = start, reached
+            end = self.ends.get((proc, part), -1)
+            log_start = next((call.log_start for call in calls if call.log_start >= 0), -1)
+            if whole and 0 <= end <= reached and start <= max(log_start, 0):
+                cover_t0 = max(cover_t0, self.began[proc, part])
+            self.found.covers[part] = cover_from, cover_to, cover_t0
