@@ -61,7 +61,7 @@ counted as (
   union all
   select inline(array({_count("lag", ANY, ANY, took="behind")}, {_count("lag", "proc", "part", took="behind")}))
   from (
-    select proc, part, kind, greatest(0L, greatest(hw, lso) - position_before) behind
+    select proc, part, kind, position_before, greatest(0L, greatest(hw, lso) - position_before) behind
     from (
       select *, last_value(if(kind <> 3 and final = 0, position, null), true) over (
                   partition by proc, part order by op, idx rows between unbounded preceding and 1 preceding)
