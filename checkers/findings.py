@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+SCHEMA = 1
+"""Of findings.json."""
 WITNESSES = 20
 """How many witnesses of one finding are kept. All of them are in the `anomalies/` table."""
 

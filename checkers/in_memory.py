@@ -77,6 +77,7 @@ def judge_bytes(
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,
+        whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None,
         troubles=[*troubles, *_told(parsed.problem, trouble)],
         notes=[looked_for(parsed.outcomes, passed_over | workload.left_out())],

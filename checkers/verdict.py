@@ -21,7 +21,8 @@ from typing import Any
 
 from checkers import fault_classes, guarantees
 from checkers.anomalies import not_converged, replica_divergence
-from checkers.anomalies.registry import CATALOG, LOSS, looked_for
+from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
+from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
 from checkers.history.tables import Partition, PlayedFault, Process
@@ -60,6 +61,8 @@ class Case:
     partitions: Sequence[Partition] = ()
     processes: Sequence[Process] = ()
     faults: Sequence[PlayedFault] = ()
+    whole: bool = True
+    """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
     nemesis_read: bool = True
     """False where nemesis.jsonl could not be read to its end."""
     troubles: Sequence[str] = ()
@@ -114,7 +117,8 @@ def decide(case: Case) -> Verdict:
     promised, at_worst = _promises(case, expect, lacking)
     left_out = case.workload.left_out()
     findings = [each for each in case.findings or () if each.anomaly not in left_out]
-    anomalies = _judged(findings, promised, at_worst)
+    unproven = () if case.whole else SHOWN_BY_HISTORY
+    anomalies = _judged(findings, promised, at_worst, unproven)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
@@ -176,11 +180,15 @@ def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promi
     return by_process
 
 
-def _judged(findings: Iterable[Finding], promised: Promised, at_worst: Promised) -> tuple[Judged, ...]:
+def _judged(
+    findings: Iterable[Finding], promised: Promised, at_worst: Promised, unproven: Collection[str]
+) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str], list[Finding]] = {}
     for finding in findings:
         permitted, why = _judgement(finding, promised, at_worst)
+        if permitted is False and finding.anomaly in unproven:
+            permitted, why = None, "the history is damaged, nobody knows where, so this is not proven"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
     judged = [
         Judged(
@@ -271,13 +279,33 @@ def judge_run(
     findings: list[Finding] | None = None
     metrics: dict[str, Any] | None = None
     try:
-        findings = from_json(json.loads((run_dir / FINDINGS).read_text())["findings"])
-        metrics = json.loads((run_dir / METRICS).read_text())
+        stored = json.loads((run_dir / FINDINGS).read_text())
+        trouble = _of_another(stored, run_dir)
+        if trouble:
+            said.append(trouble)
+        else:
+            findings = from_json(stored["findings"])
+            metrics = json.loads((run_dir / METRICS).read_text())
     except FileNotFoundError as error:
         said.append(f"the analysis left no {Path(str(error.filename)).name}")
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
     return judge(run_dir, findings, metrics, expect=expect, troubles=said, workload=workload)
+
+
+def _of_another(stored: Mapping[str, Any], run_dir: Path) -> str:
+    """Why findings.json is not about this history; empty where it is, or where the history cannot say."""
+    from checkers.history import conversion
+
+    if stored["schema"] != findings_schema:
+        return f"{FINDINGS} is of schema {stored['schema']}, and this program reads {findings_schema}: analyse it again"
+    try:
+        run = conversion.read_conversion(run_dir).run
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):
+        return ""  # said where the history is read
+    if stored["run"] == run:
+        return ""
+    return f"{FINDINGS} is about the run {stored['run']!r}, and the history about {run!r}"
 
 
 def _read_case(
@@ -298,12 +326,12 @@ def _read_case(
         troubles.append(str(bad))
     faults, trouble = conversion.read_faults(run_dir)
     nemesis_read = trouble is None
-    run, partitions, processes, outcomes = run_dir.name, [], [], {}
+    run, partitions, processes, outcomes, is_whole = run_dir.name, [], [], {}, True
     try:
         converted = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
-        outcomes = converted.outcomes
+        outcomes, is_whole = converted.outcomes, not any(each.untrusted for each in converted.problems)
         troubles += map(str, converted.problems)
         if converted.torn_bytes:
             notes.append(
@@ -334,6 +362,7 @@ def _read_case(
         partitions,
         processes,
         faults,
+        is_whole,
         nemesis_read,
         troubles,
         notes,

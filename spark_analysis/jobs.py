@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from checkers import metrics
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import IN_HISTORY
-from checkers.findings import Finding, Witness, findings_of, to_json
+from checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
 from checkers.history.parquet import SCHEMAS
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.json", "anomalies"
-SCHEMA = 1
 BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 

@@ -80,6 +80,7 @@ class Recorder:
         self._file = env.fs.open(path, create=True)
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
+        self._written = 0
         self._next_op = 0
         self._next_process = 0
         self._parts: dict[tuple[str, int], int] = {}
@@ -87,7 +88,7 @@ class Recorder:
         """(topic, partition index) -> dense id, in order of declaration."""
         self._places: list[tuple[str, int]] = []
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
-        self._put(header)
+        self._put({**header, "ends": True})
         self.flush()
 
     @property
@@ -176,7 +177,8 @@ class Recorder:
             self._waiting_bytes = 0
 
     def close(self) -> None:
-        """Flush, make it durable, close the file. Blocks for the disk."""
+        """Say how many lines there are, flush, make it durable, close the file. Blocks for the disk."""
+        self.event("end", lines=self._written)
         self.flush()
         self._file.fsync()
         self._file.close()
@@ -186,6 +188,7 @@ class Recorder:
 
     def _add(self, line: bytes) -> None:
         self._lines.append(line)
+        self._written += 1
         self._waiting_bytes += len(line)
         if self._waiting_bytes >= GATHER_BYTES:
             self.flush()

@@ -87,6 +87,12 @@ def looked_for(outcomes: Mapping[str, Mapping[str, int]], passed_over: Collectio
     return LOOKED_FOR + ", ".join(names)
 
 
+SHOWN_BY_HISTORY: tuple[str, ...] = tuple(
+    anomaly.name for check in (*IN_HISTORY, stuck.CHECK) for anomaly in check.anomalies
+)
+"""Those that nothing proves where the history is damaged nobody knows where."""
+
+
 def find_all(history: History) -> list[Witness]:
     """Every witness in a history, sorted: what the reference finders say."""
     seen = Seen(history)

@@ -32,6 +32,7 @@ from checkers.history.tables import (
     Problem,
     Process,
     whole,
+    whole_numbers,
 )
 from checkers.history.values import SEQUENCE_BITS
 
@@ -42,16 +43,23 @@ THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
 DRAIN_ROWS = 1 << 20
 """Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
 
+END = "end"
+"""The kind of the last line: how many lines stand before it. The header says that there is to be one (`ends`)."""
+
 LIMIT = 1 << 23
 """Of process and partition ids: a value has 23 bits for its process."""
 
-_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError)
+_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError)
 _Open = tuple[str, int, int, int, dict[str, Any]]
 """An operation under way: f, process, invoked at, partition, its line."""
 
 
 class Malformed(ValueError):
     """A line that is JSON but cannot be part of a history."""
+
+
+class Untrusted(Malformed):
+    """The damage may be anywhere before this line: lines are missing, or times of two lines cannot both be right."""
 
 
 class Parser:
@@ -62,6 +70,10 @@ class Parser:
         self.drain = drain
         self._open: dict[int, _Open] = {}
         self._last_op = -1
+        self._completed_at = -1
+        self._ends = False
+        """The header says that a last line tells how many there are."""
+        self._ended = False
         self._last_value: dict[int, int] = {}
         self._processes: dict[int, Process] = {}
         self._partitions: dict[int, Partition] = {}
@@ -89,6 +101,8 @@ class Parser:
                     raise Malformed(f"a line of the unknown kind {line['e']!r}")
                 if not history.lines and line["e"] != "h":
                     raise Malformed("the history does not begin with its header")
+                if self._ended:
+                    raise Untrusted("a line behind the one that says that it is the last")
                 handler(line)
             except _UNREADABLE as error:
                 for table, mark in zip(tables, marks, strict=True):
@@ -114,6 +128,9 @@ class Parser:
         history.finals = self._finals.finish(self._partitions)
         if not history.lines and history.problem is None:
             history.problem = Problem(FILE, 0, "nothing is in it")
+        if self._ends and not self._ended and history.problem is None:
+            why = "the history ends here without its last line: the harness was killed, or the file was cut"
+            history.problem = Problem(FILE, history.lines, why)
         return history
 
     def _stop(self, raw: bytes, error: Exception) -> None:
@@ -121,7 +138,7 @@ class Parser:
             self.history.torn_bytes = len(raw)
             return
         why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"
-        self.history.problem = Problem(FILE, self.history.lines + 1, why)
+        self.history.problem = Problem(FILE, self.history.lines + 1, why, isinstance(error, Untrusted))
 
     # ------------------------------------------------------------------------------------------ declarations
 
@@ -132,6 +149,7 @@ class Parser:
             raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
+        self._ends = bool(line.get("ends", False))
 
     def _process(self, line: dict[str, Any]) -> None:
         proc = whole(line["p"])
@@ -160,8 +178,10 @@ class Parser:
         f = line["f"]
         if not isinstance(f, str) or not isinstance(line.get("k"), str | None):
             raise Malformed("a name or a key that is no text")
-        if op <= self._last_op:
-            raise Malformed(f"operation {op} after operation {self._last_op}")
+        if op != self._last_op + 1:
+            raise Malformed(f"operation {op} after operation {self._last_op}: ids are given one after the other")
+        if t0 < self.history.mono_ns:
+            raise Malformed(f"operation {op} is invoked at {t0}, before the run began at {self.history.mono_ns}")
         if proc not in self._processes:
             raise Malformed(f"process {proc} was never declared")
         if part != -1 and part not in self._partitions:
@@ -187,11 +207,18 @@ class Parser:
 
     def _completed(self, line: dict[str, Any]) -> None:
         op, st, t1 = line["op"], line["st"], line["t"]
+        if type(op) is not int or type(st) is not int or type(t1) is not int:
+            raise Malformed(f"operation {op!r}, status {st!r} or time {t1!r} is no whole number")
         if op not in self._open:
             raise Malformed(f"operation {op} completes, but is not under way")
         if st not in (OK, FAIL, INFO):
             raise Malformed(f"status {st}")
         f, proc, t0, part, invoked = self._open[op]
+        if t1 < t0:
+            raise Malformed(f"operation {op} completes at {t1}, and was invoked at {t0}")
+        if t1 < self._completed_at:
+            raise Untrusted(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
+        self._completed_at = t1
         if f == "send":
             self._sent(op, st, line.get("off", -1), t0, t1, invoked)
         else:
@@ -210,7 +237,7 @@ class Parser:
         if key is not None and self._partitions[part].compacted:
             key_id = self._keys.setdefault((part, key), len(self._keys))
         # An offset that came with anything but an acknowledgement says nothing.
-        off = off if st == OK else -1
+        off = whole(off) if st == OK else -1
         row = (SEND, st, line["p"], part, op, 0, off, line["v"], NOT_A_READER, t0, t1, 0, 0, -1, 0, key_id)
         self.history.records.append(row)
 
@@ -223,6 +250,7 @@ class Parser:
             self._finals.began(proc, isolation, final, t0, _offsets(invoked["at"]))
         for number, entry in enumerate(line.get("got", ())):
             part, position, hw, lso, log_start, pairs, *more = entry
+            whole_numbers((part, position, hw, lso, log_start, *more))
             partition = self._partitions[part]
             seg = self._answered(proc, partition, log_start)
             tail = (isolation, t0, t1, final, seg)
@@ -273,12 +301,14 @@ class Parser:
         before, op_before = self._positions.last_read(proc, part)
         inside = int(op_before == op)
         for off, val in pairs:
+            if type(off) is not int or type(val) is not int:
+                raise Malformed(f"value {val!r} at offset {off!r}: no whole numbers")
             add((*head, idx, off, val, *tail, before, inside, -1))
             idx += 1
             if off != before + 1 and before >= 0:
                 self.history.holes += 1
-            if off < 0:
-                raise Malformed(f"a record at offset {off}")
+            if off < 0 or val < -1:
+                raise Malformed(f"value {val} at offset {off}")
             before, inside = off, 1
             if off > highest:
                 highest = off
@@ -295,6 +325,7 @@ class Parser:
         committed = which == "lso" or process.isolation == 1
         hw, lso = (-1, line["off"]) if committed else (line["off"], -1)
         part, epoch = invoked["part"], line.get("epoch", -1)
+        whole_numbers((part, epoch, line["off"]))
         before = self._watermarks.listed((process.proc, part, epoch), hw, lso)
         told = (LISTED, part, process.proc, op, 0, OK, process.isolation, 0, epoch, hw, lso, -1, -1, 0, -1)
         self.history.told.append((*told, *before, t0, line["t"]))
@@ -315,6 +346,8 @@ class Parser:
 
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))
+        if kind == END:
+            self._end(whole(line["t"]), whole(line["lines"]))
         if proc != -1:
             self._active(proc, whole(line["t"]))
         if kind == "rebalance" and proc != -1:
@@ -323,6 +356,13 @@ class Parser:
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
             where = (line["part"], THROWN[kind], whole(line["position"]), whole(line["log_start"]), whole(line["end"]))
             self.history.thrown.append((whole(line["t"]), proc, *where))
+
+    def _end(self, t: int, lines: int) -> None:
+        self._ended = True
+        if lines != self.history.lines:
+            raise Untrusted(f"{lines} lines were written before this one, and {self.history.lines} are here")
+        if t < self._completed_at:
+            raise Untrusted(f"the run ended at {t}, and an operation completed at {self._completed_at}")
 
     def _active(self, proc: int, t: int) -> None:
         if t > self._processes[proc].last_t:

@@ -7,7 +7,7 @@ one monotonic clock. -1 stands for "not known" everywhere.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -221,6 +221,8 @@ class Problem:
     file: str
     line: int
     why: str
+    untrusted: bool = False
+    """What stands before that line may be damaged as well, nobody knows where: then it proves nothing."""
 
     def __str__(self) -> str:
         return f"{self.file}: line {self.line}: {self.why}" if self.line else f"{self.file}: {self.why}"
@@ -301,6 +303,21 @@ def whole(value: Any) -> int:
     return value
 
 
+<<<<<<< HEAD
+=======
+def whole_numbers(values: Iterable[Any]) -> None:
+    """ValueError where one of them is no integer: true is 1 to an array, and would pass."""
+    for value in values:
+        if type(value) is not int:
+            raise ValueError(f"{value!r} is no whole number")
+
+
+def producer_of(value: int) -> int:
+    """The process that a value belongs to."""
+    return value >> SEQUENCE_BITS
+
+
+>>>>>>> 609ca36 (checkers: damage of a history is unknown with file and line, whichever line is missing)
 @dataclass(frozen=True, slots=True)
 class PlayedFault:
     """One fault as nemesis.jsonl last told of it. Times in ns on the run's clock, -1 where it never came to that."""

@@ -245,9 +245,17 @@ def test_a_loss_is_written_with_its_witnesses_and_the_partitions_name(tmp_path: 
 
 def test_what_an_analysis_left_is_judged(tmp_path: Path) -> None:
     findings, metrics = analysed(run_directory(tmp_path))
-    (tmp_path / "findings.json").write_text(json.dumps({"findings": to_json(findings)}))
+    stored = {"schema": 1, "run": "test", "findings": to_json(findings)}
+    (tmp_path / "findings.json").write_text(json.dumps(stored))
     (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     assert judge_run(tmp_path).verdict == VALID
+    for odd, why in (({"schema": 2}, "is of schema 2"), ({"run": "other"}, "about the run 'other'")):
+        (tmp_path / "findings.json").write_text(json.dumps({**stored, **odd}))
+        verdict = judge_run(tmp_path)
+        assert verdict.verdict == UNKNOWN
+        assert any(why in reason for reason in verdict.reasons)
+    (tmp_path / "findings.json").write_text('{"deep":' + "[" * 100_000 + "]" * 100_000 + "}")
+    assert judge_run(tmp_path).verdict == UNKNOWN
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"findings":[{}]}', '{"findings":3}'])

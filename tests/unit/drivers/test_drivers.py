@@ -169,7 +169,7 @@ def test_a_libraries_poll_stands_in_the_history_as_our_own_does(tmp_path: Path) 
     recorder.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[2]["client"] == "confluent"
-    invoked, completed = lines[-2:]
+    invoked, completed, _ = lines[-3:]
     assert (invoked["f"], invoked["t"], invoked["at"]) == ("poll", 5, {"0": 0})
     assert completed["got"] == [[0, 2, -1, -1, -1, [[0, 7], [1, -1]], -1]]
     assert completed["bad"] == [[0, 1, "checksum"]]

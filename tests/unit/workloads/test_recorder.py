@@ -38,7 +38,9 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     recorder.send_ok(first, 1234, 5678)
     recorder.send_not_ok(second, Status.INFO, "TIMED_OUT")
     recorder.close()
-    _, t, p, i0, i1, c0, c1 = lines(path)
+    header, t, p, i0, i1, c0, c1, end = lines(path)
+    assert header["ends"] is True
+    assert {**end, "t": 0} == {"e": "x", "t": 0, "kind": "end", "lines": 7}
     assert t == {"e": "t", "part": 0, "topic": "t", "index": 3, "cleanup": "delete", "retention_ms": 1000}
     process_line = {"e": "p", "p": 0, "role": "producer", "client": "squall", "version": "1.0", "zone": "a"}
     assert p == {**process_line, "settings": {"acks": -1}}
