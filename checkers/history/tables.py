@@ -303,8 +303,6 @@ def whole(value: Any) -> int:
     return value
 
 
-<<<<<<< HEAD
-=======
 def whole_numbers(values: Iterable[Any]) -> None:
     """ValueError where one of them is no integer: true is 1 to an array, and would pass."""
     for value in values:
@@ -312,12 +310,6 @@ def whole_numbers(values: Iterable[Any]) -> None:
             raise ValueError(f"{value!r} is no whole number")
 
 
-def producer_of(value: int) -> int:
-    """The process that a value belongs to."""
-    return value >> SEQUENCE_BITS
-
-
->>>>>>> 609ca36 (checkers: damage of a history is unknown with file and line, whichever line is missing)
 @dataclass(frozen=True, slots=True)
 class PlayedFault:
     """One fault as nemesis.jsonl last told of it. Times in ns on the run's clock, -1 where it never came to that."""
