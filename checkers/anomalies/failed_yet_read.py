@@ -20,6 +20,7 @@ ANOMALIES = (
         jepsen="G1a",
         other="the lowest offset it was read at",
         needs=(Need.SENDS, Need.READS),
+        meaning="records that were refused were read all the same",
     ),
 )
 

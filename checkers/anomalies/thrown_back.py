@@ -17,6 +17,7 @@ ANOMALIES = (
         source="KIP-320: Allow fetchers to detect and handle log truncation; Kafka documentation, design, Replication",
         other="where the leader's log ends, or begins to differ",
         needs=(Need.READS,),
+        meaning="times a reader heard that what it had read is gone",
     ),
 )
 

@@ -28,16 +28,6 @@ from checkers.history.tables import (
     Thrown,
     Told,
 )
-    FinalRead,
-    History,
-    Op,
-    Partition,
-    Process,
-    Record,
-    Table,
-    Thrown,
-    Told,
-)
 
 ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
