@@ -13,7 +13,7 @@ import click
     "--config",
     required=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="Kafka-style settings; an unknown one is an error that names the nearest.",
+    help="File of Kafka-style settings. An unknown setting is an error that names the nearest one.",
 )
 def command(config: str) -> None:
     """Run one broker until SIGTERM (controlled shutdown) or Ctrl-C.

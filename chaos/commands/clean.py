@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
-@click.option("--images", is_flag=True, help="Remove Squall's images of the Docker engine too; they are made anew.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be ended.")
+@click.option("--images", is_flag=True, help="Also remove Squall's Docker images; they are built again when needed.")
 def command(dry_run: bool, images: bool) -> int:
     """End what an interrupted run left behind, and only what is provably its own.
 

@@ -31,12 +31,16 @@ def command() -> None:
 
 
 @command.command()
-@click.option("-n", "--nodes", default=3, show_default=True, type=click.IntRange(1, 64), help="How many brokers.")
+@click.option("-n", "--nodes", default=3, show_default=True, type=click.IntRange(1, 64), help="Number of brokers.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster in this folder.")
 @click.option(
-    "--port", default=9092, show_default=True, type=click.IntRange(1024, 65000), help="Of broker 1; others follow."
+    "--port",
+    default=9092,
+    show_default=True,
+    type=click.IntRange(1024, 65000),
+    help="Client port of broker 1; the other brokers use the ports after it.",
 )
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A broker setting, for all of them.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A setting of all brokers; may be repeated.")
 def up(nodes: int, data: Path | None, port: int, given: tuple[str, ...]) -> int:
     """Start brokers on loopback and wait for Ctrl-C, which stops them in good order.
 

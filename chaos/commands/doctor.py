@@ -12,7 +12,7 @@ from chaos.errors import HarnessError
 
 
 @click.command()
-@click.option("--fetch", is_flag=True, help="Fetch and make what can be had without root, then look.")
+@click.option("--fetch", is_flag=True, help="First fetch and build what is possible without root.")
 def command(fetch: bool) -> int:
     """Look for what runs and tests use: Python, Java, Toxiproxy, a Docker engine, Apache Kafka, clients, limits.
 

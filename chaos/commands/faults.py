@@ -9,8 +9,8 @@ from chaos.plans import support
 
 
 @click.command()
-@click.option("--runtime", type=click.Choice(RUNTIMES), help="Only of this runtime.")
-@click.option("--markdown", is_flag=True, help="The table of docs/faults.md.")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="Only faults that this runtime can inject.")
+@click.option("--markdown", is_flag=True, help="Print the table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
     """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it.
 

@@ -47,24 +47,30 @@ Examples:
 Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage."""
 )
 @click.option(
-    "--mutants", "names", default="replication", show_default=True, help="A group, or a list of ids or names."
+    "--mutants",
+    "names",
+    default="replication",
+    show_default=True,
+    help="The bugs to plant: a group, or a list of ids or names.",
 )
-@click.option("--seeds", default=200, show_default=True, type=click.IntRange(1), help="Plans for each, at most.")
+@click.option(
+    "--seeds", default=200, show_default=True, type=click.IntRange(1), help="The largest number of plans for each bug."
+)
 @click.option("--from", "first", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option("--budget", "budget_s", default=60.0, show_default=True,
-              help="CPU seconds for each, at most, shrinking apart.")  # fmt: skip
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Processes.")
+              help="CPU seconds for each bug at most, without shrinking.")  # fmt: skip
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Number of processes.")
 @click.option("--shrink/--no-shrink", "shrinks", help="Shrink each found plan.")
 @click.option("--shrink-budget", default=60.0, show_default=True, help="CPU seconds for shrinking each plan.")
 @click.option("--more", default=3, show_default=True, type=click.IntRange(0),
               help=f"Further plans to find and shrink while more than {FEW_STEPS} steps are left.")  # fmt: skip
-@click.option("--controls", default=0, show_default=True, help="Plans of each that run without the mutant first.")
+@click.option("--controls", default=0, show_default=True, help="Number of plans of each bug that first run without it.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
-              help="Where found plans go.")  # fmt: skip
+              help="Folder for the plans that found a bug.")  # fmt: skip
 @click.option(
     "--docs",
     type=click.Path(path_type=Path, exists=True),
-    help="A page whose results of these mutants are written anew.",
+    help="A page in which the results of these bugs are updated.",
 )
 def command(
     names: str,

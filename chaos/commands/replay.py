@@ -38,10 +38,16 @@ Exit codes: 0 the same trace, or the anomaly showed; 1 another trace, or it neve
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--in", "world", type=click.Choice(["process", "docker", "sim"]),
-              help="Where. [default: where it was recorded]")  # fmt: skip
-@click.option("--tries", type=click.IntRange(1), default=200, show_default=True, help="Seeds, at most, for --in sim.")
+              help="Where to repeat the run. [default: where it was recorded]")  # fmt: skip
+@click.option(
+    "--tries",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="With --in sim: the largest number of seeds.",
+)
 @click.option("--runs", "--out", "root", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
-              help="Where a run of processes goes.")  # fmt: skip
+              help="Folder for the run directory of a run of processes.")  # fmt: skip
 def command(run: Path, world: str | None, tries: int, root: Path) -> int:
     """Repeat a recorded run.
 

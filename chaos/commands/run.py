@@ -83,15 +83,26 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
     expect = "Hold the run to what its configuration promises, to everything, or to a loss. [default: config]"
     options = (
-        click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="Repeat it; other flags go over it."),
-        click.option("--seed", type=int, help="Draws the faults and every random choice. [default: drawn, and shown]"),
-        click.option("--time", "time_s", type=float, help="Seconds of load with faults. [default: 30]"),
-        click.option("--warmup", "warmup_s", type=float, help="Seconds of load before. [default: 2]"),
+        click.option(
+            "--plan", "plan_file", type=click.Path(path_type=Path), help="Run this plan; other options override it."
+        ),
+        click.option(
+            "--seed", type=int, help="Seed of the faults and of every random choice. [default: random, and printed]"
+        ),
+        click.option(
+            "--time", "time_s", type=float, help="How long the load with faults lasts, in seconds. [default: 30]"
+        ),
+        click.option(
+            "--warmup",
+            "warmup_s",
+            type=float,
+            help="How long the load before the faults lasts, in seconds. [default: 2]",
+        ),
         click.option("--faults", help=f"A list of {kinds}; or none. [default: {drawn}]"),
-        click.option("--nodes", type=int, help="Brokers. [default: 3]"),
+        click.option("--nodes", type=int, help="Number of brokers. [default: 3]"),
         click.option("--expect", type=click.Choice(["config", "safe", "loss"]), help=expect),
-        click.option("--set", "broker_settings", **pairs, help="A broker setting."),
-        click.option("--topic-set", "topic_settings", **pairs, help="A topic setting."),
+        click.option("--set", "broker_settings", **pairs, help="A setting of all brokers; may be repeated."),
+        click.option("--topic-set", "topic_settings", **pairs, help="A setting of all topics; may be repeated."),
     )
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,19 +135,24 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories go.",
+    help="Folder for run directories.",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["process", "docker", "external"]),
-    help="Where. external: a cluster that is there. [default: the plan's, else process]",
+    help="Where brokers run: process, docker, or external (a running cluster, see --bootstrap). "
+    "[default: the plan's, else process]",
 )
-@click.option("--volume-mib", type=int, help="Of runtime docker: MiB for each broker's data. [default: no limit]")
-@click.option("--bootstrap", metavar="HOST:PORT", help="Of an external cluster.")
-@click.option("--compose", metavar="FILE", help="Whose containers are an external cluster's brokers, to be hurt.")
-@click.option("--upgrade-to", metavar="DIR|IMAGE", help="The second version, of the fault upgrade.")
-@click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="Whose brokers. [default: squall]")
-@click.option("--keep-data", is_flag=True, help="Keep the brokers' data also of a valid run.")
+@click.option("--volume-mib", type=int, help="With --runtime docker: MiB for each broker's data. [default: no limit]")
+@click.option("--bootstrap", metavar="HOST:PORT", help="With --runtime external: the address of one broker.")
+@click.option(
+    "--compose",
+    metavar="FILE",
+    help="With --runtime external: the compose file of the brokers; faults may hit its containers.",
+)
+@click.option("--upgrade-to", metavar="DIR|IMAGE", help="The version to which the fault upgrade changes the brokers.")
+@click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="The kind of broker. [default: squall]")
+@click.option("--keep-data", is_flag=True, help="Keep the brokers' data even if the run is valid.")
 @workload_flags
 def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, **flags: Any) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.

@@ -34,7 +34,14 @@ Examples:
 Exit codes: 0 shrunk, 2 the run does not fail any more, 3 usage."""
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--budget", "budget_s", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    help="Stop after this many seconds.",
+)
 @click.option(
     "--as", "wanted", metavar="NAME", help="The anomaly or invariant to keep. [default: whatever the run failed with]"
 )

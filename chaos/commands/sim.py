@@ -60,7 +60,7 @@ many seeds of a batch: --max-unknown), 3 usage."""
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")
 @click.option("--swarm", is_flag=True, help="The seed draws everything: cluster, settings, load, kinds of faults.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Processes of a batch. [default: one for each CPU]")
+@click.option("--jobs", type=click.IntRange(1, 64), help="Number of processes of a batch. [default: one for each CPU]")
 @click.option("--mutant", metavar="ID", help="Plant a known bug first.")
 @click.option("--spark", is_flag=True, help="Let Spark judge the saved runs as well.")
 @click.option(
@@ -70,9 +70,9 @@ many seeds of a batch: --max-unknown), 3 usage."""
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="Of a batch: above this share of seeds without a verdict, exit 2.",
+    help="A batch exits with 2 if more than this percentage of its seeds is unknown.",
 )
-@click.option("--all-violations", is_flag=True, help="Go on after the first broken invariant.")
+@click.option("--all-violations", is_flag=True, help="Continue after the first broken invariant.")
 @click.option(
     "--runs",
     "--out",
@@ -80,7 +80,7 @@ many seeds of a batch: --max-unknown), 3 usage."""
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories go; of a batch, those of failing runs.",
+    help="Folder for run directories; a batch keeps those of failing runs.",
 )
 @workload_flags
 def command(

@@ -21,7 +21,9 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--expect", type=click.Choice(["config", "safe", "loss"]), help="Hold the run to something else than its plan."
+    "--expect",
+    type=click.Choice(["config", "safe", "loss"]),
+    help="Judge by these promises instead of those that the plan names.",
 )
 def command(run: Path, expect: str | None) -> int:
     """Judge a recorded run again: also one whose harness was killed in the middle."""

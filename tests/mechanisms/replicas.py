@@ -11,17 +11,17 @@ REPLICAS = (
         rule="The leader of a partition is in its ISR, and only the leader serves clients.",
         source="KAFKA-50; Kafka's replication design",
         tests={
-            at.ROLES: ("test_leader_must_be_in_the_isr_that_it_is_given",),
+            "tests/unit/controller/test_isr.py": ("test_each_fault_has_its_error_and_writes_nothing",),
             at.TOPICS: ("test_a_topic_is_made_with_leaders_in_their_isrs_at_epoch_zero",),
             "tests/unit/replication/test_fencing.py": ("test_request_without_an_epoch_is_served_by_the_leader_only",),
         },
         removals=(
             Removal(
-                "lets a broker outside the ISR lead",
-                at.PARTITION,
-                "Partition.become_leader",
-                piece="assert self.local_id in state.isr\n",
-                by="\n",
+                "takes an ISR without its leader",
+                "broker/controller/isr.py",
+                "check_isr",
+                piece="if malformed or partition.leader not in isr:",
+                by="if malformed:",
             ),
             Removal(
                 "leaves live replicas out of a new topic's ISR",
