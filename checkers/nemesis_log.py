@@ -25,7 +25,7 @@ def parse_faults(lines: Iterable[bytes]) -> tuple[list[PlayedFault], Problem | N
     for number, raw in enumerate(lines, start=1):
         try:
             fault = _fault(json.loads(raw))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if raw.endswith(b"\n"):
                 return list(faults.values()), Problem(FILE, number, f"{type(error).__name__}: {error}")
             break

@@ -43,7 +43,7 @@ def read_plan(run_dir: Path) -> PlanFacts:
         return facts_of(tomllib.loads((run_dir / FILE).read_text()))
     except FileNotFoundError:
         raise BadPlan(f"{FILE}: there is none, so it is not known what was promised") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadPlan(f"{FILE}: {error}") from None
 
 

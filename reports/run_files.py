@@ -160,7 +160,7 @@ def _violations(files: RunFiles) -> list[Json]:
         return objects(json.loads((files.path / "violations.json").read_text()))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         files.problems.append(f"violations.json cannot be read: {error}.")
         return []
 
@@ -181,7 +181,7 @@ def _object(files: RunFiles, name: str) -> Json:
         return {}
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         files.problems.append(f"{name} is cut or damaged: {error}.")
         return {}
     if not isinstance(found, dict):
@@ -206,7 +206,7 @@ def _lines(files: RunFiles, name: str) -> list[Json]:
             continue
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             bad.append((line_number, line_number == len(lines)))
             continue
         if isinstance(value, dict):
@@ -266,7 +266,7 @@ def _read_history_head(files: RunFiles) -> None:
                 break
             try:
                 line = mapping(json.loads(raw))
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
             if line.get("e") == "h" and number(line.get("mono_ns")) is not None:
                 files.origin_ns = number(line["mono_ns"])

@@ -281,7 +281,7 @@ def _json_lines(path: Path) -> Iterable[Json]:
             for raw in lines:
                 try:
                     value = json.loads(raw)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(value, dict):
                     yield value

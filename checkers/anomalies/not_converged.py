@@ -30,7 +30,7 @@ def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Fin
     try:
         seen = json.loads((run_dir / FILE).read_text())["converged"]
         found = lacking(seen, partitions)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False, []
     return found is not None, found or []
 

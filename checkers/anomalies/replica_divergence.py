@@ -103,7 +103,7 @@ def read(run_dir: Path, troubles: list[str], notes: list[str]) -> tuple[bool, li
         return True, from_json(stored["findings"])
     except FileNotFoundError:
         notes.append("the replicas' logs were not compared")
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         troubles.append(f"{FILE}: {type(error).__name__}: {error}")
     return False, []
 

@@ -94,6 +94,16 @@ def test_a_missing_file_is_told_and_only_a_missing_verdict_changes_the_word(run_
     assert banner(page) == ("unknown" if name == "verdict.json" else "valid")
 
 
+@pytest.mark.parametrize("name", [*FILES, "violations.json"])
+@pytest.mark.parametrize("depth", [1_100, 100_000])
+def test_a_file_that_is_nested_deep_never_takes_the_page_down(
+    run_dir: Path, name: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figure, "draw", no_drawing)
+    (run_dir / name).write_bytes(b'{"deep":' + b"[" * depth + b"]" * depth + b"}\n")
+    assert banner(render(run_dir)) in ("valid", "unknown")
+
+
 @pytest.mark.parametrize("name", FILES[:-1])
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
 def test_a_cut_file_never_takes_the_page_down(
