@@ -15,7 +15,7 @@ from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.describe import AdminContext
 from broker.apis.fetch import FetchApi
 from broker.apis.metadata import MetadataHandler, TopicCreator
-from broker.apis.offsets import OffsetApis, ProducerIds
+from broker.apis.offsets import ProducerIds
 from broker.apis.produce import ProduceApi
 from broker.apis.routes import admin_routes, check_served, data_routes, node_routes
 from broker.cluster.feed import ImageFeed
@@ -177,9 +177,7 @@ class Node:
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
         producer_ids = ProducerIds(self.control)
         for_clients = {
-            **data_routes(
-                produce, fetch, OffsetApis(self.replicas), DeleteRecordsApi(env, self.replicas), producer_ids
-            ),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), producer_ids),
             **admin_routes(context, metadata, self.control),
         }
         for_nodes = node_routes(self.control.handlers(), fetch)

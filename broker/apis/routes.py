@@ -11,6 +11,7 @@ from broker.apis.describe import (
     describe_configs,
     find_coordinator,
 )
+from broker.apis.offsets import OffsetApis
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.net.server import Route
 from broker.protocol.apis import ApiKey
@@ -22,16 +23,22 @@ if TYPE_CHECKING:
     from broker.apis.describe import AdminContext
     from broker.apis.fetch import FetchApi
     from broker.apis.metadata import MetadataHandler
-    from broker.apis.offsets import OffsetApis, ProducerIds
+    from broker.apis.offsets import ProducerIds
     from broker.apis.produce import ProduceApi
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
+    from broker.replicas.replica_manager import ReplicaManager
 
 
 def data_routes(
-    produce: ProduceApi, fetch: FetchApi, offsets: OffsetApis, deletions: DeleteRecordsApi, producer_ids: ProducerIds
+    replicas: ReplicaManager,
+    produce: ProduceApi,
+    fetch: FetchApi,
+    deletions: DeleteRecordsApi,
+    producer_ids: ProducerIds,
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
+    offsets = OffsetApis(replicas)
     return _table(
         Route(ApiKey.PRODUCE, hot=produce.handle),
         Route(ApiKey.FETCH, hot=fetch.handle),

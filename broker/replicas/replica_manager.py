@@ -88,6 +88,11 @@ class ReplicaManager:
         """All replicas, in a deterministic order."""
         return [h for parts in self.by_id.values() for h in parts.values()]
 
+    @property
+    def log_dir(self) -> str:
+        """The folder of all logs."""
+        return self._logs.log_dir
+
     def find(self, topic_id: bytes, index: int) -> Hosted | None:
         """The replica hosted here, if it is."""
         parts = self.by_id.get(topic_id)
