@@ -11,6 +11,7 @@ from broker.apis.describe import (
     describe_configs,
     find_coordinator,
 )
+from broker.apis.log_dirs import describe_log_dirs
 from broker.apis.offsets import OffsetApis
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
 from broker.net.server import Route
@@ -44,6 +45,7 @@ def data_routes(
         Route(ApiKey.FETCH, hot=fetch.handle),
         Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
+        Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
         Route(ApiKey.DELETE_RECORDS, waits=deletions.delete_records),
         Route(ApiKey.INIT_PRODUCER_ID, waits=producer_ids.init_producer_id),
     )

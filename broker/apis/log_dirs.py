@@ -1,0 +1,40 @@
+"""DescribeLogDirs: how large each replica of this broker is, and where it stands (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.schema.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+
+def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """One directory, with the replicas asked for that stand in it; all of them where the request names no topics.
+
+    What is not hosted here is left out, as Kafka does. The size of the volume is not told: -1, Kafka's "unknown".
+    """
+    asked = None if request.topics is None else {each.topic: frozenset(each.partitions) for each in request.topics}
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for hosted in replicas.hosted():
+        name, index = hosted.log.topic, hosted.state.index
+        if asked is None or index in asked.get(name, ()):
+            topics.setdefault(name, []).append(_partition(hosted))
+    found = [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=replicas.log_dir, topics=found)])
+
+
+def _partition(hosted: Hosted) -> DescribeLogDirsPartition:
+    """Sizes in bytes. The lag is how far the log's end is behind the high watermark: above 0 while it is caught up."""
+    lag = max(0, hosted.state.high_watermark - hosted.state.log_end_offset)
+    return DescribeLogDirsPartition(
+        partition_index=hosted.state.index, partition_size=hosted.log.size, offset_lag=lag, is_future_key=False
+    )

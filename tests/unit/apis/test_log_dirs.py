@@ -1,0 +1,36 @@
+"""DescribeLogDirs."""
+
+from __future__ import annotations
+
+from broker.apis.log_dirs import describe_log_dirs
+from broker.protocol.schema.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tests.support.brokers.one_broker import OneBroker
+
+
+def asked(room: OneBroker, topics: list[DescribableLogDirTopic] | None) -> dict[str, list[tuple[int, int, int]]]:
+    [result] = describe_log_dirs(room.replicas, DescribeLogDirsRequest(topics=topics)).results
+    assert result.error_code == 0
+    assert result.log_dir == room.replicas.log_dir
+    return {
+        topic.name: [(each.partition_index, each.partition_size, each.offset_lag) for each in topic.partitions]
+        for topic in result.topics
+    }
+
+
+def test_every_replica_is_told_with_the_bytes_of_its_log() -> None:
+    room = OneBroker()
+    room.give()
+    assert asked(room, None) == {"t": [(0, 0, 0)]}
+    room.produce(room.client(), acks=1)
+    ((_, size, lag),) = asked(room, None)["t"]
+    assert size == room.replicas.hosted()[0].log.size > 0
+    assert lag == 0
+
+
+def test_only_what_is_asked_for_and_hosted_here_is_told() -> None:
+    room = OneBroker()
+    room.give()
+    assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[0, 7])]) == {"t": [(0, 0, 0)]}
+    assert asked(room, [DescribableLogDirTopic(topic="t", partitions=[7])]) == {}
+    assert asked(room, [DescribableLogDirTopic(topic="other", partitions=[0])]) == {}
+    assert asked(room, []) == {}
