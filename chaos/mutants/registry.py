@@ -33,6 +33,7 @@ from chaos.mutants import (
     m23_commit_of_earlier_epochs,
     m23b_no_check_quorum,
     m24_old_states_applied,
+    m34_no_producer_state_on_followers,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -67,6 +68,7 @@ _ALL: tuple[Mutant, ...] = (
     m23_commit_of_earlier_epochs.MUTANT,
     m23b_no_check_quorum.MUTANT,
     m24_old_states_applied.MUTANT,
+    m34_no_producer_state_on_followers.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

@@ -22,8 +22,10 @@ from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import QuorumState
 from broker.replication import RestartAt, TruncateTo
 from chaos.mutants import find
+from tests.support.disks.batches import NEWEST, batch
 from tests.support.disks.list_log import ListLog
 from tests.support.disks.memory_fs import MemoryFs
+from tests.support.disks.small_log import open_log
 from tests.support.replication.partitions import ALL, fetched, follower, leader, only, state
 
 
@@ -270,3 +272,15 @@ def test_24_old_states_are_news() -> None:
         assert not partition.is_stale_stop(4)
         partition.become_leader(old, 0, 0)
     assert partition.isr == (1, 2)
+
+
+def test_34_a_follower_forgets_what_it_has_of_a_producer() -> None:
+    sent = batch(3, leader_epoch=0, pid=7, epoch=0, seq=0)
+    sound = open_log(MemoryFs())
+    sound.append_as_follower(sent, NEWEST)
+    assert sound.producers.entries[7].next_sequence == 3
+    forgetful = open_log(MemoryFs())
+    with find("34").planted():
+        forgetful.append_as_follower(sent, NEWEST)
+    assert forgetful.log_end_offset == 3
+    assert 7 not in forgetful.producers.entries

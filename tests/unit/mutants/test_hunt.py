@@ -199,7 +199,7 @@ def test_a_table_is_replaced_between_its_marks() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_results_are_told_in_the_order_of_the_list(mutant: str) -> None:
     found = Hunted(mutant, 3, 1.25, 2, "invariant strong-isr", steps=4, shrunk_seed=2)
-    later = replace(found, mutant="24")
+    later = replace(found, mutant=list(MUTANTS)[-1])
     lines = results_table([later, found]).splitlines()
     assert lines[2].startswith(f"| {mutant} |")
     assert lines[2].endswith("| invariant strong-isr | 2 | 3 | 1.2 | 4 |")

@@ -84,9 +84,9 @@ def test_a_mutant_says_what_it_is(mutant: Mutant) -> None:
     assert expects_safety == mutant.is_setting
 
 
-def test_all_rows_of_the_list_of_known_bugs_are_there() -> None:
+def test_all_rows_of_replication_in_the_list_of_known_bugs_are_there() -> None:
     rows = {int("".join(c for c in mutant.id if c.isdigit())) for mutant in MUTANTS.values()}
-    assert rows == set(range(1, 25))
+    assert rows >= set(range(1, 25))
 
 
 def test_mutants_are_found_by_id_name_and_group() -> None:

@@ -1,0 +1,40 @@
+"""KAFKA-5435: followers do not keep the state of producers, so a new leader takes a retried batch for a new one."""
+
+from __future__ import annotations
+
+from broker.log.log import Log
+from broker.log.producers import ProducerStates
+from broker.log.results import FollowerAppend
+from chaos.mutants.hunt_plans import draw, hunt_plan, killings, slow_links
+from chaos.mutants.mutant import Mutant, Replaced
+from chaos.plans.plan import Plan
+
+_SOUND = Log.append_as_follower
+
+
+def append_as_follower(self: Log, records: memoryview, leader_epoch: int) -> FollowerAppend:
+    """As ever, but what the batches say of their producers is forgotten."""
+    kept, self.producers = self.producers, ProducerStates()
+    try:
+        return _SOUND(self, records, leader_epoch)
+    finally:
+        self.producers = kept
+
+
+def plan(seed: int) -> Plan:
+    """Leaders die with answers under way, and idempotent producers try again with the next one."""
+    rng = draw(seed, "34")
+    kills = killings(rng, rounds=4)
+    return hunt_plan(seed, [slow_links(rng, 0.0, kills[-1]["at_s"]), *kills])
+
+
+MUTANT = Mutant(
+    id="34",
+    name="no-producer-state-on-followers",
+    title="forgets on followers which batches of a producer it has",
+    source="KAFKA-5435",
+    replaces=(Replaced(Log, "append_as_follower", append_as_follower),),
+    expected=("duplicate", "appended-once"),
+    faults=("kill", "latency"),
+    plan=plan,
+)
