@@ -54,7 +54,7 @@ async def broker_main(
 ) -> None:
     """Run one node until `stop` is set (controlled shutdown) or this task is cancelled (as abrupt as a kill).
 
-    `task_status` is told the node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a
+    `task_status` gets the node once it is unfenced. Raises ConfigError, RegistrationFailed, and OSError for a
     listener's port that is taken or a disk that fails.
     """
     node = Node(env, config, make_control)
@@ -145,7 +145,7 @@ class Node:
             nursery.cancel_scope.cancel()
 
     async def _join(self, nursery: trio.Nursery, membership: Membership, stop: trio.Event) -> bool:
-        """Register and catch up; False where this node was told to stop first, as it may be without a controller."""
+        """Register and catch up; False if a stop was requested first, which needs no controller."""
         with trio.CancelScope() as scope:
 
             async def give_up() -> None:

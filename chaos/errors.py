@@ -19,7 +19,7 @@ class Refused(HarnessError):
 
 
 def trouble_of(error: BaseException) -> BaseException:
-    """What a person should be told where trio wrapped it in groups: the gravest of what is inside.
+    """The error to show to a person when trio has wrapped several in groups: the gravest one.
 
     Our own bugs first, then the harness's trouble, then the interruption.
     """

@@ -32,7 +32,7 @@ class Want(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a fetcher in a session was told last of a partition."""
+    """The offsets of a partition that a fetcher in a session was last sent."""
 
     high_watermark: int
     log_start_offset: int

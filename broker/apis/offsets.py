@@ -70,7 +70,7 @@ class OffsetApis:
             )
         state, log = h.state, h.log
         limit = state.high_watermark if replica_id == _CONSUMER else state.log_end_offset
-        # Until the high watermark has reached the epoch's start, it may be lower than what clients were told before.
+        # Until the high watermark has reached the epoch's start, it may be lower than an earlier answer to clients.
         settled = replica_id != _CONSUMER or state.latest_offset_available()
         timestamp, offset, epoch = -1, -1, -1
         if asked.timestamp == LATEST:

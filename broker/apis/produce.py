@@ -145,7 +145,7 @@ class ProduceApi:
         self.timers.add(delayed, deadline_ms)
 
     def _answer_nothing(self, slot: Slot, results: Results) -> None:
-        """acks=0 has no response; an error is told by closing the connection, as Kafka does."""
+        """acks=0 has no response; an error closes the connection, as with Kafka."""
         slot.drop()
         if any(result.error for _, parts in results for result in parts):
             slot.conn.close()

@@ -47,7 +47,7 @@ class ImageFeed:
     def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
         """A snapshot, whose last record stood at `offset`, takes the place of all that was: the quorum's `on_snapshot`.
 
-        Followers are told the difference: to them it is one run of records like any other.
+        Followers get the difference, as if it were a run of records.
         """
         assert offset >= self.image.offset, f"a snapshot of {offset} for an image of {self.image.offset}"
         self.adopt(restored(records, offset, epoch))

@@ -43,7 +43,7 @@ LIMITS = {Kind.INT: (-(2**31), INT_MAX), Kind.SHORT: (-(2**15), SHORT_MAX), Kind
 
 
 class Endpoint(NamedTuple):
-    """A listener: its name ("CLIENT") and where it listens, or where clients are told to find it."""
+    """A listener: its name ("CLIENT") and the address where it listens, or that it advertises to clients."""
 
     name: str
     host: str
@@ -162,7 +162,7 @@ def read_node_address(text: str) -> NodeAddress:
 
 
 FEATURE_LEVELS = {"eligible.leader.replicas.version": 1}
-"""Features whose level a fresh cluster may be told, and the highest one."""
+"""Features whose level may be chosen for a new cluster, and the highest one."""
 
 
 class FeatureLevel(NamedTuple):

@@ -181,7 +181,7 @@ def election_for(command: Command, topic: str) -> Election:
 
 
 def partition_change(command: Command, topic_id: bytes, index: int, before: PartitionImage) -> PartitionChange:
-    """A change of one partition with its topic's rules, to be told what is wanted."""
+    """A change of one partition with its topic's rules; the caller then sets what it wants."""
     image = command.image
     topic = image.topics_by_id[topic_id].name
     return PartitionChange(

@@ -1,7 +1,7 @@
 """AlterPartition: a leader asks for a new ISR (C1, KIP-497, KIP-841, KIP-903).
 
-The order of the checks is part of the contract: a leader that is ahead of this controller must look for a newer one, a
-leader that is behind must wait for metadata, and only a leader that is neither may be told that its ISR will not do.
+The order of the checks is part of the contract. A leader that is ahead of this controller must look for a newer one. A
+leader that is behind must wait for metadata. Only for a leader that is neither, the ISR itself is checked.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class LogManager:
         """Take a log out of use: its directory is renamed, and removed after file.delete.delay.ms. False without one.
 
         Its files stay open as long as slices of them are being sent. Nothing is fsynced, for a topic may have many
-        partitions: after a power loss the log may be back, as if the broker had not yet been told to delete it.
+        partitions: after a power loss the log may be back, as if the broker had not deleted it yet.
         """
         log = self.logs.pop((topic, partition), None)
         if log is None:

@@ -143,11 +143,11 @@ class Leadership:
     # ----------------------------------------------------------------------------------------------- telling the voters
 
     def acknowledged(self, voter: int, accepted: bool) -> None:
-        """A voter has heard that the epoch began."""
+        """A voter has answered BeginEpoch."""
         self._begun[voter] = accepted
 
     def next_begin_ms(self, voter: int) -> int:
-        """When this voter is to be told (again) who leads: at first, and whenever it does not fetch."""
+        """When to send this voter a BeginEpoch (again): at the start of the epoch, and whenever it does not fetch."""
         if not self._begun[voter]:
             return 0
         return self.voters[voter].fetched_ms + self._settings.fetch_timeout_ms // 2

@@ -4,7 +4,7 @@ Pure: `step` takes a message, `tick` the time, `propose` a batch of the leader's
 (see `effects.Ready` for the order). Log contents stay with the caller, the core knows only the log's shape.
 
 What makes it safe, and where it stands:
-- one vote an epoch, durable before it is told: `_may_grant`, `_move_to`, `Ready.state`
+- one vote an epoch, durable before it is answered: `_may_grant`, `_move_to`, `Ready.state`
 - a vote only for a log that ends no earlier than the voter's: `_may_grant`
 - a record counts once a majority holds it durably, the leader by its own sync as well, and only together with the
   record that began the leader's epoch: `Leadership.committed_offset`

@@ -1,4 +1,4 @@
-"""What a quorum member is told at its start."""
+"""The settings of a quorum member."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Resolve = Callable[[int], tuple[str, int] | None]
 
 
 class StorageFailed(Exception):
-    """The disk did not do as it was told: the node stops, as Kafka does when its last log directory fails."""
+    """The disk failed: the node stops, as Kafka stops when its last log directory fails."""
 
 
 class Fetcher:

@@ -43,7 +43,7 @@ class Following:
 
 
 class Asked(NamedTuple):
-    """What the leader was told last of one partition: from where its answers continue."""
+    """The last request for one partition in this session: the leader's answers continue from there."""
 
     following: Following
     leader_epoch: int

@@ -1,8 +1,8 @@
 """Group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, one at a time a log.
 
-What is appended while a flush by flush.messages is due or under way is told to nobody until it is durable: the state
-machine hears of it only then, so that no fetch, consumer's or follower's, no high watermark and no acknowledgement goes
-beyond. One fsync covers all that was appended before it began. Nobody waits for one that flush.ms asks for.
+While a flush by flush.messages is due or running, nobody sees what is appended until it is durable. The state machine
+learns of it only then, so no fetch, no high watermark and no acknowledgement goes beyond it. One fsync covers all that
+was appended before it began. Nobody waits for a flush that flush.ms asks for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HeldAppend(NamedTuple):
-    """What a follower was told with records that are not durable yet: to be applied when they are."""
+    """The leader's offsets that came with records which are not durable yet: applied when they are."""
 
     hosted: Hosted
     leader_epoch: int
@@ -45,7 +45,7 @@ class Flushes:
         self._start_soon = start_soon
 
     def begin(self, h: Hosted) -> bool:
-        """Flush a log, and go on until nothing is due any more. True where what is new may not be told before."""
+        """Flush a log, and go on until nothing is due any more. True if nobody may see new records before."""
         h.holding = h.holding or h.log.is_flush_promised
         if not h.flushing:
             assert self._start_soon is not None
@@ -93,7 +93,7 @@ class Flushes:
     def now(self, h: Hosted) -> None:
         """At a change of roles: nothing appended before may be pending in the new one. Waits for the disk, here.
 
-        A flush that is under way goes on; what it would have told has been told by then.
+        A running flush goes on; nothing is left for it to announce.
         """
         job = h.log.begin_flush()
         if job is not None:

@@ -41,7 +41,7 @@ class Hosted:
         self.flushing = False
         """A flush is under way that the log's settings ask for."""
         self.holding = False
-        """What is appended is told to nobody until that flush has ended."""
+        """Nobody sees what is appended until that flush has ended."""
         self.unflushed = AppendQueue()
         """Appends with acks=1 that wait for it."""
         self.deletions: dict[AwaitedDeletion, None] = {}

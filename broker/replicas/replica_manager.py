@@ -137,8 +137,8 @@ class ReplicaManager:
     # ------------------------------------------------------------------ the data plane's events
 
     def appended(self, h: Hosted, now_ms: int, wall_ms: int) -> None:
-        """The leader appended a batch: wake the followers' fetches. Where the topic asks for a flush, that is told to
-        nobody before it is durable, as log.flush.interval.messages promises.
+        """The leader appended a batch: wake the followers' fetches. If the topic asks for a flush, nobody sees the
+        batch before it is durable, as log.flush.interval.messages promises.
         """
         log = h.log
         if (h.holding or (log.flushes and log.flush_due(wall_ms))) and self.flushes.begin(h):
@@ -150,7 +150,7 @@ class ReplicaManager:
             self.apply_effects(h, effects)
 
     def flushed(self, h: Hosted, end_offset: int) -> None:
-        """All before `end_offset` is as durable as the log's settings ask for: now those may know who are concerned."""
+        """All before `end_offset` is as durable as the log's settings ask for: now it may be seen and acknowledged."""
         state = h.state
         if state.is_leader and end_offset > state.log_end_offset:
             effects = state.appended(end_offset, int(self._env.mono() * 1000))
@@ -199,18 +199,18 @@ class ReplicaManager:
             self.woken.update(h.followers)
 
     def log_starts_moved(self) -> None:
-        """Make durable where logs start now, before anybody is told: what was deleted stays so."""
+        """Make the new log starts durable before they are answered: deleted records stay deleted."""
         self._logs.checkpoint_log_starts()
         self.settle()
 
     def keep_log_starts(self) -> None:
-        """Make durable where logs start now whose leaders have deleted records: before those leaders are told."""
+        """Make the log starts that leaders have moved durable, before the next fetch reports them to the leaders."""
         if self.starts_adopted:
             self.starts_adopted = False
             self._logs.checkpoint_log_starts()
 
     def low_watermark_moved(self, h: Hosted) -> None:
-        """A replica has told where its log starts, or is not waited for any more."""
+        """A replica has reported its log start, or is not waited for any more."""
         for deletion in list(h.deletions):
             deletion.look()
 

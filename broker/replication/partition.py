@@ -143,7 +143,7 @@ class Partition(Rules):
         self._adopt(state)
         self._track_followers(new_epoch, now_ms)
         if new_epoch:
-            # Even if nothing is ever written in this epoch: a follower that asks about it must be told where it began.
+            # Even if nothing is ever written in this epoch: a follower that asks about it must learn where it began.
             self.epoch_start_offset = log_end_offset
             effects.append(AssignEpoch(state.leader_epoch, log_end_offset))
         elif before != (self.isr, self.maximal_isr):
@@ -343,7 +343,7 @@ class Partition(Rules):
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
         mine = self.followed_high_watermark(high_watermark)
-        # A new leader's high watermark may be behind the one that its predecessor told; but never behind our own start.
+        # A new leader's high watermark may be behind the one that its predecessor sent; but never behind our own start.
         self.high_watermark = max(mine, self.log_start_offset)
         assert self.log_start_offset <= self.high_watermark
         assert self.high_watermark <= log_end_offset

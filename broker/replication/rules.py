@@ -219,8 +219,8 @@ class Rules:
         return len(self.maximal_isr) < self.effective_min_isr()
 
     def latest_offset_available(self) -> bool:
-        """Whether "latest" can be told: a new leader's high watermark may lag behind what consumers have seen, and is
-        no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
+        """Whether "latest" can be answered: a new leader's high watermark may lag behind what consumers have seen. It
+        is no answer before it reaches the epoch's start (R6, KIP-207, KAFKA-2334). Else: OFFSET_NOT_AVAILABLE.
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -246,7 +246,8 @@ class Rules:
         """Leader: whether a follower's log parts from this one. If so, answer that, send no records and do not tell
         `follower_fetched`: a log that will be truncated has reached nothing.
 
-        To be asked before whether the offset is beyond the log's end: a log that is too long is told where it parts.
+        To be asked before whether the offset is beyond the log's end: a follower whose log is too long must learn where
+        it parts.
         """
         if last_fetched_epoch == self.leader_epoch and fetch_offset <= self.log_end_offset:
             return None
@@ -279,7 +280,7 @@ class Rules:
 
     def low_watermark(self) -> int:
         """The smallest log start of the replicas that are in service (those that are fenced cannot be waited for); -1
-        while one of them has not told its own.
+        while one of them has not reported its own.
         """
         starts = [r.log_start_offset for r in self.followers.values() if r.broker_id not in self.brokers.fenced]
         return min([self.log_start_offset, *starts])

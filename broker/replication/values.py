@@ -1,4 +1,4 @@
-"""What a partition's state machine is told, and what it asks for.
+"""The inputs of a partition's state machine, and the effects that it asks for.
 
 Events come in as method calls of `Partition`; effects go out as tuples of the frozen values below, to be carried out in
 their order before the next event of the same partition.

@@ -1,1 +1,1 @@
-"""What `squall` can be told: one module a command, each with a click command of its own name as `command`."""
+"""The commands of `squall`: one module each, with a click command of the same name as `command`."""

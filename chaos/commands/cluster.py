@@ -84,7 +84,7 @@ async def _serve(runtime: ProcessRuntime, folder: Path) -> None:
 
 
 async def _tell_of_exits(runtime: ProcessRuntime) -> None:
-    """A broker that ends by itself is told of, and the others go on."""
+    """Report a broker that ends by itself; the others go on."""
     import trio
 
     told = 0

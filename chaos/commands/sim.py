@@ -285,7 +285,7 @@ def _page(path: Path, say: Console) -> None:
     try:
         write_junit(path)
         render(path)
-    except Exception as error:  # whatever it is, the failure stands, and is told
+    except Exception as error:  # whatever it is, the failure stands, and is printed
         say.print(f"  its page could not be rendered: {type(error).__name__}: {error}", markup=False)
 
 

@@ -24,7 +24,7 @@ PUMP_S = 0.005
 POLL_S = 0.2
 BOUNDS_EVERY_S = 0.5
 EMPTY_EVERY_S = 0.5
-"""Of a partition that brings nothing, one empty poll in this time is told."""
+"""Of a partition without records, one empty poll in this time is reported."""
 FINISH_SLACK_S = 10.0
 
 
@@ -44,7 +44,7 @@ class Out:
                 data = data[os.write(self._file, data) :]
 
     def answer(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
-        """An outcome, to be told with others by `tell`."""
+        """Keep an outcome until `tell` sends it with others."""
         with self._turn:
             self._outcomes.append((op, status, offset, timestamp_ms, error))
 
@@ -124,7 +124,7 @@ class Reader:
         self._empty_told: dict[Place, float] = {}
 
     def run(self) -> None:
-        """From the log's start until told to finish."""
+        """Read from the log's start until the order to finish."""
         self._out.say("up", self._library.version)
         while len(self._at) < len(self._places) and self._inbox.empty():
             missing = [place for place in self._places if place not in self._at]

@@ -30,7 +30,7 @@ END_S = 5.0
 FINISH_SLACK_S = 20.0
 READ_BYTES = 1 << 16
 CLIENT_ENDED = "CLIENT_ENDED"
-"""A driver's process ended, or was ended, before it told of a record."""
+"""A driver's process ended, or was ended, before it reported the outcome of a record."""
 PACKAGES = Path(__file__).resolve().parents[2]
 
 

@@ -9,7 +9,7 @@ OK, FAIL, INFO = 0, 1, 2
 """As `workloads.client.outcomes.Status`."""
 
 Answer = Callable[[int, int, int, int, str], None]
-"""Operation, status, offset (-1: not told), timestamp (-1: not told), error. Any thread may call it."""
+"""Operation, status, offset (-1: unknown), timestamp (-1: unknown), error. Any thread may call it."""
 
 Place = tuple[str, int]
 

@@ -50,7 +50,7 @@ class _Producer:
         self._answer(op, OK, max(-1, metadata.offset), max(-1, metadata.timestamp), "")
 
     def _failed(self, op: int, error: BaseException) -> None:
-        # Whether an attempt of it has ever left is not told.
+        # The library does not say whether an attempt has ever left.
         self._answer(op, INFO, -1, -1, type(error).__name__)
 
     def pump(self) -> None:

@@ -14,7 +14,7 @@ PLENTY = 8
 
 
 def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
-    """A broker that is not told to flush may sync nothing for seconds: its writes are hit instead."""
+    """Without a setting that asks for flushes, a broker may sync nothing for seconds: its writes are hit instead."""
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 

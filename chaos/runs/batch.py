@@ -120,7 +120,7 @@ def limited(plan: Plan, order: Order) -> SimResult:
     strikes: list[int] = []
 
     def strike(signum: int, frame: FrameType | None) -> None:
-        # Wherever this strikes, somebody may take it for an error of his own: so the kernel is told first.
+        # Any code may catch this and take it for its own error: so the kernel learns of it first.
         strikes.append(signum)
         if len(strikes) > 1:
             raise TimeLimit

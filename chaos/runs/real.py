@@ -170,7 +170,7 @@ def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stra
 
 
 def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
-    """Refused where a broker's container cannot be told."""
+    """Refused if the container of a broker cannot be identified."""
     engine, containers = None, {}
     if plan.compose:
         engine = find_engine()

@@ -51,7 +51,7 @@ class Eyes(Protocol):
     """Whoever sees into the cluster while it runs: in a simulation, the invariants."""
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
-        """A producer has just been told that its record is at `offset` (-1: not told where)."""
+        """A producer's record was just acknowledged at `offset` (-1: unknown)."""
 
     def stuck(self) -> list[str]:
         """Why the cluster does not converge, as seen from inside."""

@@ -68,7 +68,7 @@ class _Sim:
         self.deadlock: str | None = None
         self.endless = self.over = False
         self.cut: str | None = None
-        """What the world did not do as it was told: the broker's fault, most often, and none of the harness's code."""
+        """An order that the world did not carry out: most often the broker's fault, and not the harness's."""
         self.trouble: str | None = None
 
     # What the run tells, as `chaos.runs.run.Eyes`.

@@ -48,7 +48,7 @@ class Stranger:
 
 @dataclass(slots=True)
 class Target:
-    """A cluster as it told of itself."""
+    """What a cluster answered about itself."""
 
     apis: dict[str, tuple[int, int]] = field(default_factory=dict)
     """API by name -> versions that both it and we speak."""
@@ -141,7 +141,7 @@ def understood(answer: ApiVersionsResponse) -> Target:
 
 
 def compare(target: Target, settings: Mapping[str, str], known: Mapping[str, str | None]) -> None:
-    """Which of the plan's settings the brokers do not have, or have otherwise. Nothing, where they told of none."""
+    """The plan's settings that the brokers lack or have with another value. Empty if they described none."""
     if not known:
         return
     unknown = {name for name in settings if name not in known}

@@ -254,7 +254,7 @@ class ClockWord:
     """By the harness's monotonic clock."""
     offset_ms: float
     set_ms: float
-    """What it has been told to be off by, as it understood it."""
+    """The offset that it was ordered to have, as it read the order."""
     rate: float
     """And to run at."""
 

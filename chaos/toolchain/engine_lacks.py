@@ -12,7 +12,7 @@ from chaos.toolchain.lacks import Lack
 
 
 def engine_lacks() -> list[Lack]:
-    """What is missing here for runs in containers, so far as it can be told without pulling an image.
+    """What is missing here for runs in containers, as far as one can know without pulling an image.
 
     An engine that was just installed is not yet everybody's, and has no images, which only root can make where no
     registry answers.

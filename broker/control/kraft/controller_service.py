@@ -187,7 +187,7 @@ class ControllerService:
         return bool(decision.records)
 
     def _committed(self, delta: ImageDelta) -> None:
-        # The first changes that a node replays are those of its earlier lives: old news, told when it was new.
+        # The first changes that a node replays are those of its earlier lives: they were traced then.
         if self._replayed and self._quorum.is_leader:
             trace_changes(self._env, self._feed.image, delta)
         self._replayed = self._replayed or bool(delta)

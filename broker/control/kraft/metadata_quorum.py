@@ -85,7 +85,7 @@ class QuorumSnapshot(NamedTuple):
     log_generation: int
     """Counts the truncations that are carried out."""
     is_settled: bool
-    """`state` is durable. False while it is being made so: nobody has been told of it yet."""
+    """`state` is durable. False while it is being written: no message has carried it yet."""
     has_left: bool
 
 

@@ -58,7 +58,7 @@ class QuorumStorage:
         """What was persisted last, durable; the initial state where nothing was. Raises DamagedQuorumState, OSError.
 
         The run before may have ended between renaming the file and syncing its name, or of a sync that failed: what is
-        read then would be told to others, and still be forgotten by a loss of power. So it is written anew, because
+        read then would be sent to others, and still be lost by a power loss. So it is written anew, because
         after a sync that failed another one of the same file or directory proves nothing.
         """
         if not self._env.fs.exists(self._state_path):

@@ -110,7 +110,7 @@ def _fetch_flexible(view: memoryview, at: int, version: int) -> tuple[FetchIn, i
 def _fetch_tags(
     view: memoryview, at: int, count: int, version: int, replica_id: int
 ) -> tuple[int, int, str | None, int]:
-    """Replica id (`replica_id` where it is not told), replica epoch and cluster id; the position behind the tags."""
+    """Replica id (`replica_id` if the request has none), replica epoch and cluster id; the position behind the tags."""
     cluster_id, replica_epoch = None, -1
     if count > 127:
         count, at = more(view, at, count)

@@ -27,7 +27,7 @@ async def play(stage: Stage, p: Played) -> None:
     async def hold(node: int) -> Any:
         try:
             return await (_held_already(stage, node) if node in already else runtime.pause(node))
-        except HarnessError as trouble:  # told when the others stand: nobody would let go one that only half does
+        except HarnessError as trouble:  # raised once all others are paused: else nobody would resume them
             troubles.append(trouble)
             return None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 SHORTEST_MS = 20.0
-"""What is slowed down by less than this cannot be told from a busy machine."""
+"""A busy machine can cause a smaller delay than this too."""
 _MEASURED_MS = 40.0
 
 

@@ -71,7 +71,7 @@ class FakeTime:
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockWord]) -> list[ClockWord]:
-        """What the node said, with what it was told, which it cannot know: those words that TELLING_MS had it say."""
+        """What the node traced, with the order that it cannot know: only those lines that TELLING_MS caused."""
         return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == TELLING_MS else word for word in words]
 
     def _at(self, t_ns: int) -> float:

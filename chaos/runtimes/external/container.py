@@ -58,7 +58,7 @@ class TheirContainer:
         return await self._end("SIGKILL", SIGNAL_S)
 
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`. That it left in good order is told by its exit code alone."""
+        """As `Runtime.stop_node`. Only the exit code shows a controlled stop."""
         await self._must_be(NodeState.RUNNING)
         ended = await self._end("SIGTERM", grace_s)
         return {**ended, "controlled": ended["code"] in IN_GOOD_ORDER, "said": ["exit code"]}

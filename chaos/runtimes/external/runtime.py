@@ -174,7 +174,7 @@ class ExternalRuntime:
                 self._say(f"topics of the run may be left: {', '.join(sorted(self._topics))} ({trouble})")
 
     async def _delete_topics(self) -> None:
-        """Those that the run made. What cannot be deleted is told."""
+        """Delete the topics that the run made, and report those that cannot be deleted."""
         found = await discover(self._bootstrap)
         left = dict.fromkeys(sorted(self._topics & found.topics), "no answer")
         async with trio.open_nursery() as nursery:

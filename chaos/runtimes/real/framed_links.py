@@ -46,7 +46,7 @@ def routes_text(control: Address, through: Through) -> str:
 
 
 class FramedLinks:
-    """A relay and the faults on its links by name. HarnessError where it does not do as it is told."""
+    """A relay and the faults on its links by name. HarnessError if it does not carry out an order."""
 
     def __init__(self, control: Address, links: Iterable[Link]) -> None:
         self._control = control

@@ -112,7 +112,7 @@ class SimNode:
     async def _live(
         self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event
     ) -> None:
-        """One incarnation, to its end. Raises nothing: what ends a broker is told by `exits`."""
+        """One incarnation, to its end. Raises nothing: `exits` says what ended a broker."""
         failure: BaseException | None = None
         try:
             with scope:

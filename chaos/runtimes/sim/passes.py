@@ -109,7 +109,7 @@ def lean_run(
     finally:
         runner.close()
         _trio_run.GLOBAL_RUN_CONTEXT.__dict__.clear()
-        if runner.ki_pending:  # it came too late for a task to be told
+        if runner.ki_pending:  # it came too late for any task
             interruption = KeyboardInterrupt()
             if isinstance(runner.main_task_outcome, Error):
                 interruption.__context__ = runner.main_task_outcome.error
@@ -168,7 +168,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
 
 
 def _listen(runner: Any, events: Any) -> None:
-    """Take in what was heard. An interruption is told to the main task, as soon as it waits when this is asked."""
+    """Take in what was heard. An interruption goes to the main task, as soon as it waits when this is asked."""
     runner.io_manager.process_events(events)
     if runner.ki_pending and runner.main_task is not None:
         runner.main_task._attempt_delivery_of_pending_ki()

@@ -1,4 +1,4 @@
-"""What must hold when a client is told that its records are in."""
+"""What must hold when records are acknowledged to a client."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Ledger:
         self.end = self.start
         """Exclusive: all before it is committed."""
         self.low = 0
-        """The largest log start that a leader has told, or a replica that had all before it: deleted on purpose."""
+        """The largest log start that a leader sent, or a replica with all earlier records has: deleted on purpose."""
         self.changes = 0
         """How often it has changed: as long as this stays, so does all else."""
         for batch in batches:

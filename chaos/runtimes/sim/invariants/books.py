@@ -162,7 +162,7 @@ class Judge:
             known.lost[node] = Lost(upto, known.cluster.broker_epoch(node))
 
     def acknowledged(self, known: Known, ack: Ack) -> None:
-        """A client was told so."""
+        """The records were acknowledged to a client."""
         for each in self._of_ack:
             wrong = each.check(ack, known)
             if wrong is not None:

@@ -64,7 +64,7 @@ def one_vote_per_epoch(before: Seat | None, now: Seat, quorum: Quorum) -> str | 
 
 @invariant("vote-durable-before-told", When.QUORUM, "KIP-595; Raft, section 5.6: persisted before responding")
 def vote_durable_before_told(before: Seat | None, now: Seat, quorum: Quorum) -> str | None:
-    """Epoch, vote and leader are durable before anybody is told of them."""
+    """Epoch, vote and leader are durable before any message carries them."""
     mine = (now.epoch, now.voted, now.leader)
     if now.durable is None or now.durable == mine:
         return None

@@ -55,7 +55,7 @@ class QuorumWatch:
         if now.leads or led:  # One that has just resigned may have committed something in the same moment.
             self._commit(now, copy)
         if seen.has_left or not seen.is_settled:
-            return  # What it may not forget is being made durable: nobody has been told of it yet.
+            return  # What it may not forget is being made durable: no message has carried it yet.
         if seen.state != self._durable.get(node):
             self._durable[node] = seen.state
             now = now._replace(durable=sight.durable_state(disk, f"{log.directory}/{STATE_FILE}") or FORGOTTEN)

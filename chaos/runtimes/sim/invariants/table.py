@@ -40,7 +40,7 @@ class When(StrEnum):
     IMAGE = "image"
     """A node's image has moved: check(image: object, first: object), canonical, at one offset."""
     ACK = "ack"
-    """A client was told of success: check(ack: Ack, known: Known)."""
+    """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
     FINAL = "final"
     """The cluster has converged: check(known: Known)."""
 

@@ -145,7 +145,7 @@ class _Node:
 
 
 class Watch:
-    """`look` after every event; `acknowledged` whenever a client is told of success; `final` at the end."""
+    """`look` after every event; `acknowledged` whenever a client gets an acknowledgement; `final` at the end."""
 
     def __init__(self, world: WatchedWorld, promise: Promise | None = None) -> None:
         """`promise`: what the cluster's configuration promises; by default read from the nodes' configuration."""
@@ -344,7 +344,7 @@ class Watch:
         seen.places = places
         seen.host(places.values())
 
-    # ------------------------------------------------------------------------------------------------- being told
+    # -------------------------------------------------------------------------------------------------- reporting
 
     def damaged(self, node: int, *, rotten: bool) -> None:
         """A node's disk was damaged on purpose (bit rot, a failed fsync): what it lacks is not held against it, nor,
