@@ -9,7 +9,7 @@ import pytest
 from broker.apis.produce import ProduceApi
 from broker.protocol.errors import ErrorCode
 from broker.replicas.waiters import ProduceResult
-from chaos.mutants.hunting_plans import fault, hunting_plan
+from chaos.mutants.hunt_plans import fault, hunt_plan
 from chaos.plans.plan import Plan
 from chaos.runs.simulation import simulate
 
@@ -27,7 +27,7 @@ def append_and_refuse(self: ProduceApi, h: Any, index: int, *args: Any) -> tuple
 def plan() -> Plan:
     """Two of five nodes stand still for longer than producers try: partitions that both follow are left with one."""
     held = [fault(0.5, 9.0, "pause", "node:2"), fault(1.6, 8.0, "pause", "node:3")]
-    return hunting_plan(3, held, nodes=5, workload={"partitions": 10, "delivery_timeout_ms": 1500})
+    return hunt_plan(3, held, nodes=5, workload={"partitions": 10, "delivery_timeout_ms": 1500})
 
 
 def test_what_a_broker_appends_and_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
