@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from chaos.faults.kinds import KINDS
 from chaos.plans.plan import Plan, make_plan
+
+POWER_LOSS = "W1"
+"""The class of faults that take away what was not synced."""
 
 Values = dict[str, Any]
 
@@ -108,7 +112,7 @@ def killings(rng: Random, *, rounds: int = 6, nodes: int = 3, action: str = "kil
     After a power loss there is time to catch up: without it the next one would be of several nodes at once, which no
     configuration without fsync survives.
     """
-    gaps = (1.6, 2.0, 2.5) if action == "power_loss" else (0.15, 0.3, 0.5, 0.9)
+    gaps = (1.6, 2.0, 2.5) if KINDS[action].fault_class == POWER_LOSS else (0.15, 0.3, 0.5, 0.9)
     at_s, found, last = 0.3, [], 0
     for _ in range(rounds):
         last = rng.choice([n for n in range(1, nodes + 1) if n != last])
