@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DelayedDeletions:
-    """A request whose deletions are not everywhere yet."""
+    """A request whose deletions are not yet done on every replica."""
 
     def __init__(self) -> None:
         self.waiting: dict[AwaitedDeletion, None] = {}
@@ -48,7 +48,7 @@ class DelayedDeletions:
             self.done.set()
 
     def abandon(self) -> None:
-        """The connection has ended, or the time is over: whoever has not deleted yet will all the same."""
+        """The connection has ended, or the time is over. The other replicas will delete all the same."""
         for deletion in self.waiting:
             deletion.forget()
         self.waiting.clear()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
 NOT_ASKED = -2147483648
-"""Authorized operations where the client did not ask for them."""
+"""The answer for authorized operations if the client did not ask for them."""
 TOPIC_OPERATIONS = 0b110111111000
 """Every operation on a topic: read, write, create, delete, alter, describe, describe and alter settings."""
 CLUSTER_OPERATIONS = 0b1111110100000
@@ -67,7 +67,7 @@ _SERVED_VERSIONS: Final = [
 def api_versions(
     context: AdminContext, request: versions_wire.ApiVersionsRequest, version: int
 ) -> versions_wire.ApiVersionsResponse:
-    """What this broker serves. INVALID_REQUEST for a software name or version that is malformed (version 3 and up)."""
+    """The APIs that this broker serves. INVALID_REQUEST for a malformed software name or version (version 3 and up)."""
     if version >= FIRST_WITH_SOFTWARE and not (
         is_software_name(request.client_software_name) and is_software_name(request.client_software_version)
     ):

@@ -173,7 +173,7 @@ class FetchApi:
         return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
-        """What a follower asks from is what it has: rule 4 of the leader's state machine."""
+        """A follower has everything before the offset that it fetches from (`Partition.follower_fetched`)."""
         replicas, replica_id = self._replicas, fetch.replica_id
         for place, (_, part, h) in fetch.look:
             if h is None:

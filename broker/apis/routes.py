@@ -91,7 +91,7 @@ def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[in
 
 
 def check_served(for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-    """What ApiVersions lists is what dispatch has, no more and no less. Nodes are served more: what planes may have."""
+    """ApiVersions lists exactly what dispatch has. Other nodes are served more: the APIs of control planes."""
     assert sorted(for_clients) == sorted(SERVED), f"{sorted(for_clients)} served, {sorted(SERVED)} listed"
     only_nodes = sorted(key for key in for_nodes if key not in for_clients)
     stray = [key for key in only_nodes if key not in SERVED_TO_NODES]

@@ -1,1 +1,1 @@
-"""The cluster image, and what fills it: replay, snapshots, the feed. Any control plane gives it."""
+"""The cluster image, and what builds it: replay, snapshots, the feed. The same for every control plane."""

@@ -1,4 +1,4 @@
-"""This node's image of the cluster: committed records in, changes out to whoever must act on them."""
+"""This node's image of the cluster: committed records in, changes out to its followers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ImageFeed:
         self.adopt(restored(records, offset, epoch))
 
     def adopt(self, image: ClusterImage) -> None:
-        """Hold what `image` holds, which is not used any more. For a plane that tells of states and not of changes."""
+        """Take over the content of `image`, which must not be used any more. For planes that send whole states."""
         self.image.become(image, difference(self.image, image))
         self._tell()
 

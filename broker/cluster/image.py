@@ -90,7 +90,7 @@ class Topic:
 
 @dataclass(slots=True)
 class ImageDelta:
-    """What a run of records changed, with what was there before; what is there now is in the image."""
+    """What a run of records changed, with the values before it. The values after it are in the image."""
 
     brokers: dict[int, Broker | None] = field(default_factory=dict)
     """Changed brokers: id to the registration before, None where there was none."""
@@ -116,7 +116,7 @@ class ImageDelta:
 
 
 def everything(image: ClusterImage) -> ImageDelta:
-    """A delta by which all that `image` holds is new: for whoever begins to follow it."""
+    """A delta in which everything in `image` is new, for a new follower of the image."""
     return ImageDelta(
         brokers=dict.fromkeys(image.brokers),
         partitions={(topic.id, index): None for topic, index, _ in image.partitions()},
@@ -145,7 +145,7 @@ class ClusterImage:
     epoch: int = -1
     """Epoch of the quorum that wrote that record."""
     version: int = field(default=0, compare=False)
-    """Counts the changes of what clients can see: key of caches made from the image."""
+    """Counts the changes that clients can see: the key of caches made from the image."""
     delta: ImageDelta = field(default_factory=ImageDelta, compare=False)
     """Changes since `take_delta` was last called."""
 
@@ -160,7 +160,7 @@ class ClusterImage:
         return None if topic_id is None else self.topics_by_id[topic_id]
 
     def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
-        """One partition, None where there is none."""
+        """One partition; None if it does not exist."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
@@ -176,7 +176,7 @@ class ClusterImage:
         return broker is not None and broker.active
 
     def become(self, other: ClusterImage, delta: ImageDelta) -> None:
-        """Hold what `other` holds, which is not used any more; `delta` is the difference."""
+        """Take over the content of `other`, which must not be used any more; `delta` is the difference."""
         assert other is not self
         assert other.offset >= self.offset, f"an image of {other.offset} after one of {self.offset}"
         self.brokers, self.topics_by_id, self.topic_ids = other.brokers, other.topics_by_id, other.topic_ids

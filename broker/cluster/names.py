@@ -11,7 +11,7 @@ NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a topic's name, None where nothing is."""
+    """What is wrong with a topic's name; None if nothing is."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -20,9 +20,9 @@ REGISTER_BROKER_VERSION = 3
 PARTITION_VERSION = 2
 """In which version these records are written, one by one and in snapshots."""
 LEADER_UNCHANGED = -2
-"""`PartitionChangeRecord.leader` where the leader, and so the leader epoch, stays."""
+"""`PartitionChangeRecord.leader` if the leader, and so the leader epoch, stays."""
 RECOVERY_UNCHANGED = -1
-"""`PartitionChangeRecord.leader_recovery_state` where it stays."""
+"""`PartitionChangeRecord.leader_recovery_state` if it stays."""
 
 
 class Write(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the controller needs to know of the configuration: the node's own file, with what was altered since on top.
+"""The part of the configuration that the controller needs: the node's file, with the altered settings on top.
 
 A topic's setting is found at the topic, else among what was altered for this node, else for all nodes, else in the
 node's file, else it is the default: Kafka's precedence.

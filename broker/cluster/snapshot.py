@@ -1,4 +1,4 @@
-"""A cluster image as metadata records and back: what a snapshot of the metadata log says (KIP-630).
+"""A cluster image as metadata records, and back: the content of a snapshot of the metadata log (KIP-630).
 
 The records, replayed into an empty image, give an equal one. How they are wrapped into a file is not decided here.
 """

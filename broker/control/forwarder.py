@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FIRST_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 0.5
 CONTROL_LANE, CLIENT_LANE = "control", "forwarded"
-"""Links of their own: what clients ask for and the controller takes long over holds up no heartbeat."""
+"""Separate links: a client's request that takes the controller long delays no heartbeat."""
 LAST_WORD_S = 0.01
 """An attempt's own time is over that much before the request's: so that it is the attempt that fails, and gives its
 link up, where nothing comes over that any more.
@@ -48,7 +48,7 @@ class LocalController(Protocol):
     """The controller of this node, active or standing by."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `Later` where it must be certain first. NotController, now or later."""
+        """Decide a request: the answer, or a `Later` if it must be committed first. NotController, now or later."""
 
     async def decide(self, api_key: int, request: Any) -> Any:
         """As `begin`, waited for."""
@@ -138,7 +138,7 @@ class Forwarder:
         raise NoController(f"no active controller answered within {timeout_ms} ms")
 
     async def _attempt(self, api_key: int, request: Any, send: Send, left_s: float) -> tuple[bool, Any]:
-        """One try with whoever is controller now, given up when somebody else becomes it, or after `left_s`."""
+        """One try with the present controller, given up when another node becomes controller, or after `left_s`."""
         target = self.controller()
         if target == NO_NODE:
             return False, None

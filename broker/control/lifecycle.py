@@ -182,7 +182,7 @@ class BrokerLifecycle:
         return min(SOON_S, interval_s) if awaited else interval_s
 
     def _metadata_changed(self, delta: ImageDelta) -> None:
-        """Speak up at once where somebody may be waiting to hear how far this broker has read."""
+        """Send a heartbeat at once if the controller may be waiting for how far this broker has read."""
         self._check_caught_up()
         image, node_id = self._feed.image, self._config.node_id
         own = image.brokers.get(node_id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def control_plane(
     env: Env, config: BrokerConfig, cluster_id: str, feed: ImageFeed, logs: LogManager, peers: PeerClient
 ) -> ControlPlane:
-    """The one that the configuration asks for. Raises what the plane raises at its start."""
+    """The plane that the configuration asks for. Raises what the plane raises at its start."""
     return KraftPlane(env, config, cluster_id, feed, logs, peers)
 
 

@@ -1,4 +1,4 @@
-"""The port between a broker and its control plane: what passes it, as frozen values, and who stands on either side.
+"""The port between a broker and its control plane: frozen values that pass it, and protocols for either side.
 
 The control plane decides who leads, who is in sync and what there is; the data plane carries records. KRaft's plane
 (`kraft/`) is the default; one over ZooKeeper, or a list of states in a test, stands behind the same port, and neither
@@ -170,7 +170,7 @@ class ProducerIdSource(Protocol):
 
 
 class Decider(Protocol):
-    """Who has decided what clients ask for and no broker may decide by itself."""
+    """Gets decisions on clients' requests that no broker may decide by itself."""
 
     async def forward(
         self, api_key: int, version: int, request: Any, *, client_id: str | None = None, timeout_ms: int | None = None
@@ -192,7 +192,7 @@ class Membership(Protocol):
 
     @property
     def caught_up(self) -> trio.Event:
-        """Set once the image holds this registration: what it said of this broker before is of an earlier life."""
+        """Set once the image holds this registration. What it said of this broker before is from an earlier life."""
 
     @property
     def unfenced(self) -> trio.Event:
@@ -208,7 +208,7 @@ class Membership(Protocol):
         """Logs are recovered and the image is applied: ask to be unfenced from now on."""
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
-        """Have leaderships moved away and leave every ISR. True where the controller agreed within `timeout_s`."""
+        """Have leaderships moved away, and leave every ISR. True if the controller agreed within `timeout_s`."""
 
 
 Answer = Callable[[list[Any]], None]
@@ -244,13 +244,13 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
         """Logs of the plane's own that other nodes fetch, by topic id, on the listener between brokers only."""
 
     def start(self, start_soon: Callable[..., None]) -> None:
-        """Begin to take part. Raises, in a task, OSError where the disk fails."""
+        """Begin to take part. Raises OSError, in a task, if the disk fails."""
 
     def join(self, endpoints: Mapping[str, tuple[str, int]]) -> Membership:
         """This broker's membership, to be run. `endpoints`: listener name to advertised (host, port), all bound."""
 
     def command(self, data_plane: DataPlane) -> None:
-        """Give orders from now on; first those that bring about all that is decided by now."""
+        """Give orders from now on. The first ones bring about everything decided so far."""
 
     async def leave(self) -> None:
         """Take part no more: when this returns the plane's files are not touched again."""

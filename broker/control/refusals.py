@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def refusal(api_key: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
-    """The response to `request` by which all of it is refused. KeyError for an API that is not the controller's."""
+    """The response that refuses all of `request`. KeyError for an API that is not the controller's."""
     return REFUSALS[api_key](response_class(api_key), request, int(code), message)
 
 

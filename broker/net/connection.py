@@ -1,4 +1,4 @@
-"""One client or peer connection: replies in request order, sent by whoever completes them.
+"""One connection of a client or peer. Replies leave in request order; whoever completes a reply sends it.
 
 Every request gets a `Slot` in its connection's queue on arrival. A slot may be filled in any order and by anyone (the
 producer's task answers a parked follower fetch, the follower's task answers the producer); replies leave in order. No
@@ -33,7 +33,7 @@ _COPY_LIMIT = 256 << 10
 three. That costs less up to here (a fifth of the brokers' CPU with batches of 100 KB); megabytes are not to be copied.
 """
 _COPIED_AHEAD = 512 << 10
-"""Unsent bytes from which on nothing is read any more but left in its file: whoever does not read takes no memory."""
+"""With more unsent bytes than this, slices stay in their files: a client that does not read takes no memory."""
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 
@@ -42,7 +42,7 @@ class Parked(Protocol):
     """A request that waits for something before it is answered."""
 
     def abandon(self) -> None:
-        """Its connection has ended: give up waiting. No error where it has been answered."""
+        """Its connection has ended: give up waiting. No error if it has been answered."""
 
 
 class Slot:
@@ -123,7 +123,7 @@ class Connection:
             self._relax()
 
     def _queue_slice(self, chunk: FileSlice) -> None:
-        """A small slice is read. The connection ends where its bytes cannot be had: they have been announced."""
+        """A small slice is read. If that fails, the connection ends: the bytes have been announced."""
         queued: Chunk = chunk
         if chunk.length <= _COPY_LIMIT and self._out_bytes <= _COPIED_AHEAD:
             try:
@@ -207,7 +207,7 @@ class Connection:
             self._relaxed = None
 
     def abort(self) -> None:
-        """As `close`, by a reset: what the system still holds of the replies is not to arrive. Idempotent."""
+        """As `close`, by a reset: replies that the system still holds must not arrive. Idempotent."""
         if not self.closed:
             self.link.abort()
             self.close()

@@ -24,7 +24,7 @@ class Expirable(Protocol):
     bucket: int
 
     def expire(self) -> None:
-        """Answer with what there is: the deadline has passed."""
+        """The deadline has passed: answer with what is there."""
 
 
 class Timers:
@@ -47,7 +47,7 @@ class Timers:
         bucket[item] = None
 
     def remove(self, item: Expirable) -> None:
-        """Forget `item`; no error where it has expired."""
+        """Forget `item`; no error if it has expired."""
         bucket = self._buckets.get(item.bucket)
         if bucket is not None:
             bucket.pop(item, None)
@@ -62,7 +62,7 @@ class Timers:
                 item.expire()
 
     async def due(self, env: Env) -> None:
-        """Wait until `expire` may find something: not a tick is spent where nothing is parked."""
+        """Wait until `expire` may find something. While nothing is parked, this costs no tick."""
         sooner = self._sooner = self._sooner or env.signal()
         while True:
             first = min(self._buckets, default=None)

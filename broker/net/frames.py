@@ -1,4 +1,4 @@
-"""Length-prefixed frames from a link: one `recv_into` a wake-up, into one buffer that is kept and used again.
+"""Length-prefixed frames from a link: one `recv_into` per wake-up, into one buffer that is used again and again.
 
 Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured (ARCHITECTURE.md, "The hot
 path"); so a connection keeps one buffer, small at first, larger once a larger frame comes, and complete frames are
@@ -35,14 +35,14 @@ class ReceiveMemory:
         self._freed = trio.Event()
 
     def take(self, amount: int) -> bool:
-        """Claim `amount` more bytes. False where that would exceed the limit."""
+        """Claim `amount` more bytes. False if that would exceed the limit."""
         if amount > 0 and self.used + amount > self.limit:
             return False
         self.used += amount
         return True
 
     def give(self, amount: int) -> None:
-        """Return bytes and wake whoever waits for them."""
+        """Return bytes, and wake the connections that wait for them."""
         self.used -= amount
         assert self.used >= 0
         freed, self._freed = self._freed, trio.Event()
@@ -63,7 +63,7 @@ class Frames:
         self._patience_s = patience_s
         self._view = memoryview(bytearray(SMALL))
         self._start = self._end = 0
-        """Where the bytes begin and end of which no frame was made yet: both 0 where there are none."""
+        """Begin and end of the bytes that are no complete frame yet; both 0 if there are none."""
 
     async def burst(self) -> list[memoryview]:
         """Bodies of all complete frames after the receive that completes at least one, in order; views, good until the

@@ -31,7 +31,7 @@ class PeerTimeout(OSError):
 
 
 class Unreachable(OSError):
-    """Nobody knows where that node is."""
+    """The address of that node is not known."""
 
 
 class _Waiting:
@@ -46,7 +46,7 @@ class _Waiting:
 
 
 class _Turn:
-    """A lock that costs no pass of the scheduler while nobody else holds it."""
+    """A lock that costs no pass of the scheduler while it is free."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -73,7 +73,7 @@ class _Channel:
         self.broken = False
 
     def send(self, api_key: int, version: int, client_id: str, body: bytes, decode: Decode) -> _Waiting:
-        """Queue a request. What the link does not take now is sent by a task. OSError where the link has ended."""
+        """Queue a request. A task sends what the link does not take now. OSError if the link has ended."""
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         waiting = _Waiting(self._next_id, decode, self._env.signal())
         self._waiting.append(waiting)
@@ -105,7 +105,7 @@ class _Channel:
             self.close(str(error))
 
     async def read(self) -> None:
-        """Hand answers to those who wait, until the link ends."""
+        """Hand answers to the waiting requests, until the link ends."""
         why = "closed"
         try:
             while True:
@@ -128,7 +128,7 @@ class _Channel:
         waiting.done.set()
 
     def desert(self) -> None:
-        """Everything outstanding fails; the link goes on, and what comes for it is passed over."""
+        """All outstanding requests fail. The link goes on, and ignores answers to them."""
         for waiting in self._waiting:
             if waiting.answer is None and waiting.failure is None:
                 waiting.failure = LinkClosed("the answer is not wanted any more")

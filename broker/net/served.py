@@ -41,7 +41,7 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""Served by control planes, on the listener between nodes only, and listed to nobody: the nodes know each other."""
+"""Served by control planes, on the listener between nodes only. ApiVersions does not list them."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,
@@ -55,4 +55,4 @@ FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_QUORUM,
 )
-"""Of `SERVED`, what the active controller decides or alone can tell, whichever broker it is sent to."""
+"""The part of `SERVED` that only the active controller can answer, whichever broker gets the request."""

@@ -86,7 +86,7 @@ class Server:
         self._for_clients, self._for_nodes = for_clients, {**for_clients, **for_nodes}
 
     async def listen(self, name: str, host: str, port: int) -> None:
-        """Open a listener and serve it until the nursery ends. OSError where the port is taken."""
+        """Open a listener and serve it until the nursery ends. OSError if the port is taken."""
         listener = await self._env.listen(host, port)
         self._listeners.append(listener)
         self.ports[name] = listener.port

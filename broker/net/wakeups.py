@@ -14,7 +14,7 @@ class Wakeable(Protocol):
     """A parked request that watches something."""
 
     def wake(self) -> None:
-        """What it watches has moved: answer if that is enough, else wait on. No error where it has been answered."""
+        """What it watches has moved: answer if that is enough, else wait on. No error if it has been answered."""
 
 
 Woken = dict[Wakeable, None]

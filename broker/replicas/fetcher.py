@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _VERSION = 17
 Resolve = Callable[[int], tuple[str, int] | None]
-"""Where to dial a node, None where nobody knows."""
+"""The address of a node; None if it is not known."""
 
 
 class StorageFailed(Exception):
@@ -80,12 +80,12 @@ class Fetcher:
         self._wake()
 
     def unfollow(self, hosted: Hosted) -> None:
-        """Stop fetching a partition; no error where it was not followed."""
+        """Stop fetching a partition; no error if it was not followed."""
         if self.following.pop((hosted.state.topic_id, hosted.state.index), None) is not None and not self.following:
             self._wake()
 
     def stop(self) -> None:
-        """Follow nothing, and take nothing of what may have been received by now."""
+        """Follow nothing any more, and ignore what may have been received by now."""
         self.following.clear()
         self._wake()
 
@@ -216,7 +216,7 @@ class Fetcher:
             return
         if response.error:
             raise LinkClosed(f"leader answered {ErrorCode(response.error).name}")
-        # Partitions that are not in it stand where they stood, and so does the leader with them.
+        # Partitions that are not in the response have no news: neither records nor offsets.
         asked = self._asking.asked
         told = [(part, asked[topic_id, part.index]) for topic_id, parts in response.topics for part in parts
                 if (topic_id, part.index) in asked]  # fmt: skip
@@ -267,7 +267,7 @@ class Fetcher:
             self._start_soon(self._resolve_out_of_range, f)
 
     async def _resolve_out_of_range(self, f: Following) -> None:
-        """Ask where the leader's log begins and ends, and have the state machine decide (rule 5)."""
+        """Ask where the leader's log begins and ends; then the state machine decides (`Partition.out_of_range`)."""
         state, log = f.hosted.state, f.hosted.log
         offset = log.log_end_offset
         try:
@@ -282,7 +282,7 @@ class Fetcher:
             self._replicas.apply_effects(f.hosted, state.out_of_range(start, end))
 
     async def _leader_offset(self, f: Following, which: int) -> int:
-        """The leader's log start or log end, -1 where it does not say."""
+        """The leader's log start or log end; -1 if it does not answer."""
         state = f.hosted.state
         part = ListOffsetsPartition(partition_index=state.index, current_leader_epoch=f.leader_epoch, timestamp=which)
         request = ListOffsetsRequest(
@@ -319,7 +319,7 @@ class Fetchers:
         self._stopped = False
 
     def bind(self, replicas: ReplicaManager, nursery: trio.Nursery) -> None:
-        """Say who applies what is fetched, and where tasks run. Before the first `follow`."""
+        """Set who applies fetched records, and where tasks run. Call it before the first `follow`."""
         self._replicas, self._nursery = replicas, nursery
 
     def follow(self, hosted: Hosted) -> None:
@@ -355,7 +355,7 @@ class Fetchers:
             fetcher.unfollow(hosted)
 
     def stop(self) -> None:
-        """Fetch nothing any more: logs are about to be closed, and what came now could not be appended."""
+        """Fetch nothing any more: logs are about to be closed, and could not take records."""
         self._stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()

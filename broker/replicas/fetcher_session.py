@@ -1,4 +1,4 @@
-"""A follower's side of an incremental fetch session (KIP-227): the leader remembers what was asked, only news is sent.
+"""A follower's side of an incremental fetch session (KIP-227): the leader remembers requests, and only news is sent.
 
 Under load a Fetch leaves every few milliseconds, and nearly all of a broker's partitions stand still between two: to
 name each of them each time costs more than what is fetched.
@@ -75,7 +75,7 @@ class FetcherSession:
         self.asked.clear()
 
     def name(self, wanted: Collection[tuple[PartKey, Following]]) -> Named:
-        """Note what is wanted now, and say what of it the leader does not know yet."""
+        """Note what is wanted now, and return the part that the leader does not know yet."""
         asked = self.asked
         topics: dict[bytes, list[FetchPart]] = {}
         for key, following in wanted:
@@ -99,7 +99,7 @@ class FetcherSession:
         return Named(list(topics.items()), list(forgotten.items()))
 
     def answered(self, session_id: int) -> None:
-        """The leader has answered: with a session's id, or 0 where it has no room for one."""
+        """The leader has answered with a session's id, or with 0 if it has no room for one."""
         if session_id and (self.epoch == INITIAL_EPOCH or session_id == self.session_id):
             self.session_id = session_id
             self.epoch = next_epoch(self.epoch)

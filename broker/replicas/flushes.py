@@ -38,10 +38,10 @@ class Flushes:
         self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None
         self._running: dict[Hosted, trio.Event] = {}
-        """Each with what is set when its present flush has ended."""
+        """The running flush of each log: the event is set when it ends."""
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Say where tasks run. An OSError there must end the node: after a failed fsync nothing is known."""
+        """Set where tasks run. An OSError there must end the node: after a failed fsync nothing is known."""
         self._start_soon = start_soon
 
     def begin(self, h: Hosted) -> bool:
@@ -80,7 +80,7 @@ class Flushes:
             self._running.pop(h).set()
 
     async def until_durable(self, held: Iterable[HeldAppend]) -> None:
-        """Until what each of them waits for is on disk, or gone by a truncation. The flushes run side by side."""
+        """Wait until each of them is on disk, or gone by a truncation. The flushes run side by side."""
         waiting = list(held)
         for item in waiting:
             self.begin(item.hosted)

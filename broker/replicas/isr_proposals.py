@@ -42,7 +42,7 @@ class IsrProposals:
         self._wanted.set()
 
     def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
-        """Ask again for what was not decided: after a pause, unless something newer is asked for by then."""
+        """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""
         place = (h.state.topic_id, h.state.index)
         if place not in self._open:
             self._open[place] = h, proposal

@@ -1,4 +1,4 @@
-"""What the replica manager asks of those who carry out its state machines' effects elsewhere."""
+"""The ports by which the replica manager has effects of its state machines carried out elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FollowingPort(Protocol):
         """Fetch a partition from its current leader, and from no other."""
 
     def unfollow(self, hosted: Hosted) -> None:
-        """Stop fetching a partition. No error where it is not fetched."""
+        """Stop fetching a partition. No error if it is not fetched."""
 
 
 class ProposalPort(Protocol):
@@ -26,4 +26,4 @@ class ProposalPort(Protocol):
         """Ask for an ISR; replaces an earlier proposal of that partition."""
 
     def retry(self, h: Hosted, proposal: ProposeIsr) -> None:
-        """Ask again for what was not decided: after a pause, unless something newer is asked for by then."""
+        """Propose again after a pause, because nothing was decided; unless there is a newer proposal by then."""

@@ -68,7 +68,7 @@ class ReplicaManager:
     ) -> None:
         self._env, self._config, self.image, self._logs = env, config, image, logs
         self._in_force = config
-        """The configuration with what was altered at run time."""
+        """The configuration, with the settings altered at run time."""
         self._fetchers, self._proposals = fetchers, proposals
         self._checkpointed = dict(logs.read_high_watermarks())
         self._told: dict[Log, tuple[int, int]] = {}
@@ -99,7 +99,7 @@ class ReplicaManager:
         return parts.get(index) if parts else None
 
     def is_hosted(self, h: Hosted) -> bool:
-        """False once this replica was dropped, also where another of its partition was taken up since."""
+        """False once this replica was dropped, even if another of its partition was taken up since."""
         return self.find(h.state.topic_id, h.state.index) is h
 
     # ------------------------------------------------------------------ what requests ask of the metadata
@@ -118,7 +118,7 @@ class ReplicaManager:
         return None if found is None else (found.leader, found.leader_epoch)
 
     def absent(self, key: bytes, index: int, *, by_id: bool) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """The error for a partition that is not hosted here, and (leader id, leader epoch) where it is elsewhere."""
+        """The error for a partition that is not hosted here, and (leader id, leader epoch) if it is elsewhere."""
         leader = self.leader_of(key, index)
         if leader is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
@@ -182,7 +182,7 @@ class ReplicaManager:
         return None
 
     async def flush_followed(self, held: list[HeldAppend]) -> None:
-        """Make durable what was appended, off the event loop, and then take note of it."""
+        """Make the appended records durable, off the event loop, and then let the state machines know."""
         await self.flushes.until_durable(held)
         for item in held:
             h, state = item.hosted, item.hosted.state
@@ -192,7 +192,7 @@ class ReplicaManager:
                 self.apply_effects(h, told)
 
     def delete_records(self, h: Hosted, offset: int) -> None:
-        """A client wants a log that is led here to begin at `offset`. `log_starts_moved` is to follow."""
+        """A client wants a log that is led here to begin at `offset`. Call `log_starts_moved` next."""
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
             # Their answers carry the new start; else they would hear of it when their wait is over.
@@ -220,7 +220,7 @@ class ReplicaManager:
                     leo=h.log.log_end_offset, reason=reason)  # fmt: skip
 
     def apply_effects(self, h: Hosted, effects: Effects) -> ErrorCode:
-        """Do what a state machine asked for, in order. The error to answer where a fetch was refused, else NONE."""
+        """Carry out the effects of a state machine, in order. The error to answer if a fetch was refused, else NONE."""
         refused = ErrorCode.NONE
         for effect in effects:
             if type(effect) is HighWatermarkMoved:
@@ -387,11 +387,11 @@ class ReplicaManager:
     # ------------------------------------------------------------------ settings
 
     def topic_config(self, name: str) -> TopicConfig:
-        """A topic's settings in force: its own, else what was altered for this broker or for all, else the file's."""
+        """A topic's settings in force: its own, else those altered for this broker or for all, else the file's."""
         return topic_config(self._in_force, self.image.configs.get((TOPIC_RESOURCE, name), {}))
 
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
-        """What of a topic's settings concerns its logs, and what the state machines."""
+        """A topic's settings: the part for its logs, and the part for the state machines."""
         topic, config = self.topic_config(name), self._config
         log_config = LogConfig.of(topic, producer_id_expiration_ms=config.producer_id_expiration_ms)
         return log_config, ReplicationSettings(
@@ -446,14 +446,14 @@ class ReplicaManager:
         return dict(self._checkpointed)
 
     def retain(self, wall_ms: int) -> None:
-        """Delete what retention has made useless, and tell the state machines where their logs begin now."""
+        """Delete the segments that retention has made useless, and give the state machines the new log starts."""
         for log, _ in self._logs.tick(wall_ms, self.high_watermark):
             h = self.by_name.get(log.topic.encode(), {}).get(log.partition)
             if h is not None and h.log is log:
                 self._log_start_moved(h, "retention")
 
     def high_watermark(self, log: Log) -> int:
-        """Up to where retention may delete: the high watermark, 0 where the replica is not hosted."""
+        """Up to where retention may delete: the high watermark; 0 if the replica is not hosted."""
         parts = self.by_name.get(log.topic.encode())
         h = parts.get(log.partition) if parts else None
         return h.state.high_watermark if h and h.log is log else 0

@@ -66,7 +66,7 @@ class AwaitedAppend:
     def __init__(self, queue: AppendQueue, end_offset: int, result: ProduceResult) -> None:
         self.queue, self.end_offset, self.result = queue, end_offset, result
         self.is_owed = True
-        """False once it is answered, or nobody waits for the answer any more."""
+        """False once it is answered, or once nobody waits for the answer."""
         self.request: Owing | None = None
         """Set when the whole request is known to have to wait."""
 
@@ -103,7 +103,7 @@ class AppendQueue:
         return waiting[0].end_offset <= offset if waiting else False
 
     def answer_up_to(self, offset: int, error: int) -> None:
-        """All that end at `offset` or before have what they waited for."""
+        """Answer all appends that end at `offset` or before."""
         waiting = self._waiting
         while waiting and waiting[0].end_offset <= offset:
             waiting.popleft().answer(error)

@@ -1,4 +1,4 @@
-"""KRaft's control plane, put together: the metadata quorum, the controller where it leads, and the way there (C2)."""
+"""KRaft's control plane: the metadata quorum, the controller while this node leads, and the way to it (C2)."""
 
 from __future__ import annotations
 

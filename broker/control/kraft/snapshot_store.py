@@ -65,11 +65,11 @@ class SnapshotStore:
         self.ids = sorted({*self.ids, snapshot})
 
     def read(self, snapshot: SnapshotId) -> bytes:
-        """All of it. OSError where it is gone."""
+        """The whole snapshot. OSError if it is gone."""
         return self._pread(self._path(snapshot), 0, None)
 
     def piece(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """(size of all, bytes from `position` on); None where there is no such snapshot."""
+        """(size of the whole, bytes from `position` on); None if there is no such snapshot."""
         if snapshot not in self.ids:
             return None
         file = self._fs.open(self._path(snapshot))
@@ -79,7 +79,7 @@ class SnapshotStore:
             file.close()
 
     def write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
-        """A piece of one that is being fetched, in order."""
+        """Write the next piece of a snapshot that is being fetched."""
         file = self._fs.open(self._part(snapshot), create=True, truncate=not position)
         try:
             assert file.size() == position, f"a piece for {position} of a part of {file.size()} bytes"
@@ -133,7 +133,7 @@ def id_of(name: str) -> SnapshotId | None:
 
 
 def encode_snapshot(records: Sequence[tuple[Any, int]], epoch: int, wall_ms: int) -> bytes:
-    """The file that holds these (message, version) pairs. `wall_ms`: when the last of what they say was appended."""
+    """The file that holds these (message, version) pairs. `wall_ms`: when the last record in it was appended."""
     header = encode_control_record(SnapshotHeaderRecord(last_contained_log_timestamp=wall_ms))
     footer = encode_control_record(SnapshotFooterRecord())
     values = [encode_metadata_record(message, version) for message, version in records]

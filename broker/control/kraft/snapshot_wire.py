@@ -1,4 +1,4 @@
-"""FetchSnapshot in Kafka's own request: the quorum's way to hand over what its log no longer holds (KIP-630)."""
+"""FetchSnapshot in Kafka's own request: how the quorum hands over what its log no longer holds (KIP-630)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def decode_reply(view: memoryview, error_of: Callable[[int], ErrorCode]) -> Fetc
 
 
 def refusal(request: wire.FetchSnapshotRequest, cluster_id: str) -> ErrorCode | None:
-    """Why a request is not for this quorum; None where it is."""
+    """Why a request is not for this quorum; None if it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     topics = request.topics

@@ -36,7 +36,7 @@ class Snapshotter:
             self._wanted.set()
 
     async def run(self) -> None:
-        """Take what is due until cancelled. OSError where the disk fails."""
+        """Take snapshots when they are due, until cancelled. OSError if the disk fails."""
         while True:
             with self._env.timeout(self._interval_s):
                 await self._wanted.wait()
