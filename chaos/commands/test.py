@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,8 @@ def command(only: str | None, nothing_skipped: bool, rules: bool, pytest_argumen
             return 1
     if only == "lint":
         return 0
+    # A shell has its background jobs ignore Ctrl-C, and all that they start: tests that send it would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # One session, ordered by tests/conftest.py, so that one summary line speaks for all of it.
     words = list(pytest_arguments) or (LANES if (os.cpu_count() or 1) > 1 else [])
     words += ["--all"] if nothing_skipped else []

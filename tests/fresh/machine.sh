@@ -43,7 +43,8 @@ start() {
 end() {
     code=$?
     trap - EXIT INT TERM HUP
-    kill "$inner" 2>/dev/null && wait "$inner" 2>/dev/null
+    # unshare itself ignores milder signals; all that is in the machine ends with it.
+    kill -KILL "$inner" 2>/dev/null && wait "$inner" 2>/dev/null || true
     if [ -n "$keep" ]; then
         say "kept in $folder"
     else
@@ -125,11 +126,12 @@ copy_checkout() {
     chroot "$machine" chown -R newcomer:newcomer /home/newcomer
 }
 
-# as_newcomer COMMAND...: in the checkout, with the newcomer's rights and environment and nothing of ours.
+# as_newcomer COMMAND...: in the checkout, with the newcomer's rights and environment and nothing of ours: a shell has its
+# background jobs ignore Ctrl-C, and so would everything in the machine.
 as_newcomer() {
     set -- /bin/sh -c 'cd /home/newcomer/squall && exec "$@"' sh "$@"
     while IFS= read -r line; do set -- "$line" "$@"; done <"$folder/environment"
-    chroot --userspec=newcomer:newcomer --groups= "$machine" /usr/bin/env -i "$@"
+    chroot --userspec=newcomer:newcomer --groups= "$machine" /usr/bin/env --default-signal -i "$@"
 }
 
 # called NAME COMMAND...: its code, with what it says shown and kept, and how long it took.
