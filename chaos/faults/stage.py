@@ -17,7 +17,7 @@ from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Fault, Trait
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S
 from chaos.faults.targets import ClusterView, Unresolved
-from chaos.runtimes.contract import Link, NodeState, Probe, Runtime
+from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
 from checkers import fault_traits
 from checkers.nemesis_log import SCHEMA
 from workloads.client.client import Client
@@ -101,6 +101,8 @@ class Stage:
         """The same of nodes that a fault takes down just now."""
         self._down: dict[int, set[int]] = {}
         """Faults that have a node down, by id: the last one to end starts it."""
+        self._on_links: dict[Link, dict[str, int]] = {}
+        """Faults that are on a link, by the name that they have on it: their ids."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -310,6 +312,25 @@ class Stage:
         spent_s = (at_ns - p.began) / 1e9
         if spent_s > p.fault.duration_s:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
+
+    async def put(self, p: Played, name: str, link: Link, fault: LinkFault) -> Evidence:
+        """Put the fault on a link, under a name of its own there."""
+        self._on_links.setdefault(link, {})[name] = p.fault.id
+        return await self.runtime.fault_link(name, link, fault)
+
+    async def lift(self, name: str, link: Link) -> Evidence:
+        """Take what has this name off a link."""
+        try:
+            return await self.runtime.heal_link(name, link)
+        finally:
+            self._on_links.get(link, {}).pop(name, None)
+
+    def company(self, p: Played, link: Link) -> frozenset[int]:
+        """Other faults, by id, that are on the link or on its target just now: what is measured over the link with one
+        company cannot be compared with what is measured with another.
+        """
+        on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
+        return frozenset(on_link | set(self.others(p, link.target)))
 
     async def probe(self, link: Link) -> Probe:
         """One probe over a link, with the time that a probe has."""

@@ -106,9 +106,10 @@ def cut_and_healed(seen: Json) -> str:
 
 def round_trips(seen: Json) -> str:
     """Of links that are slow."""
-    before, during = objects(seen.get("before")), objects(seen.get("during"))
+    before, during, later = (objects(seen.get(when)) for when in ("before", "during", "after"))
     count = len(texts(seen.get("links")))
-    words = f"Round trips over {count} links took {trips(during)} while on, {trips(before)} before."
+    words = f"Round trips over {count} links took {trips(during)} while on, {trips(before)} before"
+    words += f", {trips(later)} after." if later else "."
     silent = sum(not probe.get("ok") for probe in before)
     return words + (f" {silent} of the links did not answer before." if silent else "")
 

@@ -17,6 +17,9 @@ from typing import Literal, Protocol, runtime_checkable
 
 from broker.env import Env
 
+NOISE_MS = 30.0
+"""`Runtime.noise_ms` of real brokers: JVMs on two busy cores, seen for some seconds at a time."""
+
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Evidence = dict[str, Json]
 
@@ -301,6 +304,10 @@ class Runtime(Protocol):
     """Every node that the cluster was made of, ascending, whatever its state."""
     zones: tuple[str, ...]
     """Client zones: groups of clients whose links to the brokers can be hurt apart from the others'."""
+    noise_ms: float
+    """What else goes on may make every round trip longer by so much for seconds: an effect that is smaller proves
+    nothing. 0 where nothing else goes on.
+    """
 
     async def start(self) -> None:
         """Start every node and wait until clients of each zone see all of them. Called once."""

@@ -11,11 +11,15 @@ import trio
 
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from chaos.faults.acts.worse_links import answering
 from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
+
+LAST_LOOK_S = 0.5
+"""A cut link is looked at again so long before the cut ends."""
 
 
 async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
@@ -24,26 +28,39 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     name = f"fault-{p.fault.id}"
+    whole = await answering(stage, links)
+    company = {link: stage.company(p, link) for link in whole}
     stage.begun(p)
     try:
         for link, how in cuts:
-            await stage.runtime.fault_link(name, link, how)
+            await stage.put(p, name, link, how)
         during = await stage.probes(links)
-        await stage.rest(p)
+        alone = [link for link in whole if stage.company(p, link) == company[link]]
+        stage.check_landed(p, stage.now_ns())
+        await trio.sleep(max(0.0, stage.left_s(p) - LAST_LOOK_S))
+        last = await stage.probes(links, LAST_LOOK_S - POLL_S) if stage.left_s(p) >= LAST_LOOK_S - POLL_S else []
+        await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
         with trio.CancelScope(shield=True):
             for link in links:
-                await stage.runtime.heal_link(name, link)
+                await stage.lift(name, link)
         p.ended = stage.now_ns()  # what follows proves that it is over
-    after = await stage.probes_until_ok(links)
+    after = await stage.probes_until_ok(whole)
     p.evidence = {
         "links": [str(link) for link in links],
+        "before": [str(link) for link in whole],
         "during": [probe.evidence() for probe in during],
+        "last": [probe.evidence() for probe in last],
         "after": [probe.evidence() for probe in after],
+        "proven": [str(link) for link in alone],
     }
-    p.landed = bool(links) and not any(probe.ok for probe in during) and all(probe.ok for probe in after)
-    if not p.landed:
+    if not whole:
+        p.error = "no link answered before it was cut: their brokers were gone already"
+    elif not alone:
+        p.error = "other faults came to its targets as it began: nobody knows which of them silenced these links"
+    elif any(probe.ok for probe in (*during, *last)) or not all(probe.ok for probe in after):
         p.error = "a cut link answered, or a healed one did not"
+    p.landed = not p.error
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
@@ -68,12 +85,12 @@ async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault
     healed = []
     try:
         for link in links:
-            await stage.runtime.fault_link(name, link, fault)
+            await stage.put(p, name, link, fault)
         await stage.rest(p)
     finally:
         with trio.CancelScope(shield=True):
             for link in links:
-                healed.append(await stage.runtime.heal_link(name, link))
+                healed.append(await stage.lift(name, link))
         p.ended = stage.now_ns()
     hits = [int(str(each.get("hits") or 0)) for each in healed]
     p.evidence = {"links": [str(link) for link in links], "hits": hits}

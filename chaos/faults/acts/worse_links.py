@@ -1,31 +1,43 @@
 """Faults of links that are whole and worse: late, narrow, sliced, short-lived, slow to end, and flapping.
 
-What a link does is measured over it, before and while the fault is on. Links that gave no answer before it began (their
-broker is down, another fault cuts them) prove nothing and are left out of the proof; one at least has to be left. What
-another fault cuts short while it is on is measured again: it says neither that a link is worse nor that it is whole.
+A fault of a link is proven by a comparison, on the same link: what is measured while it is on, against what is measured
+just before it began and just after its end. The toxic that a proxy says it has proves nothing. Noise only makes round
+trips longer, so the shortest of several are compared, and the effect must be larger than what noise does for seconds.
+Other faults at the link and its target are its company, and only make things worse: what was measured with the fault is
+compared with what was measured without it in the same company or in more. There only what proves the fault counts,
+since of two faults that slow a link down the slower one may hide the other. A link that
+says nothing (its broker is down, another fault cuts it) is left out; one at least has to prove the fault, and none may
+speak against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import trio
 
+from chaos.errors import HarnessError
 from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, Probe
+from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
 ANSWER_BYTES = 2_000
 """More than an answer to a probe ever has: it goes through the same narrow link."""
 SURE = 0.8
 """Of what a fault should take, this part counts as proof: clocks and timers are not exact."""
+OF_MEAN = 0.25
+"""Of what it takes on average, where it may take nothing now and then."""
+LEAST_MS = 1.0
+ROUNDS = 3
+"""How often each link is measured before, while on and after, where there is noise or much jitter."""
 
 Measure = Callable[[Link], Awaitable[Probe]]
+Tell = Callable[[Probe], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,73 +46,190 @@ class Proof:
 
     fault: LinkFault
     measure: Measure
-    lands: Callable[[Probe], bool]
-    whole: Callable[[Probe], bool]
-    """Whether it shows that nothing is wrong with the link."""
+    whole: Tell
+    """Of what is measured without the fault: whether it shows a whole link. Else it says nothing."""
+    says: Tell
+    """Of what is measured with it: whether it says something, for or against the fault."""
+    shows: Callable[[Sequence[Probe], Sequence[Probe]], bool]
+    """Whether several measured without the fault, and several with it, prove the fault."""
     wrong: str
     """What is wrong where it did not land."""
     told: Mapping[str, Any]
     """What goes into the evidence beside the probes."""
+    rounds: int = 1
 
 
-def slower(stage: Stage, fault: LinkFault, floor_ms: float, limit_s: float, pad_bytes: int) -> Proof:
-    """Of a fault that makes round trips long: with so many bytes none is shorter than `floor_ms`."""
+@dataclass(slots=True)
+class Measured:
+    """Of one link: what was measured, each with the company that the fault had then."""
+
+    before: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
+    during: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
+    after: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
+
+    def proves(self, proof: Proof) -> bool | None:
+        """None: it says nothing. Both sides have to prove it; one is enough where the other one may be hidden."""
+        sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
+        if False in sides or True not in sides:
+            return False if False in sides else None
+        hidden = [bool(quiet) and all(company for company, _ in quiet) for quiet in (self.before, self.after)]
+        return True if all(shown or hid for shown, hid in zip(sides, hidden, strict=True)) else None
+
+
+def _against(
+    proof: Proof, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
+) -> bool | None:
+    """Whether the fault is shown by what was measured without it and, in that company or in less, with it."""
+    shown = None
+    for company in dict.fromkeys(company for company, _ in quiet):
+        without = [probe for others, probe in quiet if others == company]
+        with_it = [probe for others, probe in during if others <= company]
+        if with_it and proof.shows(without, with_it):
+            shown = True
+        elif with_it and not company:
+            return False  # in company it may be hidden: of two that slow a link down the slower one counts
+    return shown
+
+
+def slower(
+    stage: Stage,
+    fault: LinkFault,
+    measure: Measure,
+    least_ms: float,
+    *,
+    mean_ms: float = 0.0,
+    says: Tell = lambda probe: probe.ok,
+    told: Mapping[str, Any] | None = None,
+) -> Proof:
+    """Of a fault that makes what is measured take longer, by `least_ms` each time and by `mean_ms` on average.
+    says: of what is measured, whether it says anything. HarnessError where that cannot be told from noise.
+    """
+    noise_ms, floor_ms = stage.runtime.noise_ms, SURE * least_ms
+    if floor_ms < noise_ms:
+        raise HarnessError(
+            f"round trips that take {least_ms:.3g} ms longer cannot be told from those of a busy machine, which may "
+            f"take {noise_ms:g} ms longer by themselves"
+        )
+    mean_floor_ms = max(LEAST_MS, OF_MEAN * mean_ms)
+
+    def shows(without: Sequence[Probe], with_it: Sequence[Probe]) -> bool:
+        quiet, slow = [each.round_trip_ms for each in without], [each.round_trip_ms for each in with_it]
+        return min(slow) - min(quiet) >= floor_ms and fmean(slow) - min(quiet) >= mean_floor_ms
+
+    jittery = least_ms < mean_ms / 2
     return Proof(
         fault,
-        partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad_bytes),
-        lambda probe: probe.ok and probe.round_trip_ms >= floor_ms,
-        lambda probe: probe.ok and probe.round_trip_ms < floor_ms,
-        f"a round trip over a slow link took less than {floor_ms:.3g} ms, or had no answer",
-        {"pad_bytes": pad_bytes, "floor_ms": round(floor_ms, 3)},
+        measure,
+        says,
+        says,
+        shows,
+        f"round trips over a link were not {floor_ms:.3g} ms longer than without the fault, or had no answer",
+        {"longer_by_ms": round(floor_ms, 3), **(told or {})},
+        ROUNDS if noise_ms or jittery else 1,
     )
 
 
-async def worse(stage: Stage, p: Played, proof: Proof, before: Measure | None = None) -> None:
-    """Put a fault on the targets' links, measure it, keep it on until it is over, take it off."""
+def ends(fault: LinkFault, measure: Measure, whole: Tell, struck: Tell, wrong: str, told: Mapping[str, Any]) -> Proof:
+    """Of a fault that ends connections which are whole without it."""
+    return Proof(
+        fault,
+        measure,
+        whole,
+        lambda probe: whole(probe) or struck(probe),
+        lambda without, with_it: all(map(struck, with_it)),
+        wrong,
+        told,
+    )
+
+
+async def worse(stage: Stage, p: Played, proof: Proof) -> None:
+    """Put a fault on the targets' links, measure it, keep it on until it is over, take it off, measure again."""
     links = _links(stage, p)
     name = f"fault-{p.fault.id}"
-    seen = await _before(stage, links, before or proof.measure)
-    whole = [at for at, probe in enumerate(seen) if probe.ok]
+    seen = {link: Measured() for link in links}
+    await _quiet(stage, p, proof, {link: seen[link].before for link in links}, enough=any)
+    whole = [link for link in links if seen[link].before]
     stage.begun(p)
     try:
         for link in links:
-            await stage.runtime.fault_link(name, link, proof.fault)
-        during = await stage.each(links, partial(_during, stage, p, proof, {links[at] for at in whole}))
+            await stage.put(p, name, link, proof.fault)
+        await _while_on(stage, p, proof, {link: seen[link].during for link in whole})
         await stage.rest(p)
     finally:
         await _heal(stage, name, links)
         p.ended = stage.now_ns()  # what follows proves that it is over
+    await _quiet(stage, p, proof, {link: seen[link].after for link in whole}, enough=all)
     p.evidence = {
         "links": [str(link) for link in links],
-        "before": [probe.evidence() for probe in seen],
-        "during": [probe.evidence() for probe in during],
+        **{when: [_shortest(getattr(seen[link], when)) for link in links] for when in ("before", "during", "after")},
         **proof.told,
     }
-    p.landed = bool(whole) and all(proof.lands(during[at]) for at in whole)
+    proven = [seen[link].proves(proof) for link in whole]
+    p.evidence["proven"] = [str(link) for link, shown in zip(whole, proven, strict=True) if shown]
+    p.landed = True in proven and False not in proven
     if not p.landed:
-        p.error = proof.wrong if whole else "no link answered before it began"
+        silent = "nothing could be compared: no link answered before, while on and after, in the same company"
+        p.error = "no link answered before it began" if not whole else proof.wrong if False in proven else silent
 
 
-async def _during(stage: Stage, p: Played, proof: Proof, whole: Container[Link], link: Link) -> Probe:
-    """What a link shows while the fault is on. Of one that was whole the first answer that says something, for as long
-    as the fault lasts.
-    """
-    probe = await proof.measure(link)
-    with trio.move_on_after(max(0.0, stage.left_s(p) - POLL_S)):
-        while link in whole and not (proof.lands(probe) or proof.whole(probe)):
-            await trio.sleep(POLL_S)
-            probe = await proof.measure(link)
-    return probe
+Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]
 
 
-async def _before(stage: Stage, links: Sequence[Link], measure: Measure) -> list[Probe]:
-    """What is measured before a fault begins: where no link answers, as soon as one does, if that is soon."""
+async def _sample(stage: Stage, p: Played, proof: Proof, tell: Tell, into: Samples) -> None:
+    """Measure once over each link, all at once; kept is what says something, if its company stayed the same."""
+
+    async def one(link: Link) -> Probe:
+        company = stage.company(p, link)
+        probe = await proof.measure(link)
+        if tell(probe) and stage.company(p, link) == company:
+            into[link].append((company, probe))
+        return probe
+
+    await stage.each(list(into), one)
+
+
+async def _quiet(
+    stage: Stage, p: Played, proof: Proof, into: Samples, *, enough: Callable[[Sequence[bool]], bool]
+) -> None:
+    """Measure without the fault. Again where too few links answer, if they do so soon: of those whose target runs."""
     until = trio.current_time() + WHOLE_WITHIN_S
     while True:
-        seen = await stage.each(links, measure)
-        if any(probe.ok for probe in seen) or trio.current_time() >= until:
-            return seen
+        await _sample(stage, p, proof, proof.whole, into)
+        running = [link for link in into if stage.runtime.state(link.target) is NodeState.RUNNING]
+        if enough([bool(into[link]) for link in running]) or trio.current_time() >= until:
+            break
         await trio.sleep(POLL_S)
+    for _ in range(proof.rounds - 1):
+        await _sample(stage, p, proof, proof.whole, {link: found for link, found in into.items() if found})
+
+
+async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples) -> None:
+    """Measure with the fault, as soon as it is on and again shortly before its end. Where a link says nothing, because
+    another fault cuts it short, again for as long as the fault lasts.
+    """
+    began = trio.current_time()
+    for _ in range(proof.rounds):
+        await _sample(stage, p, proof, proof.says, into)
+    took_s = trio.current_time() - began
+    with trio.move_on_after(max(0.0, stage.left_s(p) - POLL_S)):
+        while silent := {link: found for link, found in into.items() if not found}:
+            await trio.sleep(POLL_S)
+            await _sample(stage, p, proof, proof.says, silent)
+    spare_s = stage.left_s(p) - 2 * took_s - POLL_S
+    if spare_s <= 0:
+        return
+    await trio.sleep(spare_s)
+    with trio.move_on_after(max(0.0, stage.left_s(p))):
+        for _ in range(proof.rounds):
+            await _sample(stage, p, proof, proof.says, into)
+
+
+def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
+    """For the evidence; without any there was no answer."""
+    if not samples:
+        return {"ok": False, "round_trip_ms": None, "error": "no answer", "of": 0}
+    probe = min((probe for _, probe in samples), key=lambda each: each.round_trip_ms)
+    return {**probe.evidence(), "of": len(samples)}
 
 
 async def cut_in_turns(stage: Stage, p: Played) -> None:
@@ -108,8 +237,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
     links, cut = _links(stage, p), Cut(Manner(params["manner"]))
-    seen = await _before(stage, links, stage.probe)
-    whole = [link for link, probe in zip(links, seen, strict=True) if probe.ok]
+    whole = await answering(stage, links)
     if not whole:
         raise Unresolved("no link answered before it began")
     turns: list[dict[str, Any]] = []
@@ -118,7 +246,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
         while stage.left_s(p) >= down_s:
             name = f"fault-{p.fault.id}-{len(turns)}"
             for link in links:
-                await stage.runtime.fault_link(name, link, cut)
+                await stage.put(p, name, link, cut)
             silent = await _for(down_s, stage.probes(whole, min(PROBE_TIMEOUT_S, 0.8 * down_s)))
             await _heal(stage, name, links)
             up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole, PROBE_TIMEOUT_S))
@@ -133,6 +261,16 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
     p.landed = flapped and all(probe.ok for probe in after)
     if not p.landed:
         p.error = "a cut link answered, or a healed one did not"
+
+
+async def answering(stage: Stage, links: Sequence[Link]) -> list[Link]:
+    """Those of the links that answer: where none does, as soon as one does, if that is soon."""
+    until = trio.current_time() + WHOLE_WITHIN_S
+    while True:
+        seen = await stage.probes(links)
+        if any(probe.ok for probe in seen) or trio.current_time() >= until:
+            return [link for link, probe in zip(links, seen, strict=True) if probe.ok]
+        await trio.sleep(POLL_S)
 
 
 async def _for(length_s: float, looking: Awaitable[list[Probe]]) -> list[Probe]:
@@ -157,4 +295,4 @@ def _links(stage: Stage, p: Played) -> list[Link]:
 async def _heal(stage: Stage, name: str, links: Sequence[Link]) -> None:
     with trio.CancelScope(shield=True):
         for link in links:
-            await stage.runtime.heal_link(name, link)
+            await stage.lift(name, link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 async def play(stage: Stage, p: Played) -> None:
     """Little gets through the targets' links at a time."""
-    from chaos.faults.acts.worse_links import ANSWER_BYTES, SURE, slower, worse
+    from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     rate = int(p.fault.params["kb_per_s"])
     pad = min(MEASURED_BYTES, rate * 300)
-    floor_ms = SURE * pad / (rate * 1.024)
     limit_s = PROBE_TIMEOUT_S + 2 * (pad + ANSWER_BYTES) / (rate * 1000)
-    await worse(stage, p, slower(stage, Bandwidth(rate), floor_ms, limit_s, pad))
+    measure = partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad)
+    await worse(stage, p, slower(stage, Bandwidth(rate), measure, pad / (rate * 1.024), told={"pad_bytes": pad}))
 
 
 KIND = Kind(
@@ -38,7 +39,7 @@ KIND = Kind(
     draw=Draw(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),
     of_clients=on_clients_side,
     play=play,
-    evidence="a large request over each link takes as long as that allows while on",
+    evidence="a large request takes as much longer as that allows, than just before and just after",
     tell=round_trips,
     done=hit_by("bandwidth"),
 )

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 async def play(stage: Stage, p: Played) -> None:
     """The targets' connections end once they have carried so many bytes."""
-    from chaos.faults.acts.worse_links import Proof, worse
+    from chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])
     limit_s = PROBE_TIMEOUT_S + limit / 2_000_000
-    proof = Proof(
+    proof = ends(
         LimitData(limit),
         partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=limit),
-        lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
         lambda probe: probe.ok,
+        lambda probe: not probe.ok and (probe.error or "").startswith("ended"),
         f"more than {limit} bytes passed over a link, or no connection could be made",
         {"limit_bytes": limit},
     )
@@ -48,7 +48,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
-    evidence="a connection over each link ends while more bytes than that are sent over it; bytes passed until then",
+    evidence="a connection ends while more bytes than that are sent over it; just before and after all of them pass",
     tell=how_they_ended,
     done=hit_by("limit_data"),
 )

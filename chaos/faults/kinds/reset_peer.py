@@ -20,18 +20,18 @@ async def play(stage: Stage, p: Played) -> None:
 
     Toxiproxy does so in each direction by itself: who waits for an answer hears of it after twice the time.
     """
-    from chaos.faults.acts.worse_links import Proof, worse
+    from chaos.faults.acts.worse_links import ends, worse
 
     after_ms = int(p.fault.params["after_ms"])
-    proof = Proof(
+    proof = ends(
         ResetPeer(after_ms),
         partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 2 * after_ms / 1000),
-        lambda probe: probe.ok,
         lambda probe: probe.error == "still open",
+        lambda probe: probe.ok,
         "a connection over a link was not reset",
         {"after_ms": after_ms},
     )
-    await worse(stage, p, proof, before=stage.probe)
+    await worse(stage, p, proof)
 
 
 KIND = Kind(
@@ -51,7 +51,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
-    evidence="a connection opened over each link ends by itself while on, and how soon",
+    evidence="a connection over a link ends by itself while on, and stays open as long just before and just after",
     tell=how_they_ended,
     done=hit_by("reset_peer"),
 )

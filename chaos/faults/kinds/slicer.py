@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
@@ -13,23 +14,25 @@ from chaos.runtimes.contract import Slicer
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
-SHORTEST_MS = 20.0
+SHORTEST_MS = 50.0
 """A busy machine can cause a smaller delay than this too."""
-_MEASURED_MS = 40.0
+_MEASURED_MS = 80.0
 
 
 async def play(stage: Stage, p: Played) -> None:
     """What is sent over the targets' links arrives in pieces, one after the other."""
-    from chaos.faults.acts.worse_links import ANSWER_BYTES, SURE, slower, worse
+    from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     params = p.fault.params
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
     delay_us = int(params["delay_us"])
     largest = average + variation
     pad = min(MEASURED_BYTES, (int(_MEASURED_MS * 1000) // delay_us + 2) * largest)
-    floor_ms = max(1.0, SURE * (pad // largest - 1) * delay_us / 1000)
+    least_ms = (pad // largest - 1) * delay_us / 1000
     limit_s = PROBE_TIMEOUT_S + 4 * (pad + ANSWER_BYTES) / (average - variation) * (delay_us + 1000) / 1e6
-    await worse(stage, p, slower(stage, Slicer(average, variation, delay_us), floor_ms, limit_s, pad))
+    measure = partial(stage.runtime.probe, timeout_s=limit_s, pad_bytes=pad)
+    sliced = Slicer(average, variation, delay_us)
+    await worse(stage, p, slower(stage, sliced, measure, least_ms, told={"pad_bytes": pad}))
 
 
 def check(params: Params) -> str:
@@ -69,14 +72,14 @@ KIND = Kind(
     draw=Draw(
         params=lambda rng: {
             "average_bytes": rng.choice((64, 256)),
-            "delay_us": rng.choice((200, 1000)),
+            "delay_us": rng.choice((500, 1000)),
             "side": rng.choice(SIDES),
         },
         swarm="newer",
     ),
     of_clients=on_clients_side,
     play=play,
-    evidence="a large request over each link takes as long as its pieces' pauses while on",
+    evidence="a large request takes as much longer as its pieces' pauses, than just before and just after",
     tell=round_trips,
     done=hit_by("slicer"),
 )

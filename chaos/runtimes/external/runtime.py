@@ -20,6 +20,7 @@ from broker.protocol.schema.metadata import MetadataRequest
 from broker.real_env import RealEnv, RealLink
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
+    NOISE_MS,
     Act,
     ClockWord,
     CrashOp,
@@ -94,6 +95,7 @@ class ExternalRuntime:
     """
 
     name = "external"
+    noise_ms = NOISE_MS
 
     def __init__(
         self,

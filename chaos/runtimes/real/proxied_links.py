@@ -70,7 +70,9 @@ class ProxiedLinks:
         return bool(self._faults.get(link))
 
     def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """Put a fault on a link. HarnessError where the link is unknown or has a fault of this name."""
+        """Put a fault on a link, and read back that Toxiproxy has it. HarnessError where it has not, and where the link
+        is unknown or has a fault of this name.
+        """
         with self._turn:
             faults = self._of(link)
             if name in faults:
@@ -80,10 +82,17 @@ class ProxiedLinks:
             proxy = self._proxies[link]
             if _refuses(fault):
                 self._api.enable(proxy, False)
+                if self._api.proxies()[proxy].enabled:
+                    raise HarnessError(f"Toxiproxy did not switch {proxy} off")
                 return
             kind, attributes = toxic(fault)
             for stream in STREAMS[fault.stream]:
                 self._api.add_toxic(proxy, f"{name}.{stream}", kind, stream, attributes)
+            there = self._api.toxics(proxy)
+            for stream in STREAMS[fault.stream]:
+                found = there.get(f"{name}.{stream}")
+                if found is None or (found.type, found.stream, found.attributes) != (kind, stream, attributes):
+                    raise HarnessError(f"Toxiproxy does not have the {kind} that was put on {proxy}")
 
     def remove(self, name: str, link: Link) -> None:
         """Take the fault of this name off, if it is there. The link stays off while another one refuses."""

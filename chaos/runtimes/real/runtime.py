@@ -16,6 +16,7 @@ from broker.env import Env
 from broker.real_env import RealEnv
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
+    NOISE_MS,
     Act,
     ClockWord,
     CrashOp,
@@ -68,6 +69,8 @@ class RealRuntime:
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
     seed: of what is drawn of disks and power losses.
     """
+
+    noise_ms = NOISE_MS
 
     def __init__(
         self, name: str, plan: Blueprint, site: Site, *, acts: frozenset[Act], clocks: Clocks, cpus: Cpus, seed: int

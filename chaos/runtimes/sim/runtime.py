@@ -49,6 +49,7 @@ class SimRuntime:
 
     name = "sim"
     acts = frozenset(Act)
+    noise_ms = 0.0
 
     def __init__(
         self,

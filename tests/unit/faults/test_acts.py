@@ -39,6 +39,7 @@ class World:
     """A runtime that does as it is told. `hits`: how often its faults strike."""
 
     nodes = (1, 2, 3)
+    noise_ms = 0.0
 
     def __init__(self, hits: int = 3) -> None:
         self.hits = hits

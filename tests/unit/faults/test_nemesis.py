@@ -25,6 +25,7 @@ class World:
     """A runtime that does as it is told, or only says so (`inert`)."""
 
     nodes = (1, 2, 3)
+    noise_ms = 0.0
 
     def __init__(self, *, inert: bool = False) -> None:
         self.inert = inert

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,27 +27,38 @@ LINK = Link(1, 2)
 
 
 class FakeApi:
-    """Remembers what is on, as Toxiproxy would."""
+    """Remembers what is on, as Toxiproxy would. forgetful: it says that it did it, and did not."""
 
     def __init__(self) -> None:
+        self.forgetful = False
         self.enabled = True
-        self.toxics: dict[str, tuple[str, str, dict[str, int]]] = {}
+        self.toxics_on: dict[str, tuple[str, str, dict[str, int]]] = {}
         self.fail = False
 
     def enable(self, proxy: str, enabled: bool) -> None:
-        self.enabled = enabled
+        self.enabled = enabled or self.forgetful
+
+    def proxies(self) -> dict[str, Any]:
+        return {"1-to-2": SimpleNamespace(enabled=self.enabled)}
+
+    def toxics(self, proxy: str) -> dict[str, Any]:
+        return {
+            name: SimpleNamespace(type=kind, stream=stream, attributes=attributes)
+            for name, (kind, stream, attributes) in self.toxics_on.items()
+        }
 
     def add_toxic(self, proxy: str, name: str, kind: str, stream: str, attributes: dict[str, int]) -> None:
         if self.fail and stream == "downstream":
             raise ToxiproxyError("no")
-        self.toxics[name] = (kind, stream, attributes)
+        if not self.forgetful:
+            self.toxics_on[name] = (kind, stream, attributes)
 
     def remove_toxic(self, proxy: str, name: str) -> None:
-        self.toxics.pop(name, None)
+        self.toxics_on.pop(name, None)
 
     def reset(self) -> None:
         self.enabled = True
-        self.toxics.clear()
+        self.toxics_on.clear()
 
 
 @pytest.fixture
@@ -84,9 +96,9 @@ def test_a_fault_is_put_on_the_streams_it_names(
     links: ProxiedLinks, api: FakeApi, stream: Stream, toxics: set[str]
 ) -> None:
     links.add("f", LINK, Latency(5, stream=stream))
-    assert {each for _, each, _ in api.toxics.values()} == toxics
+    assert {each for _, each, _ in api.toxics_on.values()} == toxics
     links.remove("f", LINK)
-    assert api.toxics == {}
+    assert api.toxics_on == {}
 
 
 def test_a_link_stays_off_while_one_of_its_faults_refuses(links: ProxiedLinks, api: FakeApi) -> None:
@@ -105,9 +117,9 @@ def test_a_fault_that_was_put_on_by_half_can_be_taken_off(links: ProxiedLinks, a
     api.fail = True
     with pytest.raises(ToxiproxyError):
         links.add("f", LINK, Latency(5))
-    assert len(api.toxics) == 1
+    assert len(api.toxics_on) == 1
     links.remove("f", LINK)
-    assert api.toxics == {}
+    assert api.toxics_on == {}
 
 
 def test_reset_forgets_every_name(links: ProxiedLinks, api: FakeApi) -> None:
@@ -117,3 +129,10 @@ def test_reset_forgets_every_name(links: ProxiedLinks, api: FakeApi) -> None:
     links.add("f", LINK, Cut(Manner.REFUSE))
     with pytest.raises(HarnessError, match="already has"):
         links.add("f", LINK, Latency(1))
+
+
+@pytest.mark.parametrize("fault", [Latency(5), Cut(Manner.HOLD), Cut(Manner.REFUSE)], ids=str)
+def test_what_toxiproxy_says_that_it_took_is_read_back(links: ProxiedLinks, api: FakeApi, fault: Any) -> None:
+    api.forgetful = True
+    with pytest.raises(HarnessError, match="Toxiproxy (does not have|did not switch)"):
+        links.add("f", LINK, fault)

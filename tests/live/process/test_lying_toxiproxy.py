@@ -1,0 +1,75 @@
+"""A Toxiproxy that takes every toxic, shows each, and applies none: no fault of a link may land on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from toxiproxy import Proxy
+from toxiproxy.toxic import Toxic
+
+from chaos.faults.kind import Trait
+from chaos.faults.kinds import KINDS
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import make_fault
+from chaos.runtimes.real.processes import proxies
+from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
+from tests.live.contract.playing import Seen, play, unproven
+from tests.live.process.conftest import MakeRuntime
+
+SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
+ELSEWHERE = {Trait.NEEDS_FRAMES, Trait.NEEDS_PACKET_FILTER}
+"""What goes through something else than Toxiproxy."""
+OF_TOXIPROXY = sorted(
+    name for name, kind in KINDS.items() if Trait.OF_LINKS in kind.traits and not ELSEWHERE & kind.traits
+)
+PARAMS: dict[str, list[dict[str, Any]]] = {
+    "latency": [{}, {"latency_ms": 5, "jitter_ms": 4}, {"latency_ms": 20, "jitter_ms": 10}],
+    "partition": [{"manner": manner} for manner in ("refuse", "drop", "hold")],
+}
+
+
+class LyingApi(ToxiproxyApi):
+    """The interface of a real Toxiproxy to which nothing is passed on that would hurt."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self._told: dict[str, dict[str, Toxic]] = {}
+        self._off: set[str] = set()
+
+    def add_toxic(self, proxy: str, name: str, kind: str, stream: str, attributes: dict[str, int]) -> None:
+        self._told.setdefault(proxy, {})[name] = Toxic(name=name, type=kind, stream=stream, attributes=attributes)
+
+    def remove_toxic(self, proxy: str, name: str) -> None:
+        self._told[proxy].pop(name, None)
+
+    def toxics(self, proxy: str) -> dict[str, Toxic]:
+        return dict(self._told.get(proxy, {}))
+
+    def enable(self, proxy: str, enabled: bool) -> None:
+        (self._off.discard if enabled else self._off.add)(proxy)
+
+    def proxies(self) -> dict[str, Proxy]:
+        found = super().proxies()
+        for name in self._off:
+            found[name].enabled = False
+        return found
+
+
+def test_there_are_faults_of_links() -> None:
+    assert len(OF_TOXIPROXY) >= 9
+
+
+@pytest.mark.parametrize("lying", [True, False], ids=["lying", "honest"])
+@pytest.mark.parametrize("action", OF_TOXIPROXY)
+async def test_no_fault_of_a_link_lands_on_it(
+    make_runtime: MakeRuntime, monkeypatch: pytest.MonkeyPatch, action: str, lying: bool
+) -> None:
+    if lying:
+        monkeypatch.setattr(proxies, "ToxiproxyApi", LyingApi)
+    runtime = make_runtime()
+    await runtime.start()
+    for number, params in enumerate(PARAMS.get(action, [{}])[: None if lying else 1]):
+        (line,) = await play(runtime, make_fault(number, 0, 2.0, action, "node:2", params), cluster=SEEN)
+        assert bool(line["evidence"]) is not lying, line
+        assert bool(unproven(line)) is lying
