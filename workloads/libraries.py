@@ -13,19 +13,8 @@ import trio
 
 from workloads.client.cluster import Address, Place
 from workloads.client.outcomes import Outcome, Status
-from workloads.client.settings import ProducerSettings
 from workloads.counters import Counters
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
-
-
-class Needs(NamedTuple):
-    """What a scenario asks of a library, whichever it is."""
-
-    producer: ProducerSettings
-    request_timeout_ms: int
-    max_record_bytes: int
-    poll_pause_ms: int
-    """What a reader takes to handle what a poll returned."""
 
 
 class Sending(Protocol):

@@ -17,24 +17,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-import trio
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from broker.env import Env
-from workloads.client.admin import NewTopic
-from workloads.client.cluster import Address, Place
 from workloads.client.settings import ClientSettings
-from workloads.control import Controls
-from workloads.counters import Counters
-from workloads.final_reads import FinalRead, final_reads
-from workloads.libraries import Needs, Zone
-from workloads.recorder import Recorder
-from workloads.section import Section
 
+# Plans are read by commands that start nothing: trio, the client and its messages are imported where a load runs.
 if TYPE_CHECKING:
     from random import Random
 
+    import trio
+
+    from broker.env import Env
     from checkers.history.tables import History, PlayedFault
+    from workloads.client.cluster import Address, Place
+    from workloads.client.new_topic import NewTopic
+    from workloads.control import Controls
+    from workloads.counters import Counters
+    from workloads.final_reads import FinalRead
+    from workloads.libraries import Zone
+    from workloads.needs import Needs
+    from workloads.recorder import Recorder
+    from workloads.section import Section
 
 MIN_BYTES, MAX_BYTES = 64, 1 << 20
 """Of a record's value."""
@@ -225,6 +228,8 @@ class Scenario(BaseModel, ABC):
         self, env: Env, bootstrap: Sequence[Address], recorder: Recorder, counters: Counters, limit_s: float, zone: str
     ) -> list[FinalRead]:
         """Read what survived, once all is healed: each reader has `limit_s`. Never raises for what a cluster does."""
+        from workloads.final_reads import final_reads
+
         return await final_reads(
             env, bootstrap, self.places(), recorder, timeout_s=limit_s, counters=counters, zone=zone
         )

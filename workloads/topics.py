@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import trio
 
 from broker.env import Env
-from workloads.client.admin import NewTopic, create_topics
+from workloads.client.admin import create_topics
 from workloads.client.client import Client
 from workloads.client.cluster import Address, Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.new_topic import NewTopic
 from workloads.recorder import Recorder
 from workloads.scenario import Scenario, WorkloadFailed
 

@@ -23,7 +23,8 @@ from chaos.runtimes.real.processes.child import TETHER, tail
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
-from workloads.libraries import Assigned, Needs, Part, Read, Sought, Troubled
+from workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from workloads.needs import Needs
 
 UP_S = 60.0
 END_S = 5.0

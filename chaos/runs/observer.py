@@ -14,6 +14,7 @@ from chaos.faults.targets import ClusterView
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings
 
 ASK_TIMEOUT_MS = 1_500
@@ -39,7 +40,7 @@ class Observer:
         self._nodes = tuple(nodes)
         self._ask_quorum = ask_quorum
 
-    async def create_topics(self, topics: Sequence[admin.NewTopic], timeout_s: float) -> None:
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> None:
         """Create topics and wait until each has all its replicas in sync. HarnessError where that takes too long."""
         missing = {topic.name: topic for topic in topics}
         why = "no answer"

@@ -32,7 +32,8 @@ from chaos.runtimes.layout import ZONE, addresses, zone_names
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
 from workloads.final_reads import FinalRead
-from workloads.libraries import Driver, Needs, Zone
+from workloads.libraries import Driver, Zone
+from workloads.needs import Needs
 from workloads.recorder import Recorder
 from workloads.scenario import Surroundings
 

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
-import trio
 from pydantic import Field, model_validator
 
 from broker.env import Env
 from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.appends import draws
 from workloads.appends.renumbered import by_one_producer, on_one_topic
-from workloads.client.admin import NewTopic
 from workloads.client.cluster import Place
+from workloads.client.new_topic import NewTopic
 from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
-from workloads.libraries import Needs
+from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -28,9 +27,6 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.sender import TICK_S, Sender, SenderSettings
-from workloads.tail import tail
-from workloads.topics import make_topics
 
 TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024
@@ -134,6 +130,12 @@ class Appends(Scenario):
 
     async def run(self, around: Surroundings) -> None:
         """As `Scenario.run`."""
+        import trio
+
+        from workloads.sender import Sender, SenderSettings
+        from workloads.tail import tail
+        from workloads.topics import make_topics
+
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         sent_all = trio.Event()
@@ -155,4 +157,6 @@ class Appends(Scenario):
         """What one producer has to hand over."""
         if around.operations is not None:
             return Given(around.operations, number, began)
+        from workloads.sender import TICK_S
+
         return Drawn(env, self.places(), (self.min_bytes, self.max_bytes), self.producers / self.rate, TICK_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
@@ -33,6 +32,7 @@ from broker.protocol.schema.update_features import FeatureUpdateKey, UpdateFeatu
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
+from workloads.client.new_topic import NewTopic
 from workloads.client.outcomes import STALE_METADATA, TIMED_OUT
 
 DELETE_BY_NAMES_UNTIL = 5
@@ -52,16 +52,6 @@ class Listed(NamedTuple):
     leader_epoch: int
     error: str
     """Empty, or why there is no answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 async def create_topics(client: Client, topics: Sequence[NewTopic], timeout_ms: int = 10_000) -> dict[str, str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import trio
 from pydantic import Field
 
 from workloads.agenda import Agenda, Drawn, Given, Handover
-from workloads.client.admin import NewTopic
+from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ProducerSettings
-from workloads.libraries import Needs
+from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
@@ -24,11 +23,8 @@ from workloads.scenario import (
     Traffic,
 )
 from workloads.section import Section
-from workloads.sender import TICK_S, Sender, SenderSettings
 from workloads.steady.availability import measure
 from workloads.steady.section import section_of
-from workloads.tail import tail
-from workloads.topics import make_topics
 
 if TYPE_CHECKING:
     from checkers.history.tables import History, PlayedFault
@@ -103,6 +99,12 @@ class Steady(Scenario):
 
     async def run(self, around: Surroundings) -> None:
         """As `Scenario.run`."""
+        import trio
+
+        from workloads.sender import Sender, SenderSettings
+        from workloads.tail import tail
+        from workloads.topics import make_topics
+
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
         sent_all = trio.Event()
@@ -118,6 +120,8 @@ class Steady(Scenario):
 
     def _agenda(self, around: Surroundings, began: float) -> Agenda:
         if around.operations is None:
+            from workloads.sender import TICK_S
+
             sizes = (self.record_bytes, self.record_bytes)
             return Drawn(around.own("agenda"), self.places(), sizes, 1 / self.rate, TICK_S)
         return Given([Handover(each.at_s, 0, TOPIC, 0, each.bytes) for each in around.operations], 0, began)

@@ -8,7 +8,10 @@ from importlib import import_module
 
 from broker.controller.controller import COMMANDS, command_for
 
-LATE = ("broker.config.relations", "broker.log.recovery", "cramjam")
+LATE = (
+    *("broker.config.relations", "broker.log.recovery", "cramjam"),
+    *("workloads.final_reads", "workloads.sender", "workloads.tail", "workloads.topics"),
+)
 """Besides the controller's commands. `tests/sim/world/test_nothing_real.py` sees what is missing here."""
 
 

@@ -19,7 +19,7 @@ from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import one_line
 from chaos.toolchain.lookout import FETCH
 from tests.support.lacking import without
-from workloads.client.admin import NewTopic
+from workloads.client.new_topic import NewTopic
 
 LEADER = "leader:t-0"
 

@@ -16,11 +16,12 @@ from broker.protocol.schema.fetch import FetchResponse
 from broker.protocol.timestamps import EARLIEST, LATEST
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, Delay, FakeCluster, Raw, Seen, Withhold
-from workloads.client.admin import Listed, NewTopic, create_topics, list_offsets
+from workloads.client.admin import Listed, create_topics, list_offsets
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed
 from workloads.client.consumer import Consumer, Polled, ReadEvent
+from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings, ConsumerSettings
 
 CLIENT = ClientSettings(request_timeout_ms=5000, control_timeout_ms=1000, connect_timeout_ms=1000)

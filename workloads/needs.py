@@ -1,0 +1,17 @@
+"""What a workload's client libraries must do."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from workloads.client.settings import ProducerSettings
+
+
+class Needs(NamedTuple):
+    """What a scenario asks of a library, whichever it is."""
+
+    producer: ProducerSettings
+    request_timeout_ms: int
+    max_record_bytes: int
+    poll_pause_ms: int
+    """What a reader takes to handle what a poll returned."""
