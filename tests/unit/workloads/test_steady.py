@@ -36,7 +36,7 @@ S = 1_000_000_000
 
 def fault(began_s: float, ended_s: float, number: int = 0) -> PlayedFault:
     began, ended = int(began_s * S), int(ended_s * S)
-    return PlayedFault(number, "kill", "P", "node:1", (1,), {}, began, began, ended, {"done": True}, "")
+    return PlayedFault(number, "kill", "P", (), "node:1", (1,), {}, began, began, ended, {"done": True}, "")
 
 
 def played(path: Path, seconds: float, meanwhile: Any = None, scenario: Steady | None = None) -> History:
