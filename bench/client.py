@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from bench.handing import ByPython, Handing, InC
+from bench.handover import ByPython, Handing, InC
 
 PARTITIONS = 6
 LINGER_MS = 5

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.support import lacking
+from tests.support import lacks
 
 STAGES = ("architecture", "unit", "mechanisms", "property", "scripts", "sim", "parity", "interop", "live")
 TESTS = Path(__file__).parent
@@ -26,7 +26,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "squall")
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Golden scripts: read the difference before you commit it."""
     parser.addoption("--update", action="store_true", help="rewrite golden scripts with what happens now")
-    pluginmanager.register(lacking)
+    pluginmanager.register(lacks)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from crc32c import crc32c
 
 from broker.env import Fs
 from broker.log import reads
+from broker.log.arrivals import batch_around, checked_batches
 from broker.log.config import LogConfig
 from broker.log.durability import Durability, FlushJob
 from broker.log.epochs import EpochCache
-from broker.log.incoming import batch_around, checked_batches
 from broker.log.indexes import AbortedTxn
 from broker.log.limits import Limits
 from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot

@@ -11,7 +11,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
 from broker.quorum.effects import Note
 from broker.quorum.election import LEGAL, Role, Tally
-from broker.quorum.following import Following
+from broker.quorum.follower import Following
 from broker.quorum.leadership import Leadership
 from broker.quorum.local_log import LocalLog
 from broker.quorum.messages import FetchReply, Message, SnapshotId

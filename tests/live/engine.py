@@ -9,7 +9,7 @@ from chaos.toolchain.engine_lacks import engine_lacks, reason
 from chaos.toolchain.images import Images, ensure_images
 from chaos.toolchain.lacks import one_line
 from tests.live.process.conftest import STUB
-from tests.support.lacking import skip_without
+from tests.support.lacks import skip_without
 
 STUB_INSIDE = ("python", "-P", "/stub_broker.py")
 STUB_MOUNT = Mount(STUB[-1], "/stub_broker.py", read_only=True)

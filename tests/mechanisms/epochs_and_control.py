@@ -268,7 +268,7 @@ CONTROL_PLANE = (
                 "test_leader_resigns_when_no_majority_has_fetched_for_one_and_a_half_fetch_timeouts",
                 "test_diverging_fetcher_is_told_where_the_epochs_part",
             ),
-            f"{QUORUM}/test_following.py": ("test_voter_fetches_on_only_when_what_it_got_is_durable",),
+            f"{QUORUM}/test_follower.py": ("test_voter_fetches_on_only_when_what_it_got_is_durable",),
         },
         removals=(
             Removal(

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.faulted.losing import lose_power
+from broker.faulted.losses import lose_power
 from broker.faulted.orders import LIMIT_BYTES, Crash, FaultOrder, Orders, OrdersError, parse_orders
 from broker.faulted.tally import calls_of, count_of, head_of, read_tally
 from chaos.errors import HarnessError

@@ -14,7 +14,7 @@ from chaos.runtimes.contract import Runtime
 from chaos.runtimes.layout import addresses
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.playing import play, unproven
+from tests.live.contract.player import play, unproven
 from tests.support.clusters.drive import drive
 from workloads.appends import Appends
 from workloads.control import Controls, Handle

@@ -16,7 +16,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster, our_contained_broker, our_simulated_broker
-from tests.live.contract.playing import play, unproven
+from tests.live.contract.player import play, unproven
 from tests.support.clusters.pretender import Pretending
 
 ON_S, LATE_S = 1.0, 0.15

@@ -24,7 +24,7 @@ from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real import inquiry
 from chaos.runtimes.real.processes import registry
-from tests.live.contract.playing import Seen, play
+from tests.live.contract.player import Seen, play
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT, engine_and_images
 from tests.live.process.conftest import STUB
 from tests.support.clusters.pretender import Pretending

@@ -21,7 +21,7 @@ from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.layout import addresses
 from chaos.runtimes.process.runtime import ProcessRuntime
 from tests.live.contract.conftest import Test, in_simulation
-from tests.live.contract.playing import play
+from tests.live.contract.player import play
 from tests.live.engine import engine_and_images
 from workloads.client import admin
 

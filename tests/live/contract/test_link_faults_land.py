@@ -14,7 +14,7 @@ from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Link, Probe, Runtime
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.playing import Seen, play, unproven
+from tests.live.contract.player import Seen, play, unproven
 from tests.support.clusters.pretender import Pretending
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))

@@ -14,7 +14,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Evidence, NodeState, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.playing import play, unproven
+from tests.live.contract.player import play, unproven
 
 FAULTS: list[tuple[str, dict[str, Any], float]] = [
     ("kill", {}, 1.0),

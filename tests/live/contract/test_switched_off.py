@@ -11,7 +11,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Evidence, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.playing import play
+from tests.live.contract.player import play
 
 FAULTS: list[tuple[str, dict[str, Any]]] = [
     ("power_loss", {}),

@@ -13,7 +13,7 @@ from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.contract import Counting, CrashOp, Runtime
 from tests.live.contract.client import OneClient
 from tests.live.contract.conftest import OnCluster
-from tests.live.contract.playing import play
+from tests.live.contract.player import play
 
 RECORDS = 20
 

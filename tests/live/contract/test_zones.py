@@ -19,7 +19,7 @@ from chaos.runtimes.layout import addresses, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from checkers.history.values import producer_of
 from tests.live.contract.conftest import OnCluster, Test, in_simulation
-from tests.live.contract.playing import Seen, play
+from tests.live.contract.player import Seen, play
 from tests.live.engine import engine_and_images
 from tests.support.clusters.drive import drive
 from tests.support.clusters.pretender import Pretending

@@ -15,8 +15,8 @@ from chaos.runtimes.real.processes.ports import is_free
 from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest
-from tests.live.docker.composing import compose
-from tests.support.lacking import skip_without
+from tests.live.docker.compose_program import compose
+from tests.support.lacks import skip_without
 
 FILE = Path(__file__).parents[3] / "compose/cluster.yaml"
 HERE = "127.0.0.1"

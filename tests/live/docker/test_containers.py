@@ -17,7 +17,7 @@ from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.docker.site import BROKER_MEMORY
 from chaos.toolchain.engine import Engine
 from tests.live.docker.conftest import MakeRuntime, of_run
-from tests.support.lacking import without
+from tests.support.lacks import without
 
 EVERYTHING = ["broker-1", "broker-2", "broker-3", "network", "toxiproxy"]
 

@@ -26,7 +26,7 @@ from chaos.runtimes.real.processes.ports import LOOPBACK, free_ports
 from chaos.toolchain.compose_file import FILES, NODE, brokers_of
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, name_latest
-from tests.live.docker.composing import compose
+from tests.live.docker.compose_program import compose
 
 NAMES = {1: "alpha", 2: "beta", 3: "gamma"}
 SERVICE = """

@@ -14,7 +14,7 @@ from chaos.toolchain.base_image import NAMED, base_image
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.images import Images, second_image
 from tests.support.clusters.registry import Image, registry
-from tests.support.lacking import without
+from tests.support.lacks import without
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason=without("amd64: the image is for it", "another machine")

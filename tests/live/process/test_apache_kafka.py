@@ -18,7 +18,7 @@ from chaos.runtimes.layout import addresses
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import one_line
 from chaos.toolchain.lookout import FETCH
-from tests.support.lacking import without
+from tests.support.lacks import without
 from workloads.client.new_topic import NewTopic
 
 LEADER = "leader:t-0"

@@ -14,7 +14,7 @@ from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
 from chaos.runtimes.real.processes import proxies
 from chaos.runtimes.real.toxiproxy_api import ToxiproxyApi
-from tests.live.contract.playing import Seen, play, unproven
+from tests.live.contract.player import Seen, play, unproven
 from tests.live.process.conftest import MakeRuntime
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))

@@ -17,7 +17,7 @@ from broker import real_env
 from broker.env import File
 from broker.faulted import files, journal, names
 from broker.faulted.files import FaultedFs
-from broker.faulted.losing import lose_power
+from broker.faulted.losses import lose_power
 from tests.property.log import test_crashes
 from tests.support.disks.memory_fs import Crashed
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lacking import told_of_skipped, without
+from tests.support.lacks import told_of_skipped, without
 
 ROOT = Path(__file__).resolve().parents[3]
 SKIPPING = """
 import pytest
-from tests.support.lacking import skip_without, without
+from tests.support.lacks import skip_without, without
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_an_engine(n):
@@ -31,7 +31,7 @@ def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     file = folder / "test_skipping.py"
     file.write_text(SKIPPING)
     # A folder of its own, below no conftest.py of ours: the plugin alone.
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.lacking", "-c", str(ROOT / "pyproject.toml")]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.lacks", "-c", str(ROOT / "pyproject.toml")]
     return subprocess.run([*command, *arguments, str(file)], cwd=ROOT, capture_output=True, text=True)
 
 

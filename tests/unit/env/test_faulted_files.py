@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from broker.faulted.files import FaultedFs
-from broker.faulted.losing import lose_power
+from broker.faulted.losses import lose_power
 from broker.faulted.orders import Crash, FaultOrder, Orders, OrdersError, parse_orders
 from broker.faulted.tally import count_of, head_of, read_tally
 from broker.real_env import RealFs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.toolchain.lookout import compose_program
-from tests.support.lacking import skip_without
+from tests.support.lacks import skip_without
 
 
 def compose() -> list[str]:
