@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from broker.cluster.image import (
     ELR_FEATURE,
-    NO_NODE,
     TOPIC_RESOURCE,
     ClusterImage,
     PartitionImage,
 )
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
 from broker.protocol.schema import alter_partition_reassignments as reassignments
 from broker.protocol.schema import incremental_alter_configs as configs_wire
 from tests.property.controller.test_any_sequence_of_commands import CheckedRoom

@@ -84,6 +84,8 @@ def test_only_closed_segments_rot(tmp_path: Path) -> None:
 
 def test_a_drawn_fault_of_fsyncs_is_one_of_writes_where_nobody_may_sync() -> None:
     fault = make_fault(0, 0, 3, "disk", "random", {"op": "fsync", "nth": 4})
-    assert likely(fault.params) == {**fault.params, "op": "write"}
-    assert likely({"share": 0.5}) == {"share": 0.5}
-    assert likely({"api": "Metadata", "act": "drop"}) == {"api": "Fetch", "act": "drop"}
+    assert likely(7, fault, 5).params == {**fault.params, "op": "write"}
+    slow = make_fault(0, 0, 3, "slow", "random", {"share": 0.5})
+    assert likely(7, slow, 5) == slow
+    asked = make_fault(0, 0, 3, "protocol", "random", {"api": "Metadata", "act": "drop"})
+    assert likely(7, asked, 5).params == {**asked.params, "api": "Fetch"}
