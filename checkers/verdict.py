@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from checkers import fault_classes, guarantees
 from checkers.anomalies import not_converged, replica_divergence
+from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
@@ -70,6 +71,10 @@ class Case:
     notes: Sequence[str] = ()
     expect: str = ""
     """Goes before the plan's, unless empty."""
+    shaken: Sequence[str] = ()
+    """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
+    doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ def decide(case: Case) -> Verdict:
     left_out = case.workload.left_out()
     findings = [each for each in case.findings or () if each.anomaly not in left_out]
     unproven = () if case.whole else SHOWN_BY_HISTORY
-    anomalies = _judged(findings, promised, at_worst, unproven)
+    anomalies = _judged(findings, promised, at_worst, unproven, case.shaken)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
     lost = any(each.name in LOSS for each in anomalies)
@@ -181,7 +186,11 @@ def _promised(case: Case, expect: str, classes: tuple[FaultClass, ...]) -> Promi
 
 
 def _judged(
-    findings: Iterable[Finding], promised: Promised, at_worst: Promised, unproven: Collection[str]
+    findings: Iterable[Finding],
+    promised: Promised,
+    at_worst: Promised,
+    unproven: Collection[str],
+    shaken: Sequence[str],
 ) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
     groups: dict[tuple[str, str, bool | None, str], list[Finding]] = {}
@@ -189,6 +198,8 @@ def _judged(
         permitted, why = _judgement(finding, promised, at_worst)
         if permitted is False and finding.anomaly in unproven:
             permitted, why = None, "the history is damaged, nobody knows where, so this is not proven"
+        if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
+            permitted, why = None, f"it may be the harness's doing: {shaken[0]}"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
     judged = [
         Judged(
@@ -255,16 +266,19 @@ def judge(
     *,
     expect: str | None = None,
     troubles: Sequence[str] = (),
+    shaken: Sequence[str] = (),
     workload: Workload | None = None,
 ) -> Verdict:
     """Decide on a run, and write `run_dir`/verdict.json.
 
     `findings` and `metrics`: what an analysis returned, None where it did not finish. `expect`: "config", "safe" or
     "loss", None as the plan says. `troubles`: what else went wrong, in words; each makes a clean run `unknown`.
+    `shaken`: as `Case.shaken`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
-    verdict = decide(_read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload()))
+    case = _read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload())
+    verdict = decide(replace(case, shaken=tuple(shaken)))
     fresh = run_dir / f"{FILE}.new"
     fresh.write_text(json.dumps(to_json(verdict), indent=1) + "\n")
     fresh.replace(run_dir / FILE)
@@ -272,7 +286,12 @@ def judge(
 
 
 def judge_run(
-    run_dir: Path, *, expect: str | None = None, troubles: Sequence[str] = (), workload: Workload | None = None
+    run_dir: Path,
+    *,
+    expect: str | None = None,
+    troubles: Sequence[str] = (),
+    shaken: Sequence[str] = (),
+    workload: Workload | None = None,
 ) -> Verdict:
     """As `judge`, with what `python -m spark_analysis` left in `run_dir`."""
     said = list(troubles)
@@ -290,7 +309,7 @@ def judge_run(
         said.append(f"the analysis left no {Path(str(error.filename)).name}")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         said.append(f"what the analysis left cannot be read: {type(error).__name__}: {error}")
-    return judge(run_dir, findings, metrics, expect=expect, troubles=said, workload=workload)
+    return judge(run_dir, findings, metrics, expect=expect, troubles=said, shaken=shaken, workload=workload)
 
 
 def _of_another(stored: Mapping[str, Any], run_dir: Path) -> str:

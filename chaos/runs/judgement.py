@@ -39,10 +39,12 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -
         if trouble is not None:
             troubles.append(trouble)
         compare_replicas(directory, troubles)
-    troubles += _harness_troubles(directory.read_info())
+    info = directory.read_info()
+    shaken = of_the_harness(info)
+    troubles += [*_of_the_run(info), *shaken]
     directory.release()
     workload = of_directory(directory, troubles)
-    judge_run(directory.path, expect=expect, troubles=troubles, workload=workload)
+    judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
     written: dict[str, Any] = json.loads(directory.verdict.read_text())
     return written
 
@@ -56,15 +58,19 @@ def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
         troubles.append(f"comparing the replicas' logs stopped: {type(error).__name__}: {error}")
 
 
-def _harness_troubles(info: dict[str, Any]) -> list[str]:
-    """What run.json says went wrong outside the cluster's promises."""
+def of_the_harness(info: dict[str, Any]) -> list[str]:
+    """What run.json says went wrong with the harness and the machine: it may have stopped clients and brokers, too."""
+    found = [f"the harness had trouble: {info['trouble']}"] if info.get("trouble") else []
+    return [*found, *map(str, info.get("harness", ()))]
+
+
+def _of_the_run(info: dict[str, Any]) -> list[str]:
+    """What else run.json says went wrong outside the cluster's promises."""
     found = []
     if not info or "ended_ns" not in info:
         found.append("the run did not come to its end")
     if info.get("stopped"):
         found.append(str(info["stopped"]))
-    if info.get("trouble"):
-        found.append(f"the harness had trouble: {info['trouble']}")
     for ended in info.get("node_exits", ()):
         if ended.get("expected"):
             continue

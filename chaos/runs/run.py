@@ -129,6 +129,7 @@ class Run:
             try:
                 await self._with_cluster()
             finally:
+                self.info["harness"] = list(self.runtime.troubles())
                 with trio.CancelScope(shield=True):
                     async with self._phase("stop the cluster"):
                         await self.runtime.stop()

@@ -334,6 +334,11 @@ class Runtime(Protocol):
     def exits(self) -> tuple[NodeExit, ...]:
         """Nodes that ended on their own so far. A run with any has something to report."""
 
+    def troubles(self) -> tuple[str, ...]:
+        """What of the harness's own has ended in a running cluster though nobody asked it to: proxies, relays, the
+        engine. Clients and brokers may have suffered from it, so that nothing is the cluster's fault for sure.
+        """
+
     async def kill(self, node: int) -> Evidence:
         """End a running or paused node at once (SIGKILL). What it wrote stays, as the page cache does.
 
@@ -372,7 +377,9 @@ class Runtime(Protocol):
         """
 
     async def resume(self, node: int) -> Evidence:
-        """Let a paused node go on. Evidence: pid, state, asked_ns, resumed_ns."""
+        """Let a paused node go on. Evidence: pid, found (its state just before: "T" if it was still held), state,
+        asked_ns, resumed_ns.
+        """
 
     async def set_clock(self, node: int, offset_ms: float, *, rate: float = 1.0) -> Evidence:
         """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""

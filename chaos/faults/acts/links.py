@@ -29,6 +29,8 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         raise Unresolved(f"{p.fault.target} has no such links")
     name = f"fault-{p.fault.id}"
     whole = await answering(stage, links)
+    if not whole:
+        raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
     company = {link: stage.company(p, link) for link in whole}
     stage.begun(p)
     try:
@@ -54,9 +56,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         "after": [probe.evidence() for probe in after],
         "proven": [str(link) for link in alone],
     }
-    if not whole:
-        p.error = "no link answered before it was cut: their brokers were gone already"
-    elif not alone:
+    if not alone:
         p.error = "other faults came to its targets as it began: nobody knows which of them silenced these links"
     elif any(probe.ok for probe in (*during, *last)) or not all(probe.ok for probe in after):
         p.error = "a cut link answered, or a healed one did not"

@@ -51,9 +51,11 @@ async def play(stage: Stage, p: Played) -> None:
         p.ended = stage.now_ns()
     p.evidence = {"paused": held, "resumed": resumed}
     stopped = all(e.get("state") == "T" and not e["probe"]["ok"] for e in held)
-    p.landed = stopped and len(resumed) == len(p.resolved)
+    kept = all(each["found"] == "T" for each in resumed if "held_by" not in each)
+    p.landed = stopped and kept and len(resumed) == len(p.resolved)
     if not p.landed:
-        p.error = ", ".join(lost) or "a node was not held, or answered while it should have been"
+        let_go = "" if kept else "a node was let go by somebody else before the end"
+        p.error = ", ".join(lost) or let_go or "a node was not held, or answered while it should have been"
 
 
 async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
@@ -96,7 +98,7 @@ KIND = Kind(
     worlds=EVERYWHERE,
     draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
-    evidence="the process is stopped and answers nothing while on; it answers afterwards",
+    evidence="the process is stopped and answers nothing when it begins, and is stopped still when it is let go",
     tell=tell,
     done=lambda params, node, links: "paused",
 )

@@ -202,13 +202,15 @@ class Node:
         """As `Runtime.resume`."""
         self.must_be(NodeState.PAUSED)
         asked_ns = time.monotonic_ns()
-        await self.container.unpause()
+        found = "T" if (await self.container.state())["Paused"] else "R"
+        if found == "T":
+            await self.container.unpause()
         state = await self.container.state()
         if state["Paused"]:
             raise HarnessError(f"broker {self.id} ({self.container.name}) was not resumed")
         self.state = NodeState.RUNNING
-        told: Evidence = {"pid": self._pid, "container": self.container.name, "state": "R", "engine": state["Status"]}
-        return {**told, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+        told: Evidence = {"pid": self._pid, "container": self.container.name, "found": found, "state": "R"}
+        return {**told, "engine": state["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
 
     def poll(self) -> None:
         """Notice a container that has ended on its own."""

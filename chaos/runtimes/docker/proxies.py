@@ -86,6 +86,14 @@ class Proxies:
         """Whether there is a fault on it now."""
         return self._links.hurt(link)
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+        try:
+            self._check()
+        except HarnessError as trouble:
+            return (str(trouble),)
+        return ()
+
     def close(self) -> None:
         """End the connection to it."""
         self._api.close()

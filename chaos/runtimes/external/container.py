@@ -124,13 +124,21 @@ class TheirContainer:
     async def resume(self) -> Evidence:
         """As `Runtime.resume`."""
         asked_ns = time.monotonic_ns()
-        await trio.to_thread.run_sync(self._engine.unpause, self._container)
+        found = "T" if (await self._seen())["Status"] == "paused" else "R"
+        if found == "T":
+            await trio.to_thread.run_sync(self._engine.unpause, self._container)
         seen = await self._seen()
         self.state = STATES.get(seen["Status"], NodeState.DOWN)
         if self.state is NodeState.RUNNING:
             self._registration.healed(self._container)
         told: Evidence = {"pid": seen["Pid"], "container": self._container[:12], "state": "R"}
-        return {**told, "engine": seen["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+        return {
+            **told,
+            "found": found,
+            "engine": seen["Status"],
+            "asked_ns": asked_ns,
+            "resumed_ns": time.monotonic_ns(),
+        }
 
     async def _must_be(self, *states: NodeState) -> None:
         await self.poll()

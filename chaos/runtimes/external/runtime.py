@@ -217,6 +217,10 @@ class ExternalRuntime:
         """As `Runtime.exits`: of brokers whose containers are known, as far as they were looked at."""
         return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+        return self._links.troubles() if self._links is not None else ()
+
     async def kill(self, node: int) -> Evidence:
         """As `Runtime.kill`."""
         return await self._container(node).kill()

@@ -13,6 +13,7 @@ from chaos.runtimes.process.program import Program, Words
 from chaos.runtimes.real.inquiry import probe
 from chaos.runtimes.real.node_folder import NodeFolder
 from chaos.runtimes.real.orders import NodeFaults
+from chaos.runtimes.real.proc import run_state
 from chaos.runtimes.real.processes.child import Child, start, until
 from chaos.runtimes.real.processes.ports import LOOPBACK
 from chaos.runtimes.real.processes.registry import Registration
@@ -162,13 +163,14 @@ class Node:
         """As `Runtime.resume`."""
         self.must_be(NodeState.PAUSED)
         child = self._running()
-        asked_ns = time.monotonic_ns()
+        asked_ns, found = time.monotonic_ns(), run_state(child.pid)
         child.signal(signal.SIGCONT)
         state = await child.in_state("RSDZX-", SIGNAL_TIMEOUT_S)
         self.state = NodeState.RUNNING
         if self._throttle is not None:
             self._throttle.release()
-        return {"pid": child.pid, "state": state, "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+        times: Evidence = {"asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
+        return {"pid": child.pid, "found": found, "state": state, **times}
 
     def throttle(self) -> Measured:
         """Give it the least of the shares that `slowed` has, all of a CPU where it has none. May take 0.1 s.

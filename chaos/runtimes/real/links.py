@@ -30,6 +30,9 @@ class LinkProxies(Protocol):
     def hurt(self, link: Link) -> bool:
         """Whether there is a fault on it now."""
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+
 
 class Links:
     """ways: what a link's source dials: one address, or several that are hurt and healed together."""
@@ -68,6 +71,10 @@ class Links:
         """Take every fault off every link."""
         if self._proxies is not None:
             await self._proxies.reset()
+
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+        return self._proxies.troubles() if self._proxies is not None else ()
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
         """As `Runtime.probe`. A link of several ways is whole where all of them answer, and cut where none does."""

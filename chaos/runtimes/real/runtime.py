@@ -142,6 +142,10 @@ class RealRuntime:
         """As `Runtime.exits`."""
         return exits_of(self._brokers)
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+        return self._links.troubles() if self._links is not None else ()
+
     async def kill(self, node: int) -> Evidence:
         """As `Runtime.kill`."""
         return await self._brokers[node].kill()

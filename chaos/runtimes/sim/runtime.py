@@ -166,6 +166,10 @@ class SimRuntime:
         found = [each for node in self.world.nodes.values() for each in node.exits]
         return tuple(sorted(found, key=lambda each: (each.t_ns, each.node)))
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`: there is nothing beside the brokers."""
+        return ()
+
     # ------------------------------------------------------------------ acts on nodes
 
     async def kill(self, node: int) -> Evidence:
@@ -214,7 +218,7 @@ class SimRuntime:
             raise HarnessError(f"broker {node} is {found.state.value}")
         found.resume()
         await trio.lowlevel.checkpoint()
-        return {"pid": found.pid, "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
+        return {"pid": found.pid, "found": "T", "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
         """As `Runtime.slow_cpu`: its effects wait for most of each tenth of a second, as of one over its quota."""

@@ -182,6 +182,21 @@ def test_an_anomaly_in_a_history_with_too_little_in_it_is_still_invalid() -> Non
     assert {"cut short", "1 faults were planned, and nemesis.jsonl tells of 0"} <= set(verdict.notes)
 
 
+@pytest.mark.parametrize("name", ["stuck-producer", "stuck-consumer", "not-converged"])
+def test_what_stood_still_while_the_harness_had_trouble_may_be_its_doing(name: str) -> None:
+    shaken = ("Toxiproxy ended with -9, which nobody asked it to: every link was cut",)
+    case = good(finding(name))
+    assert decide(case).verdict == "invalid"
+    told = decide(replace(case, shaken=shaken, troubles=shaken))
+    assert told.verdict == "unknown"
+    assert any("may be the harness's doing: Toxiproxy ended" in each for each in told.reasons)
+
+
+def test_no_trouble_of_the_harness_excuses_a_loss() -> None:
+    shaken = ("the harness had trouble: the disk is full",)
+    assert decide(replace(good(finding("lost-write")), shaken=shaken, troubles=shaken)).verdict == "invalid"
+
+
 def test_faults_that_nobody_could_tell_of_excuse_what_they_would() -> None:
     planned = facts_of({**PLAN, "faults": [{"action": "power_loss"}, {"action": "power_loss"}]})
     weak = replace(planned, configuration=replace(planned.configuration, min_isr=1))

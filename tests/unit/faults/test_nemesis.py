@@ -56,7 +56,7 @@ class World:
     async def resume(self, node: int) -> dict[str, Any]:
         self.done.append(f"resume {node}")
         self.states[node] = NodeState.RUNNING
-        return {"state": "R"}
+        return {"state": "R", "found": "S" if self.inert else "T"}
 
     async def fault_link(self, name: str, link: Link, fault: Any) -> dict[str, Any]:
         if not self.inert:

@@ -109,6 +109,17 @@ class Proxies:
         """Whether there is a fault on it now."""
         return any(links.hurt(link) for links in self._links)
 
+    def troubles(self) -> tuple[str, ...]:
+        """As `Runtime.troubles`."""
+        watched = [("Toxiproxy", "every link", self._child)]
+        if self._relay is not None:
+            watched.append(("the frame relay", "every link through it", self._relay[0]))
+        return tuple(
+            f"{who} ended with {child.code}, which nobody asked it to: {what} was cut"
+            for who, what, child in watched
+            if child.code is not None
+        )
+
     def _of(self, link: Link) -> list[ProxiedLinks]:
         """Those that the link is one of; the first one where none is, to say so."""
         return [links for links in self._links if links.has(link)] or [self._links[0]]

@@ -1,0 +1,52 @@
+"""What of the harness's own is killed in the middle of a run is told, and is never held against the cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from chaos.runtimes.real.processes import registry
+from tests.live.shell.conftest import Squall
+
+RUN = ("run", "--seed", "7", "--time", "9", "--warmup", "1", "--rate", "200")
+
+
+def kill(what: str, below: Path) -> None:
+    """One process of the run that is in this folder."""
+    (pid,) = [
+        noted.process.pid
+        for run in registry.runs()
+        if Path(run.folder).is_relative_to(below)
+        for noted in run.processes
+        if noted.what == what
+    ]
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("what", "faults", "told"),
+    [
+        ("toxiproxy", "none", "Toxiproxy ended with -9, which nobody asked it to: every link was cut"),
+        ("toxiproxy", "latency", "Toxiproxy ended with -9, which nobody asked it to: every link was cut"),
+        ("frame relay", "protocol", "the frame relay ended with -9, which nobody asked it to"),
+    ],
+)
+def test_a_run_whose_proxies_were_killed_is_unknown(
+    what: str, faults: str, told: str, tmp_path: Path, started: list[Squall]
+) -> None:
+    squall = Squall(tmp_path, (*RUN, "--faults", faults))
+    started.append(squall)
+    squall.until("] load")
+    kill(what, tmp_path)
+    assert squall.code(200) == 2, squall.said()
+    assert squall.left_behind() == []
+    verdict = json.loads((tmp_path / "runs/latest/verdict.json").read_text())
+    assert verdict["verdict"] == "unknown"
+    assert any(told in each for each in verdict["reasons"]), verdict["reasons"]
+    assert (tmp_path / "runs/latest/history.jsonl").stat().st_size
