@@ -63,11 +63,13 @@ def check_target(here: str, target: str) -> tuple[str, str]:
     return kind, argument
 
 
-def check_feasible(target: str, nodes: Sequence[int], zones: int, here: str) -> None:
-    """Refuse, when a plan is made, a target that its cluster or its workload can never have."""
+def check_feasible(target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str) -> None:
+    """Refuse, when a plan is made, a target that its cluster or its workload can never have. places: its partitions."""
     kind, argument = check_target(here, target)
     if kind == "node" and int(argument) not in nodes:
         raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
+    if kind in OF_PARTITIONS and argument and argument not in places:
+        raise FaultError(f"{here}: there is no partition {argument}: the workload has {', '.join(places)}")
     if kind == ZONE_TARGET and int(argument) > zones:
         have = "1 zone" if zones == 1 else f"{zones} zones"
         raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones, --zones)")

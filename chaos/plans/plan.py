@@ -240,7 +240,7 @@ class Plan(_Part):
         made = []
         for number, f in enumerate(self.faults):
             fault = make_fault(number, f.at_s, f.duration_s, f.action, f.target, f.params)
-            check_feasible(f.target, self.nodes, self.workload.zones, f"fault {number} ({f.action})")
+            check_feasible(f.target, self.nodes, self.workload.zones, self._places(), f"fault {number} ({f.action})")
             self._check_possible(fault)
             made.append(self._triggered(fault, f))
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
@@ -265,14 +265,19 @@ class Plan(_Part):
         if self.target != "squall" and Trait.NEEDS_OUR_BROKER in fault.traits:
             raise FaultError(f"{here}: only Squall's own broker can be made to: leave it out")
 
+    def _places(self) -> list[str]:
+        """The workload's partitions, as TOPIC-NUMBER."""
+        return [f"{topic}-{number}" for topic, number in self.workload.places()]
+
     def _triggered(self, fault: Fault, f: FaultPlan) -> Fault:
         here = f"fault {fault.id} ({f.action})"
         if f.when is None:
             if f.within_s is not None:
                 raise FaultError(f"{here}: within_s = {f.within_s:g}: there is no `when` to wait for")
             return fault
-        places = [f"{topic}-{number}" for topic, number in self.workload.places()]
-        world = triggers.PlanScope(len(self.faults), places, self.nodes, triggers.uncounted(self.runtime, self.target))
+        world = triggers.PlanScope(
+            len(self.faults), self._places(), self.nodes, triggers.uncounted(self.runtime, self.target)
+        )
         triggers.check(here, f.when, fault.id, world)
         return replace(fault, when=f.when, within_s=min(f.within_s or triggers.WITHIN_S, self.time_s - f.at_s))
 

@@ -151,3 +151,10 @@ def test_libfaketime_is_for_containers_and_knows_no_rate() -> None:
             make_plan({"runtime": runtime, "faults": [faked]})
     with pytest.raises(PlanError, match="rate = 2: libfaketime's begin with the broker"):
         make_plan({"runtime": "docker", "faults": [{**clock, "params": {"how": "faketime", "rate": 2}}]})
+
+
+@pytest.mark.parametrize("target", ["leader:appends-0-7", "isr:nobody-0", "last_isr:appends-9-0"])
+def test_a_partition_that_the_workload_does_not_have_is_no_target(target: str) -> None:
+    with pytest.raises(PlanError, match="there is no partition .*: the workload has appends-0-0, "):
+        make_plan({"faults": [{"at_s": 1, "duration_s": 2, "action": "kill", "target": target}]})
+    make_plan({"faults": [{"at_s": 1, "duration_s": 2, "action": "kill", "target": "leader:appends-0-0"}]})
