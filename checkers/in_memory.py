@@ -46,15 +46,15 @@ def judge_bytes(
     nemesis: bytes,
     plan: Mapping[str, Any],
     *,
-    converged: Mapping[str, Any] | None = None,
+    info: Mapping[str, Any] | None = None,
     expect: str = "",
     troubles: Sequence[str] = (),
     checks: Collection[str] | None = None,
 ) -> Judgement:
     """Judge a run from the contents of its history.jsonl and nemesis.jsonl.
 
-    `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `converged`: as in run.json, None where
-    the run did not come so far. `expect` goes before the plan's. `troubles`: what went wrong, in words. `checks`: as
+    `plan`: as parsed from its TOML (BadPlan where it lacks what it must say). `info`: run.json, as
+    far as the run came. `expect` goes before the plan's. `troubles`: what went wrong, in words. `checks`: as
     `Workload.checks`.
     """
     if expect and expect not in guarantees.EXPECTATIONS:
@@ -64,9 +64,15 @@ def judge_bytes(
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
-    lacking = not_converged.lacking(converged, parsed.partitions)
-    findings = [*findings_of(find_all(parsed)), *stuck.liveness(measures, facts.limits), *(lacking or ())]
-    passed_over = {DIVERGENCE, *([not_converged.NAME] if lacking is None else [])}
+    lacking = not_converged.lacking((info or {}).get("converged"), parsed.partitions)
+    after = stuck.afterwards(info or {}, parsed.partitions, facts.limits)
+    findings = [
+        *findings_of(find_all(parsed)),
+        *stuck.liveness(measures, facts.limits),
+        *(lacking or ()),
+        *after.findings,
+    ]
+    passed_over = {DIVERGENCE, *([not_converged.NAME] if lacking is None else []), *after.passed_over}
     workload = Workload(checks=checks)
     case = Case(
         run=parsed.run or run,
@@ -80,7 +86,7 @@ def judge_bytes(
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None,
         troubles=[*troubles, *_told(parsed.problem, trouble)],
-        notes=[looked_for(parsed.outcomes, passed_over | workload.left_out())],
+        notes=[*after.notes, looked_for(parsed.outcomes, passed_over | workload.left_out())],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))

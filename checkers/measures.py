@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from checkers.history.tables import LISTED, OK, SEND, History, PlayedFault, Process, Row, Told
+from checkers.history.values import producer_of
 from checkers.metrics import (
     ACKED,
     ALL,
@@ -37,7 +38,11 @@ Gap = tuple[int, int]
 
 def measure(history: History, context: Context) -> list[Measure]:
     """Every measure of a history, sorted."""
-    sends = [record for record in history.records.rows() if record.kind == SEND]
+    sends = [
+        record
+        for record in history.records.rows()
+        if record.kind == SEND and producer_of(record.val) not in context.afterwards
+    ]
     told = list(history.told.rows())
     measures = [
         *_latencies(sends, context),

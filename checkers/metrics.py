@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from checkers.history.tables import FinalRead, History, Partition, PlayedFault
+from checkers.history.values import AFTER_HEALING
 
 SCHEMA = 1
 LATENCY_UNIT_NS = 10_000
@@ -75,6 +76,8 @@ class Context:
     faults: Sequence[PlayedFault]
     finals: Sequence[FinalRead]
     outcomes: Mapping[str, Mapping[str, int]]
+    afterwards: Sequence[int] = ()
+    """Producers that wrote after healing: their sends are no load, and what is measured leaves them out."""
 
     @property
     def healed_ns(self) -> int:
@@ -84,7 +87,8 @@ class Context:
 
 def context_of(history: History, faults: Sequence[PlayedFault]) -> Context:
     """What the measures of a history are taken against."""
-    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes)
+    afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
+    return Context(history.mono_ns, history.partitions, faults, history.finals, history.outcomes, afterwards)
 
 
 def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:

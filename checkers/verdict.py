@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from checkers import fault_classes, guarantees
-from checkers.anomalies import not_converged, replica_divergence
+from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
 from checkers.history.tables import Partition, PlayedFault, Process
+from checkers.metrics import Limits
 from checkers.plan_facts import BadPlan, PlanFacts, configuration_of, read_plan
 
 SCHEMA = 1
@@ -364,11 +365,13 @@ def _read_case(
     if findings is not None and compared:
         findings = [*findings, *replicas]
     looked, lacking = not_converged.read(run_dir, partitions)
+    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:
-        findings = [*findings, *lacking]
+        findings = [*findings, *lacking, *after.findings]
+    notes += after.notes
     passed_over = {
         name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
-    }
+    }.union(after.passed_over)
     notes.append(looked_for(outcomes, passed_over | workload.left_out()))
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))

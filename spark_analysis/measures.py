@@ -33,7 +33,8 @@ def _gap(name: str, a: str, b: str, since: str) -> str:
 ANY = str(metrics.ALL)
 
 COUNTS = f"""
-with sends as (select part, st, t0, t1, int((t1 - {{origin}}) div 1000000000) second from standing where sent = 1),
+with sends as (select part, st, t0, t1, int((t1 - {{origin}}) div 1000000000) second from standing
+  where sent = 1{{load}}),
 counted as (
   select inline(filter(flatten(array(
     if(st = 0, array(
@@ -80,7 +81,7 @@ RECOVERIES = f""",
               fault -> {_count("recovery", "fault.id", "part", x="if(st = 0, t1 - fault.began, null)")})"""
 
 GAPS = f"""
-with sends as (select explode(array(part, {OVERALL})) grp, st, t0, t1 from standing where sent = 1),
+with sends as (select explode(array(part, {OVERALL})) grp, st, t0, t1 from standing where sent = 1{{load}}),
 points as (
   select 0 reader, grp a, 0 b, t1 t from sends where st = 0
   union all select 0, grp, 0, explode(array(min(t0), max(t0))) from sends group by grp{{readers}}),
@@ -121,7 +122,9 @@ FAULT_GAPS = f""",
 def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str]:
     """Both statements; each yields rows of name, a, b, numbers for `taken`."""
     faults = _faults(context.faults)
+    load = f" and producer not in ({', '.join(map(str, context.afterwards))})" if context.afterwards else ""
     counts = COUNTS.format(
+        load=load,
         origin=f"{context.origin_ns}L",
         flag=f"if({_faulty(windows(context.faults))}, {FAULTY}, {CALM})",
         recoveries=RECOVERIES.format(faults=faults) if faults else "",
@@ -135,7 +138,7 @@ def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str
             readers = READERS.format(healed=healed, last_heard=f"map({last_heard})")
     if faults:
         more += FAULT_GAPS.format(faults=faults)
-    return counts, GAPS.format(readers=readers, more=more)
+    return counts, GAPS.format(load=load, readers=readers, more=more)
 
 
 _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {

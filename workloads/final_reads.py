@@ -49,6 +49,10 @@ class FinalRead:
     records: int = 0
     ends: dict[Place, int] = field(default_factory=dict)
     """Partitions read up to the end known when it began."""
+    waiting: list[Place] = field(default_factory=list)
+    """Those of `missing` that it still waited for when its time was over."""
+    idle_s: float = 0.0
+    """How long, at its end, nothing had come from any partition that it waited for; 0 where it waited for none."""
     missing: dict[Place, Missing] = field(default_factory=dict)
 
     @property
@@ -110,6 +114,7 @@ class _Reading:
         self._final = final
         self._give_up_at = give_up_at
         self._ends: dict[Place, int] = {}
+        self._moved_at = env.mono()
 
     async def run(self, partitions: Sequence[Place]) -> None:
         """Read all that can be read; say in `final` what could not."""
@@ -131,6 +136,9 @@ class _Reading:
                 first_ns = None
             await self._take_in(polled)
         self._final.missing.update(pending)
+        self._final.waiting = [*pending, *self._ends]
+        if self._final.waiting:
+            self._final.idle_s = self._env.mono() - self._moved_at
         for place, end in self._ends.items():
             self._final.missing[place] = Missing(self._reader.consumer.positions[place], end, "TIMED_OUT")
         if self._final.missing:
@@ -151,6 +159,7 @@ class _Reading:
                 del pending[place]
                 found[place], self._ends[place] = start.offset, ends[place].offset
         if found:
+            self._moved_at = self._env.mono()
             self._reader.assign({**self._reader.consumer.positions, **found})
 
     def _left(self) -> float:
@@ -159,6 +168,8 @@ class _Reading:
     async def _take_in(self, polled: Polled) -> None:
         for fetched in polled.fetched:
             self._final.records += len(fetched.records)
+            if fetched.records:
+                self._moved_at = self._env.mono()
             end = self._ends.get(fetched.place)
             if end is not None and fetched.position >= end:
                 self._final.ends[fetched.place] = end

@@ -1,8 +1,9 @@
 """One run, from a plan to a run directory that can be judged.
 
-cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> fresh readers read everything, twice, in both
-isolation levels -> stop -> replica logs compared. What is written stays whatever happens: a run that ends early, by its
-own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown` with the reason.
+cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> a write to every partition -> fresh readers
+read everything, twice, in both isolation levels -> stop -> replica logs compared. What is written stays whatever
+happens: a run that ends early, by its own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown`
+with the reason.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Trait
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
+from chaos.faults.targets import ClusterView
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
 from chaos.runs.observer import Observer
@@ -29,6 +31,7 @@ from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
+from workloads.afterwards import write_afterwards
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
 from workloads.final_reads import FinalRead
@@ -40,6 +43,10 @@ from workloads.scenario import Surroundings
 VERSIONS = {"python": platform.python_version(), "trio": version("trio")}
 """Asked for once: a run in a simulation reads no file."""
 TOPICS_READY_S = 30.0
+ASK_LIMIT_S = 3.0
+"""For who leads a partition that takes no writes."""
+READ_MARGIN_S = 5.0
+"""A final reader has so much longer than what counts as stuck: one that gets nothing is seen to."""
 QUIET_S = 2.0
 """After the last reads, until every follower knows the last high watermark: a fetch may wait for long."""
 
@@ -179,6 +186,8 @@ class Run:
                     self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
                     if self._eyes is not None and not self.info["converged"]["ok"]:
                         self.info["converged"]["stuck"] = self._eyes.stuck()
+                async with self._phase("writes after healing"):
+                    self.info["writes_after_healing"] = await self._write_afterwards(observer, servers, recorder)
                 async with self._phase("final reads"):
                     self.info["final_reads"] = await self._final_reads(env, servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:
@@ -249,10 +258,27 @@ class Run:
         self.info["faults"] = {"planned": len(nemesis.played), "landed": sum(p.landed for p in nemesis.played)}
         self._save()
 
+    async def _write_afterwards(
+        self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
+    ) -> dict[str, Any]:
+        """What came of a write to every partition: ok, how long it took, and who did not take it, in words."""
+        limit_s, began = self.plan.limits.stuck_s, trio.current_time()
+        places = self.plan.workload.places()
+        missing = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)
+        took_s = round(trio.current_time() - began, 3)
+        lacking = {f"{topic}-{index}": why for (topic, index), why in missing.items()}
+        if lacking:
+            view = None
+            with trio.move_on_after(ASK_LIMIT_S):
+                view = await observer.view()
+            lacking = {name: f"{why}; {_led(view, name)}" for name, why in lacking.items()}
+        return {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
+
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
         self.progress.counts = lambda: {"final reads": counters.read}
-        limit_s = self.plan.limits.final_read_s
+        limits = self.plan.limits
+        limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
         reads = await self.plan.workload.final_reads(env, servers, recorder, counters, limit_s, ZONE)
         return [_told(read) for read in reads]
 
@@ -270,7 +296,17 @@ def counts_of(counters: Counters) -> dict[str, int]:
 
 def _told(read: FinalRead) -> dict[str, Any]:
     missing = {f"{topic}-{index}": m.why for (topic, index), m in read.missing.items()}
-    return {"round": read.round, "isolation": read.isolation, "records": read.records, "missing": missing}
+    told = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
+    waiting = [f"{topic}-{index}" for topic, index in read.waiting]
+    return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
+
+
+def _led(view: ClusterView | None, name: str) -> str:
+    """Who leads a partition, and what its ISR is."""
+    if view is None:
+        return "no broker says who leads it"
+    leader = view.leaders.get(name, -1)
+    return f"{f'leader {leader}' if leader >= 0 else 'no leader'}, ISR {list(view.isr.get(name, ()))}"
 
 
 def describe(p: Played) -> str:

@@ -15,6 +15,7 @@ from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
+from checkers.anomalies.stuck import of_the_history
 from checkers.findings import to_json as findings_json
 from checkers.in_memory import Judgement
 from checkers.verdict import FILE as VERDICT
@@ -76,7 +77,8 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):
         compare_run(path, judgement.history.partitions)
-    findings = [each for each in judgement.findings if each.anomaly != NOT_CONVERGED]
+    # What run.json shows is read from there again.
+    findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
     metrics = dict(judgement.verdict.metrics)
     stored = {"schema": 1, "run": judgement.verdict.run, "findings": findings_json(findings)}
     (path / FINDINGS).write_bytes(_text(stored))

@@ -36,7 +36,7 @@ from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import INVALID, UNKNOWN
 from workloads import payload
 
-MUST_SUCCEED = ("start the cluster", "create topics", "heal", "converge", "final reads")
+MUST_SUCCEED = ("start the cluster", "create topics", "heal", "converge", "writes after healing", "final reads")
 """Phases without faults: what a cluster cannot do in them is its own fault."""
 START_S, STOP_S = 120.0, 120.0
 """Virtual seconds that starting and stopping may take, beside what the plan itself takes."""
@@ -98,7 +98,9 @@ class _Sim:
     async def main(self) -> None:
         """The run, for as long as nothing is broken."""
         limits = self.plan.limits
-        most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + 4 * limits.final_read_s
+        # A final reader has at least as long as counts as stuck.
+        reads_s = 4 * (limits.final_read_s + limits.stuck_s)
+        most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
         self.run = Run(self.plan, self.papers, self.runtime, Nobody(), "", eyes=_Eyes(self))
         with self.scope:
             with trio.move_on_after(most_s + STOP_S) as whole:
@@ -248,7 +250,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
         sim.papers.history_bytes,
         "".join(sim.papers.faults).encode(),
         plan,
-        converged=info.get("converged"),
+        info=info,
         troubles=troubles,
         checks=sim.plan.workload.CHECKS,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkers.history.tables import EMPTY_POLL, OK, POLL, SEND
+from checkers.history.values import AFTER_HEALING, producer_of
 
 if TYPE_CHECKING:
     from checkers.history.tables import History, PlayedFault
@@ -46,8 +47,11 @@ def gaps(successes: Iterable[int], begin: int, end: int) -> list[Gap]:
 def measure(history: History, faults: Sequence[PlayedFault], rate: float) -> dict[str, Any]:
     """The figures of verdict.json; empty where nothing was sent. Seconds on the run's own time."""
     due, acked, answered = [], [], []
+    afterwards = [each.proc for each in history.processes if AFTER_HEALING in each.settings]
     for record in history.records.rows():
         if record.kind == SEND:
+            if producer_of(record.val) in afterwards:
+                continue
             due.append(record.t0)
             if record.st == OK:
                 acked.append(record.t1)

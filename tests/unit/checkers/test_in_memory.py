@@ -67,12 +67,13 @@ def without_notes(verdict: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("converged", [CONVERGED, {"ok": False, "lacking": {"t-0": "no leader"}}, None])
 def test_memory_and_directory_agree(seed: int, converged: dict[str, Any] | None, tmp_path: Path) -> None:
     lines = lines_of(seed)
-    judged = judge_bytes("r", lines, NEMESIS, PLAN, converged=converged)
+    judged = judge_bytes("r", lines, NEMESIS, PLAN, info={"converged": converged})
     assert without_notes(to_json(judged.verdict)) == without_notes(on_disk(tmp_path, lines, converged))
 
 
 def test_a_cluster_that_did_not_converge_is_found() -> None:
-    judged = judge_bytes("r", lines_of(1), NEMESIS, PLAN, converged={"ok": False, "lacking": {"t-0": "no leader"}})
+    info = {"converged": {"ok": False, "lacking": {"t-0": "no leader"}}}
+    judged = judge_bytes("r", lines_of(1), NEMESIS, PLAN, info=info)
     assert judged.verdict.verdict == INVALID
     assert [finding.anomaly for finding in judged.findings] == ["not-converged"]
 

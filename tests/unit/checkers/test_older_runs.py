@@ -43,7 +43,7 @@ def test_it_is_judged_as_it_was() -> None:
         gzip.decompress((RECORDED / "history.jsonl.gz").read_bytes()),
         (RECORDED / "nemesis.jsonl").read_bytes(),
         tomllib.loads((RECORDED / "plan.toml").read_text()),
-        converged=json.loads((RECORDED / "run.json").read_text())["converged"],
+        info=json.loads((RECORDED / "run.json").read_text()),
     )
     assert judgement.verdict.verdict == "valid", judgement.verdict.reasons
     assert len(judgement.history.processes) > 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from checkers.anomalies.stuck import liveness
+from checkers.anomalies.stuck import Afterwards, afterwards, liveness, of_the_history, read
+from checkers.history.tables import Partition
 from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
 
@@ -21,3 +25,75 @@ def test_only_what_takes_longer_than_the_plan_allows_is_a_finding(seconds: float
         producer, consumer = findings
         assert (producer.anomaly, producer.witnesses[0].part, producer.proc) == ("stuck-producer", 4, -1)
         assert (consumer.anomaly, consumer.witnesses[0].part, consumer.proc) == ("stuck-consumer", 4, 7)
+
+
+PARTITIONS = [Partition(part, "t", part, "delete", -1, deletable=False) for part in range(2)]
+LIMITS = Limits(15, 15)
+
+
+def info(**other: Any) -> dict[str, Any]:
+    """run.json of a run in which all went well, but for `other`."""
+    written = {"ok": True, "limit_s": 15, "took_s": 0.1, "lacking": {}}
+    whole = {"process": 9, "round": 1, "isolation": 0, "records": 4, "missing": {}, "waiting": [], "idle_s": 0}
+    sound = {"trouble": None, "converged": {"ok": True}, "writes_after_healing": written, "final_reads": [whole]}
+    return {**sound, **other}
+
+
+def hung(idle_s: float, **other: Any) -> list[dict[str, Any]]:
+    """Final reads of which one waited for t-1 until its time was over."""
+    read = {"process": 9, "missing": {"t-1": "TIMED_OUT"}, "waiting": ["t-1"], "idle_s": idle_s}
+    return [{**read, **other}]
+
+
+def test_what_takes_writes_and_is_read_after_healing_is_no_finding() -> None:
+    assert afterwards(info(), PARTITIONS, LIMITS) == Afterwards([], [], [])
+
+
+def test_a_partition_that_takes_no_write_after_healing_is_a_stuck_producer() -> None:
+    lacking = {"t-1": "NOT_ENOUGH_REPLICAS; leader 2, ISR [2]"}
+    found = afterwards(
+        info(writes_after_healing={"ok": False, "limit_s": 15, "took_s": 15.0, "lacking": lacking}), PARTITIONS, LIMITS
+    )
+    (finding,) = found.findings
+    assert (finding.anomaly, finding.evidence, finding.parts) == ("stuck-producer", "writes", ((1, 1),))
+    assert finding.witnesses[0].other == 15_000_000_000
+    assert found.notes == ["t-1 took no write within 15 s after healing: NOT_ENOUGH_REPLICAS; leader 2, ISR [2]"]
+    assert of_the_history(found.findings) == []
+
+
+@pytest.mark.parametrize(("idle_s", "count"), [(14.9, 0), (15.0, 1)])
+def test_a_final_read_that_gets_nothing_for_as_long_as_the_plan_allows_is_a_stuck_consumer(
+    idle_s: float, count: int
+) -> None:
+    found = afterwards(info(final_reads=hung(idle_s)), PARTITIONS, LIMITS)
+    assert [(each.anomaly, each.evidence, each.proc, each.parts) for each in found.findings] == [
+        ("stuck-consumer", "final", 9, ((1, 1),))
+    ][:count]
+    assert found.passed_over == []
+
+
+def test_a_reader_that_lacks_what_it_does_not_wait_for_is_not_stuck() -> None:
+    reads = hung(0.0, missing={"t-1": "OFFSET_OUT_OF_RANGE"}, waiting=[])
+    assert afterwards(info(final_reads=reads), PARTITIONS, LIMITS).findings == []
+
+
+@pytest.mark.parametrize(
+    ("other", "passed_over"),
+    [
+        ({"trouble": "Toxiproxy ended"}, {"stuck-producer", "stuck-consumer"}),
+        ({"writes_after_healing": None}, {"stuck-producer", "stuck-consumer"}),
+        ({"converged": {"ok": False}}, {"stuck-consumer"}),
+        ({"final_reads": None}, {"stuck-consumer"}),
+    ],
+)
+def test_what_could_not_show_is_not_looked_for(other: dict[str, Any], passed_over: set[str]) -> None:
+    found = afterwards(info(**{"final_reads": hung(20.0), **other}), PARTITIONS, LIMITS)
+    assert set(found.passed_over) == passed_over
+    assert not found.findings
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"writes_after_healing": 3}', '{"converged": {"ok": true}'])
+def test_a_run_json_that_says_nothing_of_it_leaves_both_out(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    assert read(tmp_path, PARTITIONS, LIMITS) == Afterwards()

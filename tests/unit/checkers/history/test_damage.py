@@ -30,7 +30,7 @@ def sound() -> tuple[bytes, ...]:
 
 def judged(lines: list[bytes]) -> Judgement:
     converged = {"ok": True, "took_s": 1, "lacking": {}}
-    return judge_bytes("r", b"".join(lines), NEMESIS, PLAN, converged=converged)
+    return judge_bytes("r", b"".join(lines), NEMESIS, PLAN, info={"converged": converged})
 
 
 def is_unknown(lines: list[bytes]) -> bool:

@@ -1,0 +1,142 @@
+"""An outage that stays when all faults are over is found in every run, however early the load ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.apis.fetch import FetchApi
+from broker.log.log import Log
+from broker.log.results import AppendResult
+from broker.protocol.errors import ErrorCode
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.result import Failure, SimResult
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from chaos.runtimes.sim.runtime import SimRuntime
+from checkers.history.parser import parse
+from checkers.history.values import AFTER_HEALING
+
+TOPIC = "appends-0"
+LIMITS = {"converge_s": 20, "final_read_s": 10, "stuck_s": 8}
+
+
+def small(**load: Any) -> Plan:
+    """Eight records into two partitions of three brokers, one of which is killed; nothing is sent after that."""
+    operations = [[-0.5 + number * 0.25, 0, TOPIC, number % 2, 100 + number] for number in range(8)]
+    return make_plan(
+        {
+            "seed": 5,
+            "runtime": "sim",
+            "warmup_s": 0.5,
+            "time_s": 4,
+            "limits": LIMITS,
+            "faults": [{"at_s": 1, "duration_s": 1.5, "action": "kill", "target": "leader:appends-0-0"}],
+            "workload": {"topics": 1, "partitions": 2, "producers": 1, "readers": 1, **load},
+            "operations": operations,
+        }
+    )
+
+
+@pytest.fixture
+def healed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Is not empty any more once the run has healed its cluster."""
+    seen: list[bool] = []
+    heal = SimRuntime.heal
+
+    async def healing(self: SimRuntime) -> Any:
+        done = await heal(self)
+        seen.append(True)
+        return done
+
+    monkeypatch.setattr(SimRuntime, "heal", healing)
+    return seen
+
+
+def refuse_writes(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
+    """A broker that takes no more writes to one partition once the faults are over."""
+    append = Log.append_as_leader
+
+    def refusing(self: Log, *args: Any, **named: Any) -> AppendResult:
+        if healed and (self.topic, self.partition) == (TOPIC, 1):
+            return AppendResult.refused(ErrorCode.REQUEST_TIMED_OUT, "planted")
+        return append(self, *args, **named)
+
+    monkeypatch.setattr(Log, "append_as_leader", refusing)
+
+
+def hang_fetches(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
+    """A broker whose Fetch never answers a consumer once the faults are over; followers go on."""
+    handle = FetchApi.handle
+
+    def hanging(self: FetchApi, *args: Any) -> None:
+        if not healed:
+            handle(self, *args)
+
+    monkeypatch.setattr(FetchApi, "handle", hanging)
+
+
+def info_of(result: SimResult) -> Mapping[str, Any]:
+    info: Mapping[str, Any] = json.loads(result.files["run.json"])
+    return info
+
+
+def looked_for(verdict: Mapping[str, Any]) -> set[str]:
+    (note,) = [each for each in verdict["notes"] if each.startswith("looked for: ")]
+    return set(note.removeprefix("looked for: ").split(", "))
+
+
+@pytest.mark.parametrize("load", [{}, {"acks": 1, "idempotence": False}, {"acks": 0, "idempotence": False}])
+def test_a_sound_broker_acknowledges_a_write_to_every_partition_and_final_readers_find_it(
+    load: dict[str, Any], tmp_path: Path
+) -> None:
+    result = simulate(small(**load))
+    assert (result.verdict, result.failure) == ("valid", None), result.told
+    written = info_of(result)["writes_after_healing"]
+    assert (written["ok"], written["lacking"], written["limit_s"]) == (True, {}, 8)
+    history = parse(result.files["history.jsonl"].splitlines(keepends=True))
+    (writer,) = [each for each in history.processes if AFTER_HEALING in each.settings]
+    assert (writer.role, writer.settings["acks"], writer.settings["idempotence"]) == ("producer", -1, True)
+    values = {record.val for record in history.records.rows() if record.val >> 40 == writer.proc and record.final}
+    assert len(values) == 2
+    verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
+    assert {"stuck-producer", "stuck-consumer"} <= looked_for(verdict)
+
+
+def test_a_broker_that_refuses_writes_once_a_fault_has_ended_is_a_stuck_producer(
+    monkeypatch: pytest.MonkeyPatch, healed: list[bool], tmp_path: Path
+) -> None:
+    refuse_writes(monkeypatch, healed)
+    result = simulate(small())
+    assert result.verdict == "invalid"
+    assert result.failure == Failure("liveness", "stuck-producer"), result.told
+    assert result.anomalies == ("stuck-producer",)
+    written = info_of(result)["writes_after_healing"]
+    assert list(written["lacking"]) == ["appends-0-1"]
+    assert "leader " in written["lacking"]["appends-0-1"]
+    assert "ISR [" in written["lacking"]["appends-0-1"]
+    verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
+    (found,) = verdict["anomalies"]
+    assert (found["name"], found["evidence"], found["count"]) == ("stuck-producer", "writes", 1)
+    assert found["partitions"] == {"appends-0-1": 1}
+    (words,) = [note for note in verdict["notes"] if note.startswith("appends-0-1 took no write within 8 s")]
+    assert "ISR [" in words
+
+
+def test_a_broker_whose_fetch_hangs_after_healing_is_a_stuck_consumer(
+    monkeypatch: pytest.MonkeyPatch, healed: list[bool], tmp_path: Path
+) -> None:
+    hang_fetches(monkeypatch, healed)
+    result = simulate(small())
+    assert result.verdict == "invalid"
+    assert result.failure == Failure("liveness", "stuck-consumer"), result.told
+    assert info_of(result)["writes_after_healing"]["ok"]
+    verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
+    # Each of the four final readers, both partitions: two readers in each isolation level.
+    found = [(each["name"], each["evidence"], each["count"]) for each in verdict["anomalies"]]
+    assert found == [("stuck-consumer", "final", 4)] * 2
+    assert any("got nothing for" in note for note in verdict["notes"])

@@ -1,0 +1,100 @@
+"""After healing and convergence: one record to every partition, acknowledged by all in-sync replicas.
+
+Whether a cluster takes writes again can be seen only by writing to it when all faults are over: the load ends before
+that. The writer has settings of its own (acks=all, idempotent), so that a workload with acks=1 or 0 is held to it too,
+and it is a process of the history like any producer: final readers must find what was acknowledged to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import trio
+
+from broker.env import Env
+from checkers.history.values import AFTER_HEALING
+from workloads import payload
+from workloads.client.client import Client
+from workloads.client.cluster import Address, Place
+from workloads.client.connection import VERSION
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.settings import ClientSettings, ProducerSettings
+from workloads.recorder import Recorder
+
+BYTES = 100
+"""Of each record."""
+ATTEMPTS = 3
+"""So many fresh producers fit into the limit, each with its own client; one that gets errors at once makes room for
+more."""
+REQUEST_TIMEOUT_S = 3.0
+PAUSE_S = 0.2
+NO_ANSWER = "no answer"
+
+
+@dataclass(slots=True)
+class _Writing:
+    env: Env
+    bootstrap: Sequence[Address]
+    recorder: Recorder
+    lacking: dict[Place, str]
+    """Partitions that have acknowledged nothing yet, and what the last outcome was."""
+    attempt_s: float
+    zone: str
+
+    async def attempt(self) -> None:
+        """A fresh producer writes to whatever lacks."""
+        request_s = min(REQUEST_TIMEOUT_S, self.attempt_s)
+        shared = ClientSettings(client_id="squall-afterwards", request_timeout_ms=max(1, int(request_s * 1000)))
+        settings = ProducerSettings(linger_ms=0, delivery_timeout_ms=max(1, int(self.attempt_s * 1000)))
+        about = {**asdict(settings), "request_timeout_ms": shared.request_timeout_ms, AFTER_HEALING: True}
+        flush = self.recorder.flush
+        async with trio.open_nursery() as nursery:
+            process = self.recorder.process("producer", VERSION, about, zone=self.zone)
+            client = Client(self.env, self.bootstrap, shared)
+            client.track(sorted({topic for topic, _ in self.lacking}))
+            await nursery.start(client.run)
+            producer = Producer(client, settings, before_send=flush, after_outcomes=flush)
+            await nursery.start(producer.run)
+            for sequence, place in enumerate(list(self.lacking)):
+                if not producer.retired:
+                    self._send(producer, process, sequence, place)
+            producer.retire("nothing more to send")
+            await producer.finish()
+            producer.close()
+            client.close()
+
+    def _send(self, producer: Producer, process: int, sequence: int, place: Place) -> None:
+        key = f"{process}-{sequence}"
+        value = payload.value_of(process, sequence)
+        content, digest = payload.make(value, key.encode(), (), BYTES)
+        op = self.recorder.invoke_send(process, self.recorder.partitions[place], value, key, digest, BYTES)
+        producer.send(*place, key.encode(), content, [], self.env.wall_ms(), partial(self._ended, op, place))
+
+    def _ended(self, op: int, place: Place, outcome: Outcome) -> None:
+        if outcome.status is Status.OK:
+            self.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            self.lacking.pop(place, None)
+        else:
+            self.recorder.send_not_ok(op, outcome.status, outcome.error)
+            self.lacking[place] = outcome.error
+
+
+async def write_afterwards(
+    env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, limit_s: float, zone: str = ""
+) -> dict[Place, str]:
+    """Write to every partition until each has acknowledged a record, for at most `limit_s`.
+
+    The partitions that acknowledged nothing, with the last error. Never raises for what the cluster does. Records under
+    way at the limit have no outcome in the history: nobody knows whether they were appended.
+    """
+    writing = _Writing(env, bootstrap, recorder, dict.fromkeys(places, NO_ANSWER), limit_s / ATTEMPTS, zone)
+    with env.timeout(limit_s):
+        while writing.lacking:
+            await writing.attempt()
+            if writing.lacking:
+                await env.sleep(PAUSE_S)
+    recorder.flush()
+    return writing.lacking
