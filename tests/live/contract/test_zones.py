@@ -110,6 +110,10 @@ def test_a_zone_is_cut_off_and_the_other_one_goes_on(on_zones: OnCluster, tmp_pa
             await load.both()
             slow = await played(runtime, "latency", latency_ms=80)
             assert slow["evidence"]["links"] == ["CLIENT2->1", "CLIENT2->2"], slow
+            alone = await played(runtime, "zone_isolation", keeps="controller")
+            assert (alone["evidence"]["links"], alone["evidence"]["kept"]) == (["CLIENT2->2"], 1), alone
+            reached = await played(Pretending(runtime), "zone_isolation", keeps="controller")
+            assert reached["evidence"] is None, reached
             undone = await played(Pretending(runtime), "partition")
             assert undone["evidence"] is None
             assert undone["error"] == "a cut link answered, or a healed one did not"

@@ -12,18 +12,20 @@ import pytest
 
 from chaos import cli
 from tests.live.shell.conftest import Squall
+from tests.support.lacks import skip_without
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 400 MiB, which can really be full."""
     if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system of a bounded size")
+        skip_without("root, who can mount a file system of a bounded size", "call it as root")
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "none", str(folder)], capture_output=True)
     if mounted.returncode != 0:
-        pytest.skip(f"no file system of a bounded size can be mounted: {mounted.stderr.decode().strip()}")
+        said = mounted.stderr.decode().strip()
+        skip_without(f"a file system of a bounded size, which cannot be mounted: {said}", "another machine")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

@@ -57,7 +57,8 @@ def test_a_signal_while_judging_ends_spark_too(tmp_path: Path, started: list[Squ
 def test_a_cluster_for_development_stops_in_good_order(
     number: signal.Signals, tmp_path: Path, started: list[Squall]
 ) -> None:
-    (port,) = free_ports(1, claimed_ports(), random.Random())
+    # `--port` ends at 65,000: of a cluster the following ones belong to it.
+    (port,) = free_ports(1, {*claimed_ports(), *range(65_001, 65_536)}, random.Random())
     squall = Squall(tmp_path, ("cluster", "up", "-n", "1", "--port", str(port), "--data", str(tmp_path / "kept")))
     started.append(squall)
     squall.until("bootstrap.servers=")
