@@ -88,7 +88,7 @@ class Fs(Protocol):
         """Make the names in a directory (creations, renames, removals) durable."""
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """One end of a connection, built for few copies and few wake-ups: see ARCHITECTURE.md, "The hot path".
 
     Non-blocking calls never wait; the two waits never move data. All raise LinkClosed once the link has ended.
@@ -125,7 +125,7 @@ class Listener(Protocol):
     port: int
     """The port in use: the one asked for, or the one given where 0 was asked for."""
 
-    async def accept(self) -> Link:
+    async def accept(self) -> Transport:
         """The next incoming connection. LinkClosed once the listener is closed."""
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Env(Protocol):
     async def listen(self, host: str, port: int) -> Listener:
         """Listen on a TCP port. OSError where it is taken."""
 
-    async def connect(self, host: str, port: int) -> Link:
+    async def connect(self, host: str, port: int) -> Transport:
         """Open a connection. OSError where it is refused or cannot be reached."""
 
     async def cpu(self, fn: Callable[..., T], *args: Any) -> T:

@@ -3,7 +3,7 @@
 The only module of the broker that may import `time`, `socket`, `random`, `os` file calls and `trio.to_thread`.
 
 Sockets are not `trio.SocketStream`: that has no `recv_into`, and receiving into a kept buffer is worth a third of the
-broker's throughput. The contract of `Link` (calls that move data never wait, waits never move data) makes each
+broker's throughput. The contract of `Transport` (calls that move data never wait, waits never move data) makes each
 wake-up one `wait_readable` and one `recv_into`.
 """
 
@@ -165,7 +165,7 @@ class RealFs:
             os.close(fd)
 
 
-class RealLink:
+class RealTransport:
     """One end of a TCP connection. Any error of the socket closes it and becomes LinkClosed."""
 
     __slots__ = ("_fd", "_sock", "peer")
@@ -179,7 +179,7 @@ class RealLink:
         self.peer = peer
 
     def recv_into(self, view: memoryview) -> int | None:
-        """As `Link.recv_into`."""
+        """As `Transport.recv_into`."""
         assert view.nbytes, "an empty view cannot tell the end of the stream from nothing"
         try:
             return self._sock.recv_into(view)
@@ -189,7 +189,7 @@ class RealLink:
             raise self._ended(error) from error
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """As `Link.send`."""
+        """As `Transport.send`."""
         flags = socket.MSG_MORE if more else 0
         try:
             if len(pieces) == 1:
@@ -203,7 +203,7 @@ class RealLink:
             raise self._ended(error) from error
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """As `Link.send_file` (L2). LinkClosed also if the file ends early: the announced bytes cannot be sent then."""
+        """As `Transport.send_file` (L2). LinkClosed also if the file ends before the bytes that were announced."""
         if length <= 0:
             return 0
         if not isinstance(file, RealFile):
@@ -219,7 +219,7 @@ class RealLink:
         return sent
 
     async def wait_readable(self) -> None:
-        """As `Link.wait_readable`."""
+        """As `Transport.wait_readable`."""
         if self._fd < 0:
             raise self._gone()
         try:
@@ -228,7 +228,7 @@ class RealLink:
             raise self._gone() from None
 
     async def wait_writable(self) -> None:
-        """As `Link.wait_writable`."""
+        """As `Transport.wait_writable`."""
         if self._fd < 0:
             raise self._gone()
         try:
@@ -240,13 +240,13 @@ class RealLink:
         return LinkClosed(f"connection with {self.peer} is closed")
 
     def close(self) -> None:
-        """As `Link.close`."""
+        """As `Transport.close`."""
         if self._fd >= 0:
             _close(self._sock)
             self._fd = -1
 
     def abort(self) -> None:
-        """As `Link.abort`."""
+        """As `Transport.abort`."""
         if self._fd >= 0:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             self.close()
@@ -263,13 +263,13 @@ class RealListener:
         self._sock = sock
         self.port: int = sock.getsockname()[1]
 
-    async def accept(self) -> RealLink:
+    async def accept(self) -> RealTransport:
         """As `Listener.accept`. Waits a little and tries again where the process is out of descriptors."""
         await trio.lowlevel.checkpoint()
         while True:
             try:
                 sock, address = self._sock.accept()
-                return RealLink(sock, _host_port(address))
+                return RealTransport(sock, _host_port(address))
             except BlockingIOError:
                 try:
                     await trio.lowlevel.wait_readable(self._sock)
@@ -313,7 +313,7 @@ async def _addresses(host: str, port: int, *, passive: bool = False) -> list[tup
     return [(socket.AddressFamily(family), address) for family, _, _, _, address in found]
 
 
-async def _connect(family: socket.AddressFamily, address: Any) -> RealLink:
+async def _connect(family: socket.AddressFamily, address: Any) -> RealTransport:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -328,7 +328,7 @@ async def _connect(family: socket.AddressFamily, address: Any) -> RealLink:
         if sock.getsockname() == sock.getpeername():
             # A dead server's port lies in the ephemeral range: the kernel let the socket connect to itself.
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {_host_port(address)}")
-        return RealLink(sock, _host_port(address))
+        return RealTransport(sock, _host_port(address))
     except BaseException:
         _close(sock)
         raise
@@ -419,7 +419,7 @@ class RealEnv:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
         return RealListener(sock)
 
-    async def connect(self, host: str, port: int) -> RealLink:
+    async def connect(self, host: str, port: int) -> RealTransport:
         """As `Env.connect`. A name with several addresses is tried in the resolver's order."""
         last: OSError | None = None
         for family, address in await _addresses(host, port):

@@ -80,7 +80,7 @@ class Traffic(NamedTuple):
     """Of a record's value."""
 
 
-class Ground(NamedTuple):
+class SwarmGround(NamedTuple):
     """What a swarm has drawn before it draws a workload's settings."""
 
     nodes: int
@@ -238,7 +238,7 @@ class Scenario(BaseModel, ABC):
 
     @classmethod
     @abstractmethod
-    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """The settings that a swarm gives it, its name among them."""
 
     # ------------------------------------------------------------------------------------------ how it is judged

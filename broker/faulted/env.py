@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 
 from broker.env import Buffer, File, Listener
 from broker.faulted.files import FaultedFs
-from broker.real_env import RealEnv, RealLink
+from broker.real_env import RealEnv, RealTransport
 
 Gate = Callable[[str, str], None]
 
 
-class FaultedLink(RealLink):
+class FaultedTransport(RealTransport):
     """A link that asks before each send whether the process ends here."""
 
     __slots__ = ("_gate",)
@@ -23,12 +23,12 @@ class FaultedLink(RealLink):
         self._gate = gate
 
     def send(self, pieces: Sequence[Buffer], *, more: bool = False) -> int:
-        """As `Link.send`."""
+        """As `Transport.send`."""
         self._gate("send", self.peer)
         return super().send(pieces, more=more)
 
     def send_file(self, file: File, offset: int, length: int) -> int:
-        """As `Link.send_file`."""
+        """As `Transport.send_file`."""
         self._gate("send", self.peer)
         return super().send_file(file, offset, length)
 
@@ -40,7 +40,7 @@ class FaultedListener:
         self._inner, self._gate = inner, gate
         self.port = inner.port
 
-    async def accept(self) -> FaultedLink:
+    async def accept(self) -> FaultedTransport:
         """As `Listener.accept`."""
         return _with_gate(await self._inner.accept(), self._gate)
 
@@ -49,9 +49,9 @@ class FaultedListener:
         self._inner.close()
 
 
-def _with_gate(link: object, gate: Gate) -> FaultedLink:
-    assert isinstance(link, RealLink), "a faulted Env stands on the real one"
-    return FaultedLink(link._sock, link.peer, gate)
+def _with_gate(link: object, gate: Gate) -> FaultedTransport:
+    assert isinstance(link, RealTransport), "a faulted Env stands on the real one"
+    return FaultedTransport(link._sock, link.peer, gate)
 
 
 class FaultedEnv(RealEnv):
@@ -84,6 +84,6 @@ class FaultedEnv(RealEnv):
         """As `Env.listen`."""
         return FaultedListener(await super().listen(host, port), self._gate)
 
-    async def connect(self, host: str, port: int) -> FaultedLink:
+    async def connect(self, host: str, port: int) -> FaultedTransport:
         """As `Env.connect`."""
         return _with_gate(await super().connect(host, port), self._gate)

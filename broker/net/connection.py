@@ -20,7 +20,7 @@ from broker.log.slices import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.env import Link
+    from broker.env import Transport
 
 _SIZE_CORRELATION = Struct(">ii").pack
 _SIZE_CORRELATION_TAGS = Struct(">iib").pack
@@ -88,7 +88,7 @@ class Connection:
     """The sending side of one link, and what the server knows about its peer."""
 
     def __init__(
-        self, link: Link, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
+        self, link: Transport, listener: str, mark_dirty: Callable[[Connection], None], start_task: Callable[..., None]
     ) -> None:
         self.link, self.listener = link, listener
         self.slots: deque[Slot] = deque()

@@ -19,7 +19,7 @@ from broker.env import LinkClosed
 from broker.protocol.errors import MalformedFrame
 
 if TYPE_CHECKING:
-    from broker.env import Env, Link
+    from broker.env import Env, Transport
 
 SMALL = 64 << 10
 LARGE = 4 << 20
@@ -57,7 +57,7 @@ class Frames:
     """The receiving side of one link."""
 
     def __init__(
-        self, env: Env, link: Link, memory: ReceiveMemory, max_frame: int, *, patience_s: float = 10.0
+        self, env: Env, link: Transport, memory: ReceiveMemory, max_frame: int, *, patience_s: float = 10.0
     ) -> None:
         self._env, self._link, self._memory, self._max_frame = env, link, memory, max_frame
         self._patience_s = patience_s

@@ -20,7 +20,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 
 if TYPE_CHECKING:
-    from broker.env import Env, Link, Signal
+    from broker.env import Env, Signal, Transport
 
 MAX_RESPONSE = 100 << 20
 Decode = Callable[[memoryview], Any]
@@ -64,7 +64,7 @@ class _Turn:
 class _Channel:
     """One link to one node. Broken by any failure, and never mended: the next request opens another."""
 
-    def __init__(self, env: Env, link: Link, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+    def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
         self._frames = Frames(env, link, ReceiveMemory(1 << 62), MAX_RESPONSE)
         self._waiting: deque[_Waiting] = deque()

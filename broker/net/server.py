@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker.config import BrokerConfig
-    from broker.env import Env, Link, Listener
+    from broker.env import Env, Listener, Transport
     from broker.net.wakeups import Woken
 
 _HEADER = Struct(">hhih").unpack_from
@@ -119,7 +119,7 @@ class Server:
             self._per_address[address] = held + 1
             self._nursery.start_soon(self._serve, link, name, address)
 
-    async def _serve(self, link: Link, listener: str, address: str) -> None:
+    async def _serve(self, link: Transport, listener: str, address: str) -> None:
         between_nodes = listener == self._config.inter_broker_listener
         routes = self._for_nodes if between_nodes else self._for_clients
         conn = Connection(link, listener, self._mark_dirty, self._nursery.start_soon)

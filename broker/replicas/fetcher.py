@@ -31,7 +31,7 @@ from broker.replicas.fetcher_session import LOST, FetcherSession, Following, Par
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
-    from broker.env import Env, Link
+    from broker.env import Env, Transport
     from broker.net.peers import PeerClient
     from broker.replicas.flushes import HeldAppend
     from broker.replicas.hosted import Hosted
@@ -65,7 +65,7 @@ class Fetcher:
         self.following: dict[PartKey, Following] = {}
         self._asking = FetcherSession(config.replica_fetch_max_bytes)
         self._memory = ReceiveMemory(1 << 62)
-        self._link: Link | None = None
+        self._link: Transport | None = None
         self._held: list[HeldAppend] = []
         """What was appended and has to be flushed."""
         self._changed = trio.Event()

@@ -149,7 +149,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LandingGround:
     """What of a cluster and its load decides whether a fault can land."""
 
     nodes: int
@@ -197,7 +197,7 @@ class Site:
     """Where a drawn fault is to land: the cluster, and all faults as they were drawn, itself among them."""
 
     seed: int
-    ground: Ground
+    ground: LandingGround
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chaos.draws import rng_for
-from chaos.faults.kind import HOLDING, Fault, Ground, Site, Trait
+from chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
 from chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {Trait.NEEDS_NODE}
@@ -19,7 +19,7 @@ COMES_BACK_S = 1.0
 """What a node may take longer to come back than was planned: its start waits for a quorum."""
 
 
-def landing(seed: int, faults: Sequence[Fault], ground: Ground) -> tuple[Fault, ...]:
+def landing(seed: int, faults: Sequence[Fault], ground: LandingGround) -> tuple[Fault, ...]:
     """The same faults, each at something that it can hit; without those for which there is no node left."""
     site = Site(seed, ground, faults)
     reached = [of_one_broker(fault) if ground.nodes == 1 else fault for fault in faults]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from chaos.draws import rng_for
-from chaos.faults.kind import HOLDING, Fault, FaultError, Ground, Kind, Trait
+from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, Trait
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import minority_size
 from chaos.plans.landing import landing
@@ -19,8 +19,7 @@ from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
 from chaos.plans.schedule import make_schedule
 from workloads.registry import DEFAULT, SCENARIOS
-from workloads.scenario import Ground as Drawn
-from workloads.scenario import Scenario
+from workloads.scenario import Scenario, SwarmGround
 
 KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
@@ -51,14 +50,14 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
     syncs = any(Trait.COUNTS_SYNCS in ALL[name].traits for name in kinds)
-    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), Drawn(nodes, syncs))
+    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), SwarmGround(nodes, syncs))
     if long and "rate" in scenario.model_fields:
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
     replicas, traffic = load.replication_factor, load.traffic()
     aimed = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
     flushes = load.topic_settings.get("flush.messages") == "1"
-    faults = landing(seed, aimed, Ground(nodes, replicas, flushes, traffic.rate, traffic.acks))
+    faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks))
     return {
         "seed": seed,
         "runtime": "sim",

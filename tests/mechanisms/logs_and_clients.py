@@ -62,7 +62,7 @@ LOGS = (
         source="Kafka's design: efficiency",
         tests={
             "tests/unit/net/test_connection.py": ("test_of_what_nobody_reads_little_is_taken_into_memory",),
-            "tests/unit/env/test_real_link.py": ("test_a_file_that_ends_early_ends_the_connection",),
+            "tests/unit/env/test_real_transport.py": ("test_a_file_that_ends_early_ends_the_connection",),
         },
         removals=(
             Removal(
@@ -75,7 +75,7 @@ LOGS = (
             Removal(
                 "copies files through memory into plain sockets",
                 "broker/real_env.py",
-                "RealLink.send_file",
+                "RealTransport.send_file",
                 body="return self.send((file.pread(length, offset),))",
             ),
         ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.agenda import Handover
 from workloads.client.cluster import Place
-from workloads.scenario import Ground, Stream
+from workloads.scenario import Stream, SwarmGround
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,7 +42,7 @@ def operations(
     return tuple(found)
 
 
-def settings(stream: Stream, ground: Ground) -> dict[str, Any]:
+def settings(stream: Stream, ground: SwarmGround) -> dict[str, Any]:
     """Small loads: what breaks replication is when things happen, and not how much of it there is."""
     rng = stream("workload")
     replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes] or [1])
@@ -83,7 +83,7 @@ _RARE: Mapping[str, Callable[[Random], str]] = {
 """Topic settings that a seed has now and then."""
 
 
-def _topic_settings(stream: Stream, max_bytes: int, ground: Ground) -> dict[str, str]:
+def _topic_settings(stream: Stream, max_bytes: int, ground: SwarmGround) -> dict[str, str]:
     found = {}
     for name, draw in _RARE.items():
         rng = stream("topic", name)

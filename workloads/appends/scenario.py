@@ -19,11 +19,11 @@ from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
-    Ground,
     Operation,
     Scenario,
     Stream,
     Surroundings,
+    SwarmGround,
     Table,
     Traffic,
 )
@@ -124,7 +124,7 @@ class Appends(Scenario):
         return ""
 
     @classmethod
-    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """As `Scenario.drawn_settings`."""
         return {"name": "appends", **draws.settings(stream, ground)}
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import trio
 
-from broker.env import Buffer, Env, Link, LinkClosed
+from broker.env import Buffer, Env, LinkClosed, Transport
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode, MalformedFrame, name_of
 from broker.protocol.header import decode_response_header, encode_request
@@ -83,7 +83,7 @@ class Connection:
     def __init__(
         self,
         env: Env,
-        link: Link,
+        link: Transport,
         settings: ClientSettings,
         serial: int,
         start: Callable[[Callable[[], Awaitable[None]]], None],

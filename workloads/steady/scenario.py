@@ -14,11 +14,11 @@ from workloads.needs import Needs
 from workloads.scenario import (
     MAX_BYTES,
     MIN_BYTES,
-    Ground,
     Operation,
     Scenario,
     Stream,
     Surroundings,
+    SwarmGround,
     Table,
     Traffic,
 )
@@ -83,7 +83,7 @@ class Steady(Scenario):
         return ""
 
     @classmethod
-    def drawn_settings(cls, stream: Stream, ground: Ground) -> Table:
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """As `Scenario.drawn_settings`."""
         rng = stream("workload")
         replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])

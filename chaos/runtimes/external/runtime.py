@@ -17,7 +17,7 @@ import trio
 from broker.env import Env
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schema.metadata import MetadataRequest
-from broker.real_env import RealEnv, RealLink
+from broker.real_env import RealEnv, RealTransport
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.contract import (
     NOISE_MS,
@@ -82,7 +82,7 @@ class ProxiedEnv(RealEnv):
         super().__init__(node)
         self._proxies = proxies
 
-    async def connect(self, host: str, port: int) -> RealLink:
+    async def connect(self, host: str, port: int) -> RealTransport:
         """As `Env.connect`."""
         return await super().connect(*self._proxies.get((host, port), (host, port)))
 

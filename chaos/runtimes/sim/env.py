@@ -25,7 +25,7 @@ from chaos.runtimes.sim.kernel import ABORTED, GO_ON
 if TYPE_CHECKING:
     from chaos.runtimes.sim.ground import Ground
     from chaos.runtimes.sim.kernel import Handle
-    from chaos.runtimes.sim.links import SimLink
+    from chaos.runtimes.sim.links import SimTransport
     from chaos.runtimes.sim.network import Network, SimListener
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class SimEnv:
         self.clock = clock or SimClock(world)
         self.alive = True
         self.paused = False
-        self.links: dict[int, SimLink] = {}
+        self.links: dict[int, SimTransport] = {}
         self.listeners: list[SimListener] = []
         self._disk = disk
         self.gate = gate or _free
@@ -243,7 +243,7 @@ class SimEnv:
         await trio.lowlevel.checkpoint()
         return self._network.listen(self, port)
 
-    async def connect(self, host: str, port: int) -> SimLink:
+    async def connect(self, host: str, port: int) -> SimTransport:
         """As `Env.connect`."""
         self.gate("connect", f"{host}:{port}")
         return await self._network.connect(self, host, port)

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from broker.env import Env, Link
+from broker.env import Env, Transport
 from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
@@ -34,7 +34,7 @@ async def ask(env: Env, host: str, port: int, request: Any, version: int) -> Any
         link.close()
 
 
-async def _answer(link: Link, frame: bytes, key: int, version: int, asked: int) -> Any:
+async def _answer(link: Transport, frame: bytes, key: int, version: int, asked: int) -> Any:
     await _send(link, frame)
     (size,) = _SIZE.unpack(await _exactly(link, _SIZE.size))
     view = memoryview(await _exactly(link, size))
@@ -45,7 +45,7 @@ async def _answer(link: Link, frame: bytes, key: int, version: int, asked: int) 
     return response
 
 
-async def _send(link: Link, frame: bytes) -> None:
+async def _send(link: Transport, frame: bytes) -> None:
     left = memoryview(frame)
     while left:
         left = left[link.send((left,)) :]
@@ -105,7 +105,7 @@ async def ending(env: Env, host: str, port: int, *, timeout_s: float, spoil: boo
     return Probe(how == "closed" or how.startswith("ended"), (trio.current_time() - began) * 1000, how)
 
 
-async def _until_end(link: Link) -> None:
+async def _until_end(link: Transport) -> None:
     view = memoryview(bytearray(65_536))
     while (got := link.recv_into(view)) != 0:
         if got is None:
@@ -118,7 +118,7 @@ async def visible_brokers(env: Env, host: str, port: int) -> frozenset[int]:
     return frozenset(broker.node_id for broker in response.brokers)
 
 
-async def _exactly(link: Link, count: int) -> bytes:
+async def _exactly(link: Transport, count: int) -> bytes:
     data = bytearray(count)
     view, at = memoryview(data), 0
     while at < count:

@@ -34,7 +34,7 @@ class Incarnation(Protocol):
 
     alive: bool
     paused: bool
-    links: dict[int, SimLink]
+    links: dict[int, SimTransport]
     gate: Callable[[str, str], None]
 
     def rest(self, message: WaitTaskRescheduled) -> Awaitable[Any]:
@@ -50,7 +50,7 @@ class Incarnation(Protocol):
         """As `SimEnv.wake`."""
 
 
-class SimLink:
+class SimTransport:
     """One end of a connection, as `broker.env.Link`."""
 
     __slots__ = ("_eof", "_in", "_parked", "_reader", "_reading", "_reset", "_writer", "closed", "env", "incoming",
@@ -224,7 +224,9 @@ class Flow:
     __slots__ = ("_due", "_last", "_passed", "_queue", "_scheduled", "connection", "held", "push", "rng", "sink",
                  "source", "stream", "swallowed", "wire")  # fmt: skip
 
-    def __init__(self, connection: SimConnection, wire: Wire, stream: Stream, source: SimLink, sink: SimLink) -> None:
+    def __init__(
+        self, connection: SimConnection, wire: Wire, stream: Stream, source: SimTransport, sink: SimTransport
+    ) -> None:
         self.connection, self.wire, self.stream, self.source, self.sink = connection, wire, stream, source, sink
         self.rng = wire.rng
         self.held = 0
@@ -329,7 +331,7 @@ class Flow:
 class SimConnection(Conversation):
     """Both directions of one connection over a wire, and the frames in them."""
 
-    def __init__(self, wire: Wire, serial: int, a: SimLink, b: SimLink) -> None:
+    def __init__(self, wire: Wire, serial: int, a: SimTransport, b: SimTransport) -> None:
         super().__init__()
         self.wire, self.serial = wire, serial
         self.a, self.b = a, b

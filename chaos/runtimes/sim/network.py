@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from broker.env import LinkClosed
-from chaos.runtimes.sim.links import Incarnation, SimConnection, SimLink
+from chaos.runtimes.sim.links import Incarnation, SimConnection, SimTransport
 from chaos.runtimes.sim.wires import Wire
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class SimListener:
 
     def __init__(self, network: Network, env: Host, port: int) -> None:
         self._network, self.env, self.port = network, env, port
-        self._queue: deque[SimLink] = deque()
+        self._queue: deque[SimTransport] = deque()
         self._waiter: trio.lowlevel.Task | None = None
         self.closed = False
 
-    def offer(self, link: SimLink) -> None:
+    def offer(self, link: SimTransport) -> None:
         """A connection was made."""
         self._queue.append(link)
         self._wake()
@@ -52,7 +52,7 @@ class SimListener:
         """Nobody has accepted anything for long."""
         return len(self._queue) >= BACKLOG
 
-    async def accept(self) -> SimLink:
+    async def accept(self) -> SimTransport:
         """As `Listener.accept`."""
         while not self._queue and not self.closed:
             await self.env.wait(self._wait_by, self._unwait)
@@ -126,7 +126,7 @@ class Network:
         if self._listeners.get((listener.env.host, listener.port)) is listener:
             del self._listeners[listener.env.host, listener.port]
 
-    async def connect(self, env: Host, host: str, port: int) -> SimLink:
+    async def connect(self, env: Host, host: str, port: int) -> SimTransport:
         """A connection, after a round trip. ConnectionRefusedError; else waits until somebody answers."""
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)
@@ -140,8 +140,8 @@ class Network:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"cannot connect to {host}:{port}: Connection refused")
         env.gate("connected", host)
         self._serial += 1
-        ours = SimLink(env, f"{host}:{port}", 2 * self._serial)
-        theirs = SimLink(listener.env, f"{env.host}:{50_000 + self._serial % 10_000}", 2 * self._serial + 1)
+        ours = SimTransport(env, f"{host}:{port}", 2 * self._serial)
+        theirs = SimTransport(listener.env, f"{env.host}:{50_000 + self._serial % 10_000}", 2 * self._serial + 1)
         wire.opened(SimConnection(wire, self._serial, ours, theirs))
         listener.offer(theirs)
         return ours

@@ -26,7 +26,7 @@ from chaos.runtimes.sim.slowness import Slowness
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.ground import Ground
-    from chaos.runtimes.sim.links import SimLink
+    from chaos.runtimes.sim.links import SimTransport
     from chaos.runtimes.sim.network import Network
 
 CRASH_OPS: Mapping[str, CrashOp] = {
@@ -70,7 +70,7 @@ class SimNode:
         self.calls = dict.fromkeys(CRASH_OPS.values(), 0)
         """What it has asked of the world, over all its incarnations."""
         self._clock_timer: Handle | None = None
-        self._orphans: list[SimLink] = []
+        self._orphans: list[SimTransport] = []
         self._scope = trio.CancelScope()
         self._stop = trio.Event()
         self._ready = trio.Event()

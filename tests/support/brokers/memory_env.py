@@ -17,7 +17,7 @@ WALL_MS = 1_700_000_000_000
 class Network(Protocol):
     """Where connections lead."""
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         """The caller's end of a new connection. OSError where it is refused."""
         ...
 
@@ -37,7 +37,7 @@ class Pipe:
         self.changed = trio.Event()
 
 
-class MemoryLink:
+class MemoryTransport:
     """One end of a connection in memory."""
 
     def __init__(self, peer: str, incoming: Pipe, outgoing: Pipe) -> None:
@@ -130,7 +130,7 @@ class FakeEnv:
     async def listen(self, host: str, port: int) -> Any:
         raise NotImplementedError
 
-    async def connect(self, host: str, port: int) -> MemoryLink:
+    async def connect(self, host: str, port: int) -> MemoryTransport:
         await trio.lowlevel.checkpoint()
         return self._network.connect(host, port)
 

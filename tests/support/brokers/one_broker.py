@@ -49,7 +49,7 @@ class HandEnv(FakeEnv):
         return WALL_MS + self.now_ms
 
 
-class TakingLink:
+class TakingTransport:
     """The broker's end of a connection: takes what fits into `room` bytes."""
 
     peer = "client:1"
@@ -201,7 +201,7 @@ class OneBroker:
 
     def client(self) -> Connection:
         """A new connection."""
-        link: Any = TakingLink()
+        link: Any = TakingTransport()
         return Connection(link, LISTENER, self.server._mark_dirty, self.start_soon)
 
     def slot(self, conn: Connection, key: int, version: int) -> Slot:

@@ -17,7 +17,7 @@ from broker.control.planes import control_plane
 from broker.env import LinkClosed
 from broker.node import Node, broker_main
 from broker.protocol.records import decode_batch
-from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.disks.memory_fs import MemoryFs
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed
@@ -41,7 +41,7 @@ HASTE = {
 }
 
 
-class WireLink(MemoryLink):
+class WireTransport(MemoryTransport):
     """A link that also sends files."""
 
     def send_file(self, file: Any, offset: int, length: int) -> int:
@@ -55,29 +55,29 @@ class Wire:
         self.listeners: dict[int, _Listener] = {}
         self.refused: set[int] = set()
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         found = self.listeners.get(port)
         if found is None or port in self.refused:
             raise ConnectionRefusedError(f"nobody listens on {port}")
         there, back = Pipe(CAPACITY), Pipe(CAPACITY)
-        found.put(WireLink(f"{host}:1", there, back))
-        return WireLink(f"{host}:{port}", back, there)
+        found.put(WireTransport(f"{host}:1", there, back))
+        return WireTransport(f"{host}:{port}", back, there)
 
 
 class _Listener:
     def __init__(self, wire: Wire, port: int) -> None:
         self.port = port
-        self.links: list[MemoryLink] = []
-        self._wire, self._waiting = wire, list[MemoryLink]()
+        self.links: list[MemoryTransport] = []
+        self._wire, self._waiting = wire, list[MemoryTransport]()
         self._came = trio.Event()
         self._closed = False
 
-    def put(self, link: MemoryLink) -> None:
+    def put(self, link: MemoryTransport) -> None:
         self.links.append(link)
         self._waiting.append(link)
         self._came.set()
 
-    async def accept(self) -> MemoryLink:
+    async def accept(self) -> MemoryTransport:
         while not self._waiting:
             if self._closed:
                 raise LinkClosed("closed")
@@ -97,7 +97,7 @@ class WholeEnv(FakeEnv):
     def __init__(self, wire: Wire, name: str, incarnation: int, fs: MemoryFs) -> None:
         super().__init__(wire, seed=incarnation * 100 + sum(name.encode()), fs=fs)
         self.name, self.incarnation, self._wire = name, incarnation, wire
-        self._opened: list[MemoryLink] = []
+        self._opened: list[MemoryTransport] = []
         self._listening: list[_Listener] = []
         self.cut = False
 
@@ -111,7 +111,7 @@ class WholeEnv(FakeEnv):
         for link in [*self._opened, *(link for listener in self._listening for link in listener.links)]:
             link.close()
 
-    async def connect(self, host: str, port: int) -> MemoryLink:
+    async def connect(self, host: str, port: int) -> MemoryTransport:
         if self.cut and port > INTERNAL_PORT:
             raise ConnectionRefusedError("cut off")
         link = await super().connect(host, port)

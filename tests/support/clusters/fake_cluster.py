@@ -61,7 +61,7 @@ from broker.protocol.schema.produce import (
     TopicProduceResponse,
 )
 from broker.protocol.wire import Message
-from tests.support.brokers.memory_env import MemoryLink, Pipe
+from tests.support.brokers.memory_env import MemoryTransport, Pipe
 
 SIZE = Struct(">i")
 WINDOW = 5
@@ -186,8 +186,8 @@ class FakeCluster:
         self.max_versions: dict[int, int] = {}
         self.next_producer_id = 1000
         self.connects: list[int] = []
-        self._links: dict[int, list[MemoryLink]] = {node: [] for node in self.node_ids}
-        self._pending: deque[tuple[int, int, MemoryLink]] = deque()
+        self._links: dict[int, list[MemoryTransport]] = {node: [] for node in self.node_ids}
+        self._pending: deque[tuple[int, int, MemoryTransport]] = deque()
         self._arrival = trio.Event()
 
     @property
@@ -221,17 +221,17 @@ class FakeCluster:
 
     # ----------------------------------------------------------------------------------------------- network
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         node = int(host.removeprefix("node-"))
         self.connects.append(node)
         if node in self.down | self.refusing or node not in self.node_ids:
             raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
         there, back = Pipe(self.capacity), Pipe(self.capacity)
-        server = MemoryLink("client:1", there, back)
+        server = MemoryTransport("client:1", there, back)
         self._links[node].append(server)
         self._pending.append((node, len(self.connects), server))
         self._arrival.set()
-        return MemoryLink(f"{host}:{port}", back, there)
+        return MemoryTransport(f"{host}:{port}", back, there)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
@@ -243,7 +243,7 @@ class FakeCluster:
                 self._arrival = trio.Event()
                 await self._arrival.wait()
 
-    async def _serve(self, node: int, number: int, link: MemoryLink) -> None:
+    async def _serve(self, node: int, number: int, link: MemoryTransport) -> None:
         try:
             while True:
                 size = await receive_exactly(link, 4)
@@ -254,7 +254,7 @@ class FakeCluster:
         except LinkClosed:
             link.close()
 
-    async def _handle(self, node: int, number: int, link: MemoryLink, frame: bytes) -> None:
+    async def _handle(self, node: int, number: int, link: MemoryTransport, frame: bytes) -> None:
         view = memoryview(frame)
         header = decode_request_header(view)
         api = APIS[header.api_key]
@@ -436,7 +436,7 @@ def framed(data: bytes) -> bytes:
     return SIZE.pack(len(data)) + data
 
 
-async def receive_exactly(link: MemoryLink, count: int) -> bytes:
+async def receive_exactly(link: MemoryTransport, count: int) -> bytes:
     """Raises LinkClosed where the stream ends before."""
     data = bytearray(count)
     view, got = memoryview(data), 0
@@ -449,7 +449,7 @@ async def receive_exactly(link: MemoryLink, count: int) -> bytes:
     return bytes(data)
 
 
-async def send_all(link: MemoryLink, data: bytes) -> None:
+async def send_all(link: MemoryTransport, data: bytes) -> None:
     """Raises LinkClosed."""
     sent = 0
     while sent < len(data):

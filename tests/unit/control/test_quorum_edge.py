@@ -23,7 +23,7 @@ from broker.protocol.schema.vote import VoteRequest, VoteRequestPartitionData, V
 from broker.quorum.effects import AppendLeaderChange, AppendOwn, Truncate
 from broker.quorum.settings import QuorumSettings
 from broker.quorum.state import DamagedQuorumState, QuorumState
-from tests.support.brokers.memory_env import FakeEnv, MemoryLink
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport
 from tests.support.disks.memory_fs import Crashed, MemoryFs
 
 DIRECTORY = f"data/{METADATA_TOPIC}-0"
@@ -33,7 +33,7 @@ STATE = f"{DIRECTORY}/quorum-state"
 class Nobody:
     """A network without anybody else."""
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         raise ConnectionRefusedError(f"{host}:{port}")
 
 

@@ -9,7 +9,7 @@ import trio.testing
 
 from broker.log.slices import FileSlice
 from broker.net.connection import Connection, Slot
-from tests.support.brokers.one_broker import TakingLink, answers
+from tests.support.brokers.one_broker import TakingTransport, answers
 from tests.support.disks.memory_fs import MemoryFs
 
 
@@ -17,7 +17,7 @@ class Peer:
     """A connection with nothing behind it."""
 
     def __init__(self) -> None:
-        self.link = TakingLink()
+        self.link = TakingTransport()
         self.dirty: list[Connection] = []
         self.tasks: list[Any] = []
         link: Any = self.link

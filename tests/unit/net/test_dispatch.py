@@ -14,7 +14,7 @@ from broker.protocol.apis import ApiKey
 from broker.protocol.header import encode_request
 from broker.protocol.schema.metadata import MetadataRequest
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.brokers.memory_env import MemoryLink, Pipe
+from tests.support.brokers.memory_env import MemoryTransport, Pipe
 from tests.support.brokers.one_broker import LISTENER, OneBroker
 
 
@@ -35,7 +35,7 @@ async def serve(room: OneBroker, *frames: bytes) -> bool:
     there.ended = True
     server._per_address["client"] = 1
     with trio.fail_after(5):
-        await server._serve(MemoryLink("client:1", there, back), LISTENER, "client")
+        await server._serve(MemoryTransport("client:1", there, back), LISTENER, "client")
     return not server._connections and not server._per_address
 
 
@@ -79,7 +79,7 @@ async def test_a_plain_handler_may_answer_later_and_the_order_of_answers_stays()
     for number in (1, 2):
         there.data += encode_request(ApiKey.METADATA, 9, number, "c", MetadataRequest(topics=[]).encode(9))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(server._serve, MemoryLink("client:1", there, back), LISTENER, "client")
+        nursery.start_soon(server._serve, MemoryTransport("client:1", there, back), LISTENER, "client")
         await trio.testing.wait_all_tasks_blocked()
         assert (asked, bytes(back.data)) == ([1, 2], b""), "the first answer is due before the second one"
         for function, args in room.started:
@@ -92,7 +92,8 @@ async def test_an_answer_as_one_piece_as_pieces_and_as_a_list_of_one_is_the_same
     sent = []
     for body in (b"abcd", [b"abcd"], [b"ab", b"cd"], [memoryview(b"abcd")]):
         there, back = Pipe(1 << 30), Pipe(1 << 30)
-        conn = Connection(MemoryLink("client:1", there, back), LISTENER, lambda conn: conn.flush(), lambda *_: None)
+        transport = MemoryTransport("client:1", there, back)
+        conn = Connection(transport, LISTENER, lambda conn: conn.flush(), lambda *_: None)
         slot = Slot(conn, 7, 9, True)
         conn.slots.append(slot)
         slot.reply(body)
@@ -104,7 +105,7 @@ async def test_a_bug_in_what_answers_through_a_callback_ends_its_connection_and_
     room = OneBroker()
     server: Any = room.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
-    conn = Connection(MemoryLink("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
+    conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
 
     def fails(request: object, version: int, answer: object) -> None:
         raise LookupError("nothing there")
@@ -117,7 +118,7 @@ async def test_who_answers_through_a_callback_may_do_so_at_any_time_and_it_leave
     room = OneBroker()
     server: Any = room.server
     there, back = Pipe(1 << 30), Pipe(1 << 30)
-    conn = Connection(MemoryLink("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
+    conn = Connection(MemoryTransport("client:1", there, back), LISTENER, server._mark_dirty, lambda *_: None)
     slot = Slot(conn, 7, 9, True)
     conn.slots.append(slot)
     waiting: list[Any] = []

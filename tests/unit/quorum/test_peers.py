@@ -17,7 +17,7 @@ from broker.net.peers import PeerClient, PeerTimeout, Unreachable
 from broker.protocol.apis import ApiKey
 from broker.protocol.header import decode_request_header, encode_response_header
 from broker.protocol.schema.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 
 VERSION = 1
 ASK = BrokerHeartbeatRequest(broker_id=1)
@@ -27,15 +27,15 @@ class Peer:
     """Node 2: keeps the requests and answers when it is told to."""
 
     def __init__(self) -> None:
-        self.links: list[MemoryLink] = []
+        self.links: list[MemoryTransport] = []
         self.up = True
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         if not self.up:
             raise ConnectionRefusedError(f"{host}:{port}")
         there, back = Pipe(1 << 20), Pipe(1 << 20)
-        self.links.append(MemoryLink("client", there, back))
-        return MemoryLink(f"{host}:{port}", back, there)
+        self.links.append(MemoryTransport("client", there, back))
+        return MemoryTransport(f"{host}:{port}", back, there)
 
     def requests(self, link: int) -> list[int]:
         """Correlation ids of what arrived on a link since last asked."""

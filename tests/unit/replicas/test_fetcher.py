@@ -21,7 +21,7 @@ from broker.protocol.schema.list_offsets import (
 )
 from broker.replicas.fetcher import Fetcher, Fetchers
 from broker.replicas.hosted import Hosted
-from tests.support.brokers.memory_env import FakeEnv, MemoryLink, Pipe
+from tests.support.brokers.memory_env import FakeEnv, MemoryTransport, Pipe
 from tests.support.brokers.one_broker import IDS, OneBroker
 from tests.support.disks.batches import batch
 
@@ -30,16 +30,16 @@ class Leader:
     """Broker 2, played by the test: one request at a time, on the newest connection."""
 
     def __init__(self) -> None:
-        self.links: list[MemoryLink] = []
+        self.links: list[MemoryTransport] = []
         self.log = (0, 0)
         """What ListOffsets answers: start and end."""
         self.asked_offsets = 0
         self._version = self._correlation_id = 0
 
-    def connect(self, host: str, port: int) -> MemoryLink:
+    def connect(self, host: str, port: int) -> MemoryTransport:
         there, back = Pipe(1 << 30), Pipe(1 << 30)
-        self.links.append(MemoryLink("follower:1", there, back))
-        return MemoryLink("leader:2", back, there)
+        self.links.append(MemoryTransport("follower:1", there, back))
+        return MemoryTransport("leader:2", back, there)
 
     async def request(self) -> FetchIn:
         """The next Fetch."""

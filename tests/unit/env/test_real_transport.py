@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.env import Env, Link, LinkClosed, Listener
+from broker.env import Env, LinkClosed, Listener, Transport
 from broker.real_env import MAX_PIECES, RealEnv
 
 pytestmark = pytest.mark.trio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.trio
 class Pair:
     """Two ends of one connection, and the listener they came from."""
 
-    def __init__(self, near: Link, far: Link, listener: Listener) -> None:
+    def __init__(self, near: Transport, far: Transport, listener: Listener) -> None:
         self.near, self.far, self.listener = near, far, listener
 
 
@@ -39,7 +39,7 @@ async def pair(env: Env) -> AsyncIterator[Pair]:
     listener.close()
 
 
-async def receive(link: Link, length: int) -> bytes:
+async def receive(link: Transport, length: int) -> bytes:
     """Exactly `length` bytes, or fewer at the end of the stream."""
     data = bytearray(length)
     at = 0
