@@ -27,6 +27,8 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
     "latency": [{}, {"latency_ms": 5, "jitter_ms": 4}, {"latency_ms": 20, "jitter_ms": 10}],
     "partition": [{"manner": manner} for manner in ("refuse", "drop", "hold")],
 }
+OF_ZONES = {"zone_isolation": "zone:1"}
+"""What hits a zone's clients, and which."""
 
 
 class LyingApi(ToxiproxyApi):
@@ -70,6 +72,7 @@ async def test_no_fault_of_a_link_lands_on_it(
     runtime = make_runtime()
     await runtime.start()
     for number, params in enumerate(PARAMS.get(action, [{}])[: None if lying else 1]):
-        (line,) = await play(runtime, make_fault(number, 0, 2.0, action, "node:2", params), cluster=SEEN)
+        target = OF_ZONES.get(action, "node:2")
+        (line,) = await play(runtime, make_fault(number, 0, 2.0, action, target, params), cluster=SEEN)
         assert bool(line["evidence"]) is not lying, line
         assert bool(unproven(line)) is lying
