@@ -1,10 +1,10 @@
-"""What every world can do for a run: hold a cluster, hurt it, heal it, and say what it saw.
+"""What every world can do for a run: hold a cluster, inject faults into it, heal them, and report what it measured.
 
-A runtime acts and measures; it decides nothing. Who is hit, when, and whether what was measured is proof enough is the
-nemesis's business. Every act returns its `Evidence`: plain JSON, copied as it is into nemesis.jsonl.
+A runtime acts and measures; it decides nothing. The nemesis chooses targets and times, and judges whether the
+measurements are proof enough. Every act returns its `Evidence`: plain JSON, copied unchanged into nemesis.jsonl.
 
-Link faults carry a name, so that overlapping ones coexist on a link and ending one never ends another. Acts on nodes
-do not overlap: pausing a dead node or killing it twice is the caller's mistake, answered with HarnessError.
+Each link fault carries a name: faults may overlap on a link, and ending one leaves the others on. Acts on nodes must
+not overlap. A caller that pauses a dead node, or kills a node twice, gets a HarnessError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Evidence = dict[str, Json]
 
 
 class Act(StrEnum):
-    """What a runtime may be able to do; `Runtime.acts` says what it can. A plan that needs more is refused."""
+    """What a runtime may be able to do. `Runtime.acts` lists what it can do; a plan that needs more is refused."""
 
     KILL = "kill"
     STOP = "stop"
@@ -58,9 +58,9 @@ class Stream(StrEnum):
 class Manner(StrEnum):
     """How a link is cut.
 
-    REFUSE ends connections and refuses new ones (always both streams). DROP swallows bytes, and ends the connections it
-    swallowed from when it is removed. HOLD keeps bytes and delivers them late when it is removed, as TCP does after a
-    short partition: the manner that makes zombies.
+    REFUSE ends open connections and refuses new ones, always in both streams. DROP swallows bytes; when the cut is
+    removed, the connections that lost bytes end. HOLD keeps bytes and delivers them late, when the cut is removed, as
+    TCP does after a short partition. HOLD is the manner that makes zombies.
     """
 
     REFUSE = "refuse"
@@ -69,7 +69,7 @@ class Manner(StrEnum):
 
 
 class NodeState(StrEnum):
-    """Where a node's process is."""
+    """The state of a node's process."""
 
     DOWN = "down"
     RUNNING = "running"
@@ -80,8 +80,8 @@ class NodeState(StrEnum):
 class Link:
     """The connections that `source` (a node id, or a client zone's name) opens to node `target`. Directed.
 
-    Cutting A -> B leaves those that B opens to A alone. "No byte from A reaches B" is the stream THERE of A -> B and
-    the stream BACK of B -> A.
+    A cut of A -> B does not touch the connections that B opens to A. To let no byte pass from A to B, cut the stream
+    THERE of A -> B and the stream BACK of B -> A.
     """
 
     source: int | str
@@ -93,7 +93,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Nothing gets through, in one of three manners."""
+    """No byte gets through, in one of three manners."""
 
     manner: Manner
     stream: Stream = Stream.BOTH
@@ -110,7 +110,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """At most `kb_per_s` KiB a second and connection."""
+    """At most `kb_per_s` KiB a second, for each connection."""
 
     kb_per_s: int
     stream: Stream = Stream.BOTH
@@ -118,7 +118,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Slicer:
-    """Bytes arrive in pieces of `average_bytes` +- `variation_bytes`, `delay_us` apart: torn frames."""
+    """Bytes arrive in pieces of `average_bytes` +- `variation_bytes`, `delay_us` apart. This tears frames."""
 
     average_bytes: int
     variation_bytes: int = 0
@@ -128,7 +128,7 @@ class Slicer:
 
 @dataclass(frozen=True, slots=True)
 class LimitData:
-    """A connection ends after this many bytes: in the middle of a frame, most often."""
+    """A connection ends after this many bytes, usually in the middle of a frame."""
 
     limit_bytes: int
     stream: Stream = Stream.BOTH
@@ -136,7 +136,7 @@ class LimitData:
 
 @dataclass(frozen=True, slots=True)
 class ResetPeer:
-    """A connection is reset (RST) `after_ms` after it was opened, or after the fault began."""
+    """A connection is reset (RST) `after_ms` after it opened, or after the fault began if it was open by then."""
 
     after_ms: int = 0
     stream: Stream = Stream.BOTH
@@ -144,7 +144,7 @@ class ResetPeer:
 
 @dataclass(frozen=True, slots=True)
 class SlowClose:
-    """The end of a connection is passed on `delay_ms` late."""
+    """The end of a connection is passed on after `delay_ms`."""
 
     delay_ms: int
     stream: Stream = Stream.BOTH
@@ -152,8 +152,8 @@ class SlowClose:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Packets are lost with this probability and sent again, as TCP does: their bytes, and those behind them, arrive
-    `rto_ms` late, twice that if lost again, and so on. Never out of order.
+    """Each packet is lost with this probability and sent again, as TCP does. Its bytes, and those behind them, arrive
+    `rto_ms` late. A packet that is lost again waits twice as long, and so on. Bytes stay in order.
     """
 
     probability: float
@@ -179,7 +179,7 @@ class FrameAct(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The `nth` frame (from 1, since the fault began) of API `api` over a link, and `count` - 1 after it."""
+    """Acts on the `nth` frame of API `api` over a link (from 1, since the fault began) and the `count` - 1 after it."""
 
     api: int
     """API key."""
@@ -203,9 +203,10 @@ CrashOp = Literal["fsync", "write", "send"]
 
 @dataclass(frozen=True, slots=True)
 class FailWrites:
-    """The `nth` matching call (from 1, since the fault began) and all later ones fail with `errno` until it is removed.
+    """The `nth` matching call (from 1, since the fault began) and all later ones fail with `errno`, until it is
+    removed.
 
-    After a failed fsync the pages count as clean: a later fsync succeeds without them, as Linux does.
+    After a failed fsync the pages count as clean, as in Linux: a later fsync succeeds without writing them.
     """
 
     errno: Literal["EIO", "ENOSPC"] = "EIO"
@@ -224,9 +225,9 @@ class SlowDisk:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Files may grow by `free_bytes` in all, counted from now; what would take more fails with ENOSPC.
+    """All files together may grow by `free_bytes`, counted from now. A call that needs more fails with ENOSPC.
 
-    Removing and truncating gives space back.
+    Removing and truncating files frees space.
     """
 
     free_bytes: int
@@ -251,7 +252,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ClockWord:
-    """What a node said of its wall clock. offset_ms: what it showed less the true time, when it said so."""
+    """A node's own report of its wall clock. offset_ms: the time it showed, less the true time at that moment."""
 
     t_ns: int
     """By the harness's monotonic clock."""
@@ -264,7 +265,7 @@ class ClockWord:
 
 @dataclass(frozen=True, slots=True)
 class NodeExit:
-    """A node ended though nobody asked it to: its own bug, or the machine's. `code` is negative for a signal."""
+    """A node ended unasked: through a bug of its own, or through the machine. `code` is negative for a signal."""
 
     node: int
     incarnation: int
@@ -280,21 +281,23 @@ class Counting(Protocol):
     """A world that counts its brokers' calls."""
 
     def calls(self, node: int, op: CrashOp) -> int:
-        """How many of such calls a node has made since the cluster was made, over all its incarnations."""
+        """How many calls of this kind a node has made since the cluster was made, over all its incarnations."""
 
 
 @runtime_checkable
 class FakingTime(Protocol):
-    """A world that can bend a broker's clock from below as well, where it has no part in it."""
+    """A world that can also bend a broker's clock from outside, without help from the broker."""
 
     async def fake_time(self, node: int, offset_ms: float) -> Evidence:
-        """As `Runtime.set_clock`, without a rate; `clock_words` tell of it too. Refused where it was not made so."""
+        """As `Runtime.set_clock`, without a rate; `clock_words` reports it too. Refused if the cluster was not made for
+        it.
+        """
 
 
 class Runtime(Protocol):
-    """A cluster in one of the worlds. Methods may be called from one trio run only; they wait and never block it.
+    """A cluster in one of the worlds. Call its methods from one trio run only; they wait and never block it.
 
-    Unless said otherwise they raise HarnessError where the world does not do as it is told.
+    Unless stated otherwise, a method raises HarnessError when the world does not do what it was asked.
     """
 
     name: str
@@ -313,34 +316,34 @@ class Runtime(Protocol):
         """Start every node and wait until clients of each zone see all of them. Called once."""
 
     async def stop(self) -> None:
-        """End the cluster: controlled shutdown where that works, by force where not. Leaves no process. Idempotent."""
+        """End the cluster: by controlled shutdown if that works, else by force. No process remains. Idempotent."""
 
     def env(self, name: str) -> Env:
-        """An Env of this world for harness and client code: its clock is the run's one clock. Each name has a random
-        stream of its own where the world has a seed.
+        """An Env of this world for harness and client code. Its clock is the run's one clock. In a world with a seed,
+        each name has its own random stream.
         """
 
     def bootstrap(self, zone: str) -> str:
-        """Bootstrap servers of a zone, as "host:port,host:port". Of "INTERNAL": the listener between nodes, straight,
-        whatever is done to links, for what only a node is asked. Refused for a zone that there is not.
+        """Bootstrap servers of a zone, as "host:port,host:port". Zone "INTERNAL" is the listener between nodes, reached
+        without any link fault; use it only to query one node. Refused for an unknown zone.
         """
 
     def links(self) -> tuple[Link, ...]:
-        """Every link that can be hurt, ascending: node to node, then zone to node."""
+        """Every link that can carry a fault, ascending: node to node, then zone to node."""
 
     def state(self, node: int) -> NodeState:
-        """As the runtime last made it or found it."""
+        """The state that the runtime last brought about or observed."""
 
     def exits(self) -> tuple[NodeExit, ...]:
-        """Nodes that ended on their own so far. A run with any has something to report."""
+        """Nodes that have ended unasked so far. A run with any of these has something to report."""
 
     def troubles(self) -> tuple[str, ...]:
-        """What of the harness's own has ended in a running cluster though nobody asked it to: proxies, relays, the
-        engine. Clients and brokers may have suffered from it, so that nothing is the cluster's fault for sure.
+        """Parts of the harness that ended unasked while the cluster ran: proxies, relays, the engine. They may have
+        disturbed clients and brokers, so no finding can be blamed on the cluster with certainty.
         """
 
     async def kill(self, node: int) -> Evidence:
-        """End a running or paused node at once (SIGKILL). What it wrote stays, as the page cache does.
+        """End a running or paused node at once (SIGKILL). What it wrote survives, because the page cache does.
 
         Evidence: pid, gone, asked_ns, ended_ns.
         """
@@ -348,7 +351,7 @@ class Runtime(Protocol):
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """Ask a running node to leave (SIGTERM, controlled shutdown), and kill it after `grace_s`.
 
-        Evidence: pid, code, controlled (it ended by itself, and said so in its trace), asked_ns, ended_ns.
+        Evidence: pid, code, controlled (it ended by itself, and its trace says so), asked_ns, ended_ns.
         """
 
     async def start_node(self, node: int) -> Evidence:
@@ -358,26 +361,26 @@ class Runtime(Protocol):
         """
 
     async def software(self, node: int) -> Evidence:
-        """What a running node is. Evidence: runs (an image's id, a digest of a program's files, a version: whatever
-        tells two of them apart), by (who says so), speaks (what the node itself answers to ApiVersions).
+        """Which software a running node is. Evidence: runs (what tells two versions apart: an image's id, a digest of a
+        program's files, or a version), by (who reports it), speaks (the node's own answer to ApiVersions).
         """
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Have a node that is down come up as the second version, at its next start and later ones. Refused where none
-        was given.
+        """Make a node that is down run the second version from its next start on. Refused if no second version was
+        given.
 
         Evidence: from, to.
         """
 
     async def pause(self, node: int) -> Evidence:
-        """Hold a running node where it is (SIGSTOP), as a long garbage collection does.
+        """Stop a running node where it is (SIGSTOP), as a long garbage collection does.
 
-        Evidence: pid, state ("T": held, as the kernel has it; of a container `engine` is the engine's word for it),
-        asked_ns, paused_ns, probe (of its own port: must not be ok).
+        Evidence: pid, state (the kernel's word, "T" for stopped; for a container, `engine` is the engine's word),
+        asked_ns, paused_ns, probe (of its own port; it must not be ok).
         """
 
     async def resume(self, node: int) -> Evidence:
-        """Let a paused node go on. Evidence: pid, found (its state just before: "T" if it was still held), state,
+        """Let a paused node continue. Evidence: pid, found (its state just before: "T" if it was still stopped), state,
         asked_ns, resumed_ns.
         """
 
@@ -385,98 +388,101 @@ class Runtime(Protocol):
         """Bend a node's wall clock: the true time plus `offset_ms`, running at `rate` from now. 0 and 1.0 heal it."""
 
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """What a node said of its wall clock since this was first asked of it, in order: whenever it is bent anew, and
-        every half a second while it is.
+        """What a node has reported of its wall clock since the first call of this method, in order. A node reports
+        whenever its clock is bent anew, and every half second while the clock is bent.
         """
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
-        """Running or paused nodes lose power at one moment: they end, and what each had not synced may be lost or torn.
+        """Running or paused nodes lose power at the same moment. They end; what each had not synced may be lost or
+        torn.
 
         Evidence: asked_ns, ended_ns, nodes: {id: {bytes_pending, bytes_lost, names_pending, names_lost, torn}}.
         """
 
     async def crash_at(self, node: int, op: CrashOp, nth: int, *, within_s: float) -> Evidence:
-        """Kill a running node just before its `nth` `op` from now on (from 1). Waits until that has happened, at most
-        `within_s`; then it is not going to happen any more.
+        """Kill a running node just before its `nth` `op` from now on (from 1). Waits for this at most `within_s`; after
+        that, the kill is called off.
 
-        Evidence: op, nth, gone (it happened), incarnation, asked_ns, ended_ns, at (the path or peer that it was for).
+        Evidence: op, nth, gone (it happened), incarnation, asked_ns, ended_ns, at (the path or peer of that call).
         """
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """Give a node `share` of a CPU at most (0 to 1), under a name unused on it; it outlives restarts. The least of
-        several counts.
+        """Limit a node to `share` of a CPU (0 to 1), under a name unused on it. The limit outlives restarts. If several
+        limits are on, the smallest counts.
 
-        Evidence: by (what does it), share, began_ns.
+        Evidence: by (what enforces it), share, began_ns.
         """
 
     async def heal_cpu(self, name: str, node: int) -> Evidence:
-        """Take the share of this name off; one that is not there is no error.
+        """Remove the limit of this name; an unknown name is no error.
 
-        Evidence: stops (how often it was seen to be held), ran_share (of the time it was let run), cpu_share (CPU time
-        that it had, of all the time; None where there is none to be had), ended_ns. Zeros while another name is on.
+        Evidence: stops (how often the node was seen stopped), ran_share (share of the time that it was allowed to run),
+        cpu_share (CPU time used, of all the time; None if this cannot be measured), ended_ns. Zeros while another limit
+        is on.
         """
 
     async def fault_disk(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """Put a fault on a node's disk under a name unused on it; it outlives restarts. Evidence: fault, began_ns."""
+        """Put a fault on a node's disk under a name unused on it. It outlives restarts. Evidence: fault, began_ns."""
 
     async def heal_disk(self, name: str, node: int) -> Evidence:
-        """Take the fault of this name off; one that is not there is no error.
+        """Remove the fault of this name; an unknown name is no error.
 
-        Evidence: hits (how many calls it failed, or slowed), ended_ns.
+        Evidence: hits (how many calls it failed or slowed), ended_ns.
         """
 
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
-        """Flip bits in a closed segment of a node, where they stand on the disk. It cannot be healed.
+        """Flip bits in a closed segment on a node's disk. This cannot be healed.
 
-        Evidence: path (None: there is no closed segment), offset, before, after (digests of the file), t_ns.
+        Evidence: path (None if there is no closed segment), offset, before, after (digests of the file), t_ns.
         """
 
     async def damage(self, node: int, how: Literal["tail", "file"], *, size: int = 1000) -> Evidence:
-        """Damage the disk of a node that is down: the newest segment of a partition loses its last `size` bytes, or a
-        closed file of one is gone. It cannot be healed.
+        """Damage the disk of a node that is down. tail: the newest segment of a partition loses its last `size` bytes.
+        file: a closed file of a partition is removed. This cannot be healed.
 
-        Evidence: path (None: there is no such file), bytes and bytes_left, before and after (digests of the file; None
-        for one that is gone), t_ns.
+        Evidence: path (None if there is no such file), bytes and bytes_left, before and after (digests of the file;
+        None for a removed one), t_ns.
         """
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
-        """Reset (RST) every connection that is open over these links now. Evidence: reset (how many), t_ns."""
+        """Reset (RST) every connection that is now open over these links. Evidence: reset (how many), t_ns."""
 
     async def fault_link(self, name: str, link: Link, fault: LinkFault) -> Evidence:
         """Put a fault on a link under a name unused on this link. Evidence: link, fault, asked_ns, began_ns."""
 
     async def heal_link(self, name: str, link: Link) -> Evidence:
-        """Take the fault of this name off a link; one that is not there is no error.
+        """Remove the fault of this name from a link; an unknown name is no error.
 
-        Evidence: link, asked_ns, ended_ns; of Loss and Frames also hits (packets lost, frames hit).
+        Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
-        """A new connection and one round trip over a link, through whatever is wrong with it. Never raises.
+        """Open a new connection over a link, through its faults, and make one round trip. Never raises.
 
-        pad_bytes: how much longer what is asked is made, in as many requests on that connection as it takes.
+        pad_bytes: by how much the request is lengthened, spread over as many requests on that connection as needed.
         """
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None
     ) -> Probe:
-        """A new connection over a link, watched after a first request until it ends: `ok` where it does, with how and
-        when in `error` and `round_trip_ms`. "still open" where it does not, "refused" or "never open" where it never
-        began. Never raises.
+        """Open a new connection over a link, and watch it after a first request until it ends. `ok` if it ends; `error`
+        and `round_trip_ms` say how and when. Else `error` is "still open", or "refused" or "never open" if it never
+        opened. Never raises.
 
-        spoil: an impossible frame is sent once the first request has its answer, for which a broker ends the
-        connection; what is measured begins there. opened: called when the first answer comes.
+        spoil: after the first answer, send an impossible frame, for which a broker ends the connection; the measurement
+        begins there. opened: called when the first answer comes.
         """
 
     async def heal(self) -> Evidence:
-        """Take every fault off links and disks, resume what is paused, true the clocks, start what is down; then check.
+        """Take every fault off links and disks, resume paused nodes, true the clocks, start nodes that are down; then
+        check.
 
-        Evidence: resumed, started (node ids), links (how many were probed), failed (those without an answer; none).
+        Evidence: resumed, started (node ids), links (how many were probed), failed (links without an answer; none).
         """
 
     def files(self) -> Mapping[str, bytes]:
-        """What is to be kept of the nodes, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once
-        they have stopped. Empty where the world's files are in the run directory already.
+        """The nodes' files to keep, by path in the run directory (nodes/N/trace.jsonl, nodes/N/data/...), once the
+        nodes have stopped. Empty if the world writes its files into the run directory anyway.
         """
 
     def trace_path(self, node: int) -> Path:

@@ -1,7 +1,7 @@
-"""What a disk loses while nobody looks: the end of a partition's newest segment, or a whole closed file of one.
+"""What a disk loses unnoticed: the end of a partition's newest segment, or a whole closed file of a partition.
 
-Drawn from paths and sizes alone, so that real files and simulated ones are damaged alike. The quorum's own log is
-spared: Raft has no answer for a voter that forgets what it has promised.
+The choice depends on paths and sizes alone, so real and simulated files are damaged alike. The quorum's own log is
+spared: Raft cannot cope with a voter that forgets its promises.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ QUORUM = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One file, by its path from the log directory's own name on, and the size that it has left; None: no file."""
+    """One file. Its path begins with the log directory's own name. It also has the size that is left; None: no file."""
 
     path: str
     size: int | None
 
 
 def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> Damage | None:
-    """What is to be damaged of these files, given by path with their sizes. None where there is nothing.
+    """Choose what to damage among these files, given as path -> size. None if there is nothing to damage.
 
-    tail: the newest segment of some partition that has any bytes loses `size` of them, at most all. file: one that is
-    named by an offset, and that a later one of its kind follows, is lost.
+    tail: the newest segment of some partition, if it has any bytes, loses `size` of them, or all if it has fewer. file:
+    a file is removed that is named by an offset and that a later file of its kind follows.
     """
     segments: dict[tuple[str, str], list[str]] = {}
     for path in sorted(files):
@@ -50,7 +50,7 @@ def drawn(files: Mapping[str, int], how: How, size: int, rng: Random) -> Damage 
 
 
 def evidence(done: Damage | None, before: bytes, after: bytes | None) -> Evidence:
-    """As `Runtime.damage`."""
+    """The evidence of `Runtime.damage`."""
     if done is None:
         return {"path": None, "bytes": None, "bytes_left": None, "before": None, "after": None}
     left = None if after is None else len(after)
@@ -63,7 +63,8 @@ def _digest(content: bytes | None) -> str | None:
 
 
 def damage(data: Path, how: How, size: int, rng: Random) -> tuple[Evidence, int | None]:
-    """Damage a real log directory whose broker is down. Evidence, and the number of the inode that was damaged."""
+    """Damage a real log directory whose broker is down. Returns the evidence and the inode number of the damaged file.
+    """
     files = {path: str(path.relative_to(data.parent)) for path in data.rglob("*") if path.is_file()}
     chosen = drawn({told: path.stat().st_size for path, told in files.items()}, how, size, rng)
     if chosen is None:

@@ -1,4 +1,4 @@
-"""Who listens where, who dials whom through which proxy, and each broker's settings that follow from it."""
+"""Which address each node listens on, which proxy each link passes through, and the broker settings that follow."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ OURS = frozenset(
 class Layout:
     """The addresses of a cluster.
 
-    `direct` has that of each (listener, node), `proxies` that of each link's proxy: empty where brokers and clients
-    reach each other straight.
+    `direct` maps each (listener, node) to its address. `proxies` maps each link to its proxy's address; it is empty if
+    brokers and clients reach each other directly.
     """
 
     nodes: tuple[int, ...]
@@ -55,28 +55,28 @@ class Layout:
         return links(self.nodes, self.zones)
 
     def address(self, link: Link) -> Address:
-        """What the link's source dials."""
+        """The address that the link's source dials."""
         return self.proxies.get(link, self.target(link))
 
     def ways(self, link: Link) -> tuple[Address, ...]:
-        """Every address that the link's source dials: they are hurt and healed together."""
+        """Every address that the link's source dials. A fault on the link is put on all of them together."""
         return (self.address(link),)
 
     def families(self) -> list[dict[Link, tuple[Address, Address]]]:
-        """What each link's proxy listens at and leads to; of links with several ways, one family for each."""
+        """Where each link's proxy listens, and where it leads. A link with several ways has one family for each way."""
         return [{link: (self.address(link), self.target(link)) for link in self.links()}]
 
     def target(self, link: Link) -> Address:
-        """What the link leads to."""
+        """The address that the link leads to."""
         listener = link.source if isinstance(link.source, str) else INTERNAL
         return self.direct[listener, link.target]
 
     def bootstrap(self, zone: str) -> str:
-        """What clients of the zone are given; the listener between nodes has no proxy for anybody else."""
+        """The bootstrap servers for clients of the zone. For clients, the listener between nodes has no proxy."""
         return ",".join(shown(self.address(Link(zone, node))) for node in self.nodes)
 
     def settings(self, node: int) -> dict[str, str]:
-        """Addresses, roles and peers of one node."""
+        """The addresses, roles and peers of one node."""
         names = (INTERNAL, *self.zones)
         advertised = {INTERNAL: self.direct[INTERNAL, node]} | {z: self.address(Link(z, node)) for z in self.zones}
         peers = (f"{other}@{shown(self.address(Link(node, other)))}" for other in self.nodes if other != node)
@@ -118,7 +118,7 @@ def zone_name(number: int) -> str:
 
 
 def zone_names(count: int) -> tuple[str, ...]:
-    """So many zones, in their order."""
+    """The names of this many zones, in order."""
     return tuple(zone_name(number) for number in range(1, count + 1))
 
 
@@ -128,19 +128,19 @@ def proxy_name(link: Link) -> str:
 
 
 def choose_controllers(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Three voters, as small clusters have; one for one or two nodes, because two could not lose any."""
+    """Three voters, as small clusters have. One or two nodes get one voter: two voters cannot lose one."""
     return nodes[:3] if len(nodes) >= 3 else nodes[:1]
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Refused for settings that the runtime gives itself."""
+    """Refuse settings that the runtime sets itself."""
     for name in settings:
         if name in OURS:
             raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
 
 
 def check_zones(zones: tuple[str, ...]) -> None:
-    """Refused for names that cannot be a listener's, or that are one already."""
+    """Refuse names that are not valid for a listener, or that a listener already has."""
     for zone in zones:
         if not zone.isidentifier() or not zone.isupper() or zone == INTERNAL or zones.count(zone) > 1:
             raise Refused(f"zone {zone!r}: a name of its own in capitals, such as CLIENT or ZONE_A")

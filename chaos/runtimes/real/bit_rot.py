@@ -1,4 +1,4 @@
-"""Bits that flip in a closed segment, where it stands on the disk."""
+"""Flips bits in a closed segment on the disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chaos.runtimes.contract import Evidence
 def rot(data: Path, path_glob: str, bits: int, rng: Random) -> Evidence:
     """Flip `bits` different bits of one closed file below a log directory. Evidence as `Runtime.rot`, with `offsets`.
 
-    Closed is a segment (or its index) that a later one follows in its directory: nothing is written to it any more.
+    A segment or index is closed if a later one follows in its directory: nothing writes to it any more.
     """
     closed = sorted(path for folder in data.iterdir() if folder.is_dir() for path in _closed(folder))
     told = {path: str(path.relative_to(data.parent)) for path in closed}

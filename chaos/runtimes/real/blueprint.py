@@ -1,4 +1,4 @@
-"""What a real cluster is to be, before it is anywhere; and the folder that it is kept in."""
+"""The plan of a real cluster before it starts, and the folder that holds it."""
 
 from __future__ import annotations
 
@@ -32,25 +32,29 @@ class Blueprint:
         return links(self.nodes, self.zones)
 
     def files(self, node: int) -> NodeFolder:
-        """Of one node."""
+        """The folder of one node."""
         return NodeFolder(self.folder / "nodes" / str(node))
 
     def check_brokers_settings(self, layout: Layout) -> None:
-        """What a broker of ours would refuse is refused here, where somebody reads it."""
+        """Refuse settings that a Squall broker would refuse, here, where somebody reads the message."""
         try:
             BrokerConfig.from_properties({**self.settings, **layout.settings(self.nodes[0])})
         except ConfigError as error:
             raise Refused(str(error)) from error
 
     def cluster_id(self) -> str:
-        """Made at the first start on this folder and kept in it. 16 bytes, base64, as Kafka writes them."""
+        """The cluster's id, made at the first start in this folder and kept there. 16 bytes, base64, as Kafka writes
+        them.
+        """
         kept = self.folder / "cluster-id"
         if not kept.exists():
             kept.write_text(urlsafe_b64encode(os.urandom(16)).decode().rstrip("=") + "\n")
         return kept.read_text().strip()
 
     def lock(self) -> IO[str]:
-        """Two clusters on one folder would write into the same logs. Held until it is closed, or the harness killed."""
+        """Lock the folder: two clusters in it would write to the same logs. Held until closed, or until the harness
+        ends.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = (self.folder / ".lock").open("w")
         try:
@@ -68,8 +72,8 @@ def blueprint(
     settings: Mapping[str, str] | None,
     controllers: Sequence[int] | None = None,
 ) -> Blueprint:
-    """nodes: how many, with ids from 1, or which ids. controllers: else the first three (one, of fewer). Refused for
-    zones and settings that cannot be.
+    """nodes: how many nodes (ids count from 1), or their ids. controllers: the voters' ids; by default the first three,
+    or one if there are fewer than three. Refused for invalid zones and settings.
     """
     check_zones(zones)
     check_settings(settings or {})

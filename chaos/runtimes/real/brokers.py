@@ -1,4 +1,4 @@
-"""The brokers of a real cluster: what each of them can be asked to do, and what they do together."""
+"""The brokers of a real cluster: what each can be asked to do, and what they do together."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class BrokerNode(Protocol):
 
     @property
     def faults(self) -> NodeFaults | None:
-        """Orders to its disk; None where it was started without."""
+        """The orders to its disk. None if it was started without disk faults."""
 
     @property
     def state(self) -> NodeState:
-        """As it was found last."""
+        """The state observed last."""
 
     def poll(self) -> None:
-        """Notice an end on its own."""
+        """Notice whether it ended unasked."""
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError where it is in none of these states."""
+        """HarnessError if it is in none of these states."""
 
     async def kill(self) -> Evidence:
         """As `Runtime.kill`."""
@@ -46,13 +46,13 @@ class BrokerNode(Protocol):
         """Send the signal that ends it."""
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Until it has ended of that signal."""
+        """Wait until the signal has ended it."""
 
     async def stop(self, grace_s: float) -> Evidence:
         """As `Runtime.stop_node`."""
 
     async def software(self) -> Evidence:
-        """As `Runtime.software`, but for what it speaks."""
+        """As `Runtime.software`, without `speaks`."""
 
     async def upgrade(self) -> Evidence:
         """As `Runtime.upgrade_node`."""
@@ -69,14 +69,14 @@ N = TypeVar("N", bound=BrokerNode)
 
 
 class Nodes(dict[int, N]):
-    """Brokers by id. HarnessError for one that there is not."""
+    """Brokers by id. HarnessError for an unknown id."""
 
     def __missing__(self, node: int) -> N:
         raise HarnessError(f"there is no node {node}")
 
 
 def state_of(broker: BrokerNode) -> NodeState:
-    """As it is now."""
+    """Its state now."""
     broker.poll()
     return broker.state
 
@@ -89,7 +89,7 @@ def exits_of(brokers: Brokers) -> tuple[NodeExit, ...]:
 
 
 async def leave(brokers: Brokers) -> None:
-    """Let every broker leave in good order, none paused. One that cannot is left as it is."""
+    """Shut every broker down in order; a paused one first resumes. A broker that cannot leave stays as it is."""
 
     async def one(broker: BrokerNode) -> None:
         with contextlib.suppress(HarnessError):

@@ -1,4 +1,4 @@
-"""Wall clocks of real brokers: how they are bent, and what each broker says of its own, the only proof of it."""
+"""Wall clocks of real brokers: how to bend them, and each broker's own reports, which are the only proof."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Clocks(Protocol):
         """As `Runtime.clock_words`."""
 
     def heal(self) -> None:
-        """Every clock is true again."""
+        """True every clock."""
 
 
 class FileClocks:
-    """Of brokers that read how far their clock is off from a file, no more often than each 50 ms, and trace it."""
+    """Clocks of brokers that read their offset from a file, at most every 50 ms, and trace it."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -50,7 +50,7 @@ class FileClocks:
         if node not in self._heard:
             self._heard[node] = (TraceTail(self._brokers[node].files.trace), [])
         tail, words = self._heard[node]
-        # Both clocks are this machine's: what lies between them now lay between them when the line was written.
+        # Both clocks are this machine's. The difference between them now is the difference when the line was written.
         between_ms = (time.time() - time.monotonic()) * 1000
         for event in tail.events():
             if event["e"] == "clock":
@@ -65,7 +65,7 @@ class FileClocks:
 
 
 class NoClocks:
-    """Of brokers whose clocks nobody can bend. who: what they are called in a refusal."""
+    """Clocks that nobody can bend. who: what a refusal calls these brokers."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -83,4 +83,4 @@ class NoClocks:
         return ()
 
     def heal(self) -> None:
-        """They are true."""
+        """Nothing to do: the clocks are true."""

@@ -1,4 +1,4 @@
-"""What a runtime has that lets its brokers have a share of a CPU only."""
+"""How a runtime limits the CPU share of its brokers."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Cpus(Protocol):
         """As `Runtime.heal_cpu`."""
 
     async def heal_all(self) -> None:
-        """No broker has less than its share any more."""
+        """Remove every limit."""

@@ -1,8 +1,8 @@
-"""Both directions of one connection and the frames in them, with what protocol faults do to these. Pure.
+"""Both directions of one connection, the frames in them, and what protocol faults do to these frames. Pure.
 
-Worlds give it the bytes that come and carry what it puts: `Conversation` knows no socket and no clock. A protocol fault
-strikes whole frames, so that a connection is cut into frames while there is any on its link, and only followed while
-there is none. What is no frame passes as it is.
+A world hands in the bytes that arrive and sends the bytes that `Conversation` puts out. `Conversation` knows no socket
+and no clock. A protocol fault acts on whole frames. While its link has a protocol fault, a connection is cut into
+frames; at other times the frames are only followed. Bytes that form no frame pass unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in Fr
 
 
 class OnLink(Protocol):
-    """A fault on a link, and what it has done."""
+    """A fault on a link, and a count of what it has done."""
 
     fault: Frames
     seen: int
@@ -34,7 +34,7 @@ class OnLink(Protocol):
 
 
 def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
-    """The fault that strikes the next frame of an API, which is seen by it and by the faults before it."""
+    """The fault that acts on the next frame of an API. That fault and those before it in the list count the frame."""
     for on in faults:
         fault = on.fault
         if fault.api == api and fault.stream is stream:
@@ -46,7 +46,7 @@ def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A frame that the next one of its stream is to overtake."""
+    """A frame that waits to be overtaken by the next frame of its stream."""
 
     on: OnLink
     frame: bytes
@@ -55,7 +55,7 @@ class Held:
 
 
 class Conversation(ABC):
-    """One connection. THERE are requests, BACK are responses."""
+    """One connection. THERE carries requests, BACK carries responses."""
 
     def __init__(self) -> None:
         self._requests = Framer(frames.REQUEST_HEAD, self._saw_request)
@@ -76,27 +76,27 @@ class Conversation(ABC):
 
     @abstractmethod
     def framed(self) -> bool:
-        """Whether there is any protocol fault on the link."""
+        """Whether the link has any protocol fault."""
 
     @abstractmethod
     def hit(self, stream: Stream, api: int) -> OnLink | None:
-        """The fault that strikes this frame, as `strike`. Whether it can is counted here."""
+        """The fault that acts on this frame, as in `strike`. The fault counts the frame."""
 
     @abstractmethod
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
-        """Send bytes on, so much later than it would be."""
+        """Send bytes on, `later_s` seconds later than without a fault."""
 
     @abstractmethod
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Do something in so long; it does no harm where the connection has ended by then."""
+        """Call `act` after `delay_s` seconds. It does no harm if the connection has ended by then."""
 
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
-        """A frame passes, or what was done to it."""
+        """A frame passes, or a fault acted on it."""
 
     # ------------------------------------------------------------------ what comes
 
     def asked(self, data: bytes) -> None:
-        """Bytes of the side that opened it."""
+        """Bytes arrive from the side that opened the connection."""
         if not (self._held or self._requests.holds or self.framed()):
             self._requests.follow(data)
             self.put(Stream.THERE, data, 0.0)
@@ -108,7 +108,7 @@ class Conversation(ABC):
             self._ask(frame)
 
     def answered(self, data: bytes) -> None:
-        """Bytes of the other side."""
+        """Bytes arrive from the other side."""
         waits = self._twice or self._own or self._held or self._overtook or self._early
         if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
@@ -121,7 +121,7 @@ class Conversation(ABC):
             self._answer(frame)
 
     def ended(self, stream: Stream) -> None:
-        """No more bytes come from a stream's source: what waits for more of them passes, what is no whole frame too."""
+        """A stream's source sends no more. Whatever waits for more bytes passes now, even an incomplete frame."""
         self._release(stream, self._held.get(stream))
         if stream is Stream.BACK:
             for correlation_id in list(self._early):
@@ -194,7 +194,9 @@ class Conversation(ABC):
         self._answer_own()
 
     def _give(self, correlation_id: int, frame: bytes, on: OnLink | None = None) -> None:
-        """An answer to its asker: behind that of the request which it overtook, before the one that it overtakes."""
+        """Send a response to the client: after the response to the request that it overtook, before the one it
+        overtakes.
+        """
         first = self._overtook.pop(correlation_id, None)
         if first is not None and any(asked == first for asked, _ in self._waiting):
             self._early[first] = frame
@@ -210,12 +212,12 @@ class Conversation(ABC):
             self.put(Stream.BACK, frame, 0.0)
 
     def _hold(self, stream: Stream, held: Held) -> None:
-        """Until it is overtaken, or nothing has come for so long that could."""
+        """Hold a frame until it is overtaken, or until the fault's `delay_ms` have passed."""
         self._held[stream] = held
         self.later(held.on.fault.delay_ms / 1000, lambda: self._release(stream, held))
 
     def _release(self, stream: Stream, held: Held | None) -> None:
-        """It passes now, if it has not already."""
+        """The held frame passes now, unless it already has."""
         if held is None or self._held.get(stream) is not held:
             return
         del self._held[stream]
@@ -224,7 +226,7 @@ class Conversation(ABC):
         self.put(stream, held.frame, 0.0)
 
     def _answer_own(self) -> None:
-        """The link's own answers leave in the requests' order."""
+        """The responses that the link makes up itself leave in the order of their requests."""
         while self._waiting and (answer := self._own.pop(self._waiting[0][0], None)) is not None:
             correlation_id, _ = self._waiting.popleft()
             self._give(correlation_id, answer)
@@ -239,7 +241,7 @@ class Conversation(ABC):
         self.note(Stream.BACK, self._answers_to(correlation_id), correlation_id, size, "")
 
     def _answers_to(self, correlation_id: int) -> int:
-        """The API of the request that this answers. Requests before it are never answered (acks=0)."""
+        """The API of the request that this response answers. Requests before it get no response any more (acks=0)."""
         while self._waiting:
             asked, api = self._waiting.popleft()
             if asked == correlation_id:

@@ -1,4 +1,5 @@
-"""Kafka's frames inside a stream of bytes: found for diagrams, cut out whole where a fault is to hit one of them."""
+"""Kafka's frames inside a stream of bytes: followed for diagrams, or cut out whole for a fault that acts on one frame.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ def response_head(head: bytes | bytearray | memoryview) -> tuple[int, int]:
 
 
 class Framer:
-    """Follows frames through a stream. `seen` is called with each frame's head as soon as it is whole.
+    """Follows frames through a stream. Calls `seen` with each frame's head as soon as the head is complete.
 
-    Behind an impossible size nothing is known of where frames begin: all that follows passes as it is.
+    After an impossible size nobody knows where frames begin, so all later bytes pass unchanged.
     """
 
     __slots__ = ("_head", "_head_size", "_held", "_left", "_lost", "_seen")
@@ -57,11 +58,11 @@ class Framer:
 
     @property
     def holds(self) -> bool:
-        """Part of a frame waits here for its rest."""
+        """Whether part of a frame waits here for its rest."""
         return bool(self._held)
 
     def follow(self, data: bytes) -> None:
-        """Bytes that pass as they are."""
+        """These bytes pass unchanged."""
         if self._lost:
             return
         at, end = 0, len(data)
@@ -87,9 +88,10 @@ class Framer:
                 self._seen(head)
 
     def cut(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """(what passes as it is: the rest of a frame that has partly passed already; the whole frames behind it).
+        """Returns (bytes that pass unchanged: the rest of a frame that has partly passed; the whole frames behind
+        them).
 
-        What is no whole frame yet stays here, until `rest` is asked for it.
+        An incomplete frame stays here until `rest` is called.
         """
         if self._lost:
             return data, []
@@ -115,14 +117,14 @@ class Framer:
         return passing, frames
 
     def rest(self) -> bytes:
-        """What is still here; it is here no longer."""
+        """Take out what is still held here."""
         held = bytes(self._held)
         self._held.clear()
         return held
 
     @property
     def lost(self) -> bool:
-        """There are no frames to be found in it any more."""
+        """Whether frames can no longer be found in this stream."""
         return self._lost
 
     def _is_none(self, head: bytearray) -> bool:
@@ -138,8 +140,8 @@ class Framer:
 
 
 def error_answer(request: bytes, error: int) -> bytes | None:
-    """The response frame that answers a request frame with `error` in every error field; None where it has none, or
-    where the request is not one that can be read.
+    """The response frame that answers a request frame with `error` in every error field. None if the response has no
+    error field, or if the request cannot be read.
     """
     view = memoryview(request)[SIZE:]
     try:
@@ -156,7 +158,7 @@ def error_answer(request: bytes, error: int) -> bytes | None:
 
 
 def _mirror(asked: Any, answer: Any, error: int) -> bool:
-    """Fill an answer's names and ids from what was asked, and every error code. False where there was no such field."""
+    """Fill a response's names and ids from the request, and every error code. False if it has no error code field."""
     found = False
     for name in answer.__slots__:
         if name == "error_code":
@@ -177,7 +179,7 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 
 def _index(item: Any, index: Any, error: int) -> bool:
-    """An answer's part for a bare partition number."""
+    """The part of a response for a bare partition number."""
     if hasattr(item, "partition_index"):
         item.partition_index = index
     if not hasattr(item, "error_code"):
@@ -187,7 +189,7 @@ def _index(item: Any, index: Any, error: int) -> bool:
 
 
 class _Items(dict[tuple[str, str, str], Any]):
-    """(module, structure, field) -> the structure that the field is a list of; None where it is no such list."""
+    """(module, structure, field) -> the structure that the field is a list of. None if the field is no such list."""
 
     def __missing__(self, key: tuple[str, str, str]) -> Any:
         import importlib
