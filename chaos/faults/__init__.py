@@ -1,1 +1,3 @@
-"""What can be done to a cluster, to whom and when; and the nemesis, which does it and proves that it landed."""
+"""The faults that can hit a cluster, their targets and times, and the nemesis that plays each fault and proves that it
+landed.
+"""

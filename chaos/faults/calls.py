@@ -1,4 +1,4 @@
-"""Faults of the n-th write or fsync: whom they can hit. Pure."""
+"""Faults of the n-th write or fsync: which nodes they can hit. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from chaos.faults.kind import Fault, Params, Site
 
 OPS = ("write", "fsync")
 PLENTY = 8
-"""So many times as many records as are counted: batches are fewer, and some producers wait."""
+"""A fault needs this many times more records than it counts: records share batches, and some producers wait."""
 
 
 def on_writes(seed: int, fault: Fault, in_flight: int) -> Params:
-    """Without a setting that asks for flushes, a broker may sync nothing for seconds: its writes are hit instead."""
+    """Hit writes if no setting asks for flushes: such a broker may not call fsync for seconds."""
     return {**fault.params, "op": "write"} if fault.params["op"] == "fsync" else fault.params
 
 
 def hit_by_calls(fault: Fault, site: Site) -> Fault:
-    """Faults of the n-th write or fsync hit those who have a replica: others may not write anything for long. Without
-    flush.messages hardly anybody syncs: only what the controllers decide, if they decide something.
+    """Aim a fault of the n-th write or fsync at a node that has a replica: other nodes may not write for a long time.
+    Without flush.messages hardly any node calls fsync; only the controllers do, when they commit something.
     """
     op, ground = fault.params["op"], site.ground
     if op not in OPS:
@@ -39,8 +39,8 @@ def hit_by_calls(fault: Fault, site: Site) -> Fault:
 
 
 def many_records(fault: Fault, site: Site) -> bool:
-    """Whether a node gets many more records while the fault is on than have to pass before it strikes. Of few requests,
-    writes and fsyncs the first one is hit, and not a later one.
+    """Whether a node gets many more records during the fault than must pass before it strikes. If requests, writes or
+    fsyncs are few, the fault hits the first one instead of a later one.
     """
     expected = site.ground.rate * fault.duration_s / site.ground.nodes
     return expected >= PLENTY * float(fault.params["nth"])

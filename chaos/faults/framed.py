@@ -11,7 +11,9 @@ from chaos.runtimes.contract import Link
 
 
 def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[Link]) -> tuple[Link, ...]:
-    """Links that such faults of a plan may be put on: requests go to their targets, whoever these will be."""
+    """Links that the plan's frame faults may be put on. Requests go over these links to the targets, whichever brokers
+    those turn out to be.
+    """
     found: set[Link] = set()
     for fault in faults:
         if Trait.NEEDS_FRAMES in fault.traits:

@@ -1,8 +1,8 @@
-"""What a kind of fault is, and one fault of it.
+"""What a kind of fault is, and what one fault of that kind is.
 
-Everything that the rest of Squall may ask about an action is asked of its `Kind`: by its traits, never by its name. A
-kind stands in one file of `chaos/faults/kinds/`, with how it is drawn, what must be true for it to land, how it is
-played and how its evidence is said.
+The rest of Squall asks a `Kind` about its traits, and never compares its name. Each kind stands in one file of
+`chaos/faults/kinds/`. The file says how a seed draws it, what must be true for it to land, how the nemesis plays it,
+and how its evidence reads in words.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Any
 from checkers import fault_traits
 
 MANNERS = ("refuse", "drop", "hold")
-"""How a cut link behaves: refuses and resets; swallows bytes and closes when healed; holds bytes and delivers them
-late.
+"""How a cut link behaves. It refuses and resets connections; or swallows bytes, and closes connections when healed; or
+holds bytes, and delivers them late.
 """
 
 SHAPES = ("isolate", "halves", "one-way", "ring", "bridge")
-"""Which links a partition cuts: all of the target's; those between two halves; what the target sends, only; so that
-each broker hears a majority and no two the same one (Jepsen's majorities-ring); those between two halves that only the
-target, the bridge, sees both of.
+"""Which links a partition cuts: all links of the target; links between two halves; only what the target sends; links
+such that each broker hears a majority and no two brokers hear the same one (Jepsen's majorities-ring); links between
+two halves that both still reach the target, the bridge.
 """
 
 SIDES = ("peers", "clients", "both")
-"""Whose connections to the target are hit: those between brokers (of either direction), of clients, or both."""
+"""Whose connections to the target are hit: those between brokers (in both directions), those of clients, or both."""
 
 RUNTIMES = ("process", "docker", "sim", "external")
 EVERYWHERE = frozenset(RUNTIMES)
 OUR_WORLDS = frozenset({"process", "docker", "sim"})
-"""Where we start the brokers."""
+"""Runtimes in which Squall itself starts the brokers."""
 
 Params = Mapping[str, Any]
 
 
 class FaultError(ValueError):
-    """A fault that cannot be: unknown action or target, or a parameter out of range. The message says which and what is
-    allowed.
+    """A fault that cannot exist: its action or target is unknown, or a parameter is out of range. The message says
+    which, and what is allowed.
     """
 
 
@@ -73,76 +73,79 @@ class Choice:
 
 
 class Trait(StrEnum):
-    """What is true of a kind of fault. Those that judging and reports ask about stand in nemesis.jsonl."""
+    """A trait of a kind of fault. nemesis.jsonl holds those that the checkers and reports ask about."""
 
     # What it does to its nodes.
     TAKES_DOWN = fault_traits.TAKES_DOWN
-    """Its nodes are gone from its begin on; its end starts them again."""
+    """Its nodes are down from its begin. Its end starts them again."""
     PAUSES = fault_traits.PAUSES
-    """Its nodes are held where they are, and let go at its end."""
+    """Its nodes are paused, and resumed at its end."""
     ENDS_BY_ITSELF = "ends by itself"
-    """A node ends of it by itself: sooner, later or never."""
+    """It may make a node end by itself: sooner, later or never."""
     STOPS_BROKER = "stops broker"
-    """A broker that it hits may stop in good order, as it should: that is no trouble of the run."""
+    """It may make a broker stop in good order. Such a stop is correct and no trouble of the run."""
     NEEDS_NODE = "needs node"
-    """Its nodes must run from its begin to the proof that it landed."""
+    """Its nodes must run from its begin until the proof that it landed."""
     OF_ONE_NODE = "of one node"
-    """Drawn for one node at a time."""
+    """A seed draws it for one node at a time."""
     ONE_BY_ONE = "one by one"
-    """Of all brokers, one after the other, each waited for."""
+    """It hits all brokers, one after the other, and waits for each."""
     BY_SIGNAL = "by signal"
-    """An engine can do it to any container, whoever runs in it."""
+    """A container engine can do it to any container, whatever runs inside."""
     # What it does to links and clients.
     OF_LINKS = "of links"
     """It acts on links: it takes a `side`, and a client zone can be its target."""
     CUTS_LINKS = fault_traits.CUTS_LINKS
     SLOWS_LINKS = fault_traits.SLOWS_LINKS
     NEEDS_TRAFFIC = "needs traffic"
-    """It hits what is sent over a link, and not the link itself: where nothing is sent it does not land."""
+    """It hits bytes or frames on a link, and leaves the link itself alone. It lands only if somebody sends something.
+    """
     MEASURES_LINKS = "measures links"
-    """Its proof is measured over its links, which must answer meanwhile."""
+    """Its proof is a measurement over its links. The links must answer meanwhile."""
     OF_CLIENTS = "of clients"
     """Its targets are the workload's clients."""
     MOVES_LEADERS = "moves leaders"
-    """Clients ask for metadata after it."""
+    """Clients ask for Metadata after it."""
     COUNTS_SYNCS = "counts syncs"
     """It may wait for an fsync."""
     ONCE = "once"
-    """It can be done once in a run."""
+    """A run can have it once only."""
     # What it needs.
     NEEDS_OUR_BROKER = "needs our broker"
-    """Only Squall's own broker can be made to."""
+    """Only Squall's own broker can do it."""
     NEEDS_FILES = "needs files"
-    """Brokers' data must be in folders of this machine."""
+    """The brokers' data must be in folders of this machine."""
     NEEDS_HURT_FILES = "needs hurt files"
-    """Brokers are started on files that can be hurt."""
+    """It needs brokers that were started on files that can be hurt."""
     NEEDS_FRAMES = "needs frames"
-    """Frames are followed through the connections of its links."""
+    """It needs relays that follow frames on its links' connections."""
     NEEDS_PACKET_FILTER = "needs packet filter"
-    """Containers must let packets be dropped."""
+    """The containers must be allowed to drop packets."""
     NEEDS_FAKE_TIME = "needs fake time"
-    """Brokers are started behind libfaketime."""
+    """It needs brokers that were started behind libfaketime."""
     NEEDS_SECOND_VERSION = "needs second version"
-    """It is always drawn where the plan names a second version and no faults."""
+    """A seed always draws it if the plan names a second version and no faults."""
     # What it may do to data.
     OUT_OF_SYNC = fault_traits.OUT_OF_SYNC
     EITHER_END = fault_traits.EITHER_END
     FORGETS_SYNCS = fault_traits.FORGETS_SYNCS
     DAMAGES_FILES = "damages files"
-    """What was synced is gone or altered."""
+    """It removes or alters synced data."""
 
 
 HOLDING = frozenset({Trait.TAKES_DOWN, Trait.PAUSES, Trait.ENDS_BY_ITSELF})
-"""Any of these: its nodes are held down, or may be. A rolling restart goes around what others hold."""
+"""Any of these traits: the fault holds its nodes down, or may do so. A rolling restart leaves out nodes that others
+hold.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What of a plan decides whether a fault can be in it."""
+    """The settings of a plan that decide whether it can have a fault."""
 
     runtime: str
     target: str
-    """Whose brokers."""
+    """Who made the brokers."""
     nodes: int
     replicas: int
     upgrade_to: str
@@ -150,20 +153,20 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class LandingGround:
-    """What of a cluster and its load decides whether a fault can land."""
+    """The facts of a cluster and its load that decide whether a fault can land."""
 
     nodes: int
     replicas: int
     flushes: bool
-    """The topics have flush.messages=1: whoever has a replica syncs all the time."""
+    """The topics have flush.messages=1: each node with a replica calls fsync all the time."""
     rate: int = 40
-    """Records a second, all producers together."""
+    """Records per second of all producers together."""
     acks: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One planned fault. `at_s` counts from the beginning of the load."""
+    """One planned fault. `at_s` counts in seconds from the beginning of the load."""
 
     id: int
     at_s: float
@@ -172,36 +175,36 @@ class Fault:
     target: str
     params: Params = field(default_factory=dict)
     when: str = ""
-    """What it waits for, from `at_s` on (`chaos.faults.triggers`); empty: nothing."""
+    """The condition that the fault waits for, from `at_s` on (`chaos.faults.triggers`). Empty: it waits for nothing."""
     within_s: float = 0.0
-    """How long it waits for that."""
+    """How long the fault waits for its condition, in seconds."""
 
     @property
     def action(self) -> str:
-        """Its kind's name."""
+        """The name of its kind."""
         return self.kind.name
 
     @property
     def traits(self) -> frozenset[Trait]:
-        """Its kind's, and those that follow from its parameters."""
+        """The traits of its kind, and those that follow from its parameters."""
         return self.kind.traits | self.kind.more_traits(self.params)
 
     def overlaps(self, other: Fault, longer_s: float = 0.0) -> bool:
-        """Whether both are on at some moment, or would be if each was on for so much longer."""
+        """Whether both faults are on at the same moment, or would be if each lasted `longer_s` longer."""
         since, until = other.at_s, other.at_s + other.duration_s + longer_s
         return self.at_s <= until and since <= self.at_s + self.duration_s + longer_s
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a drawn fault is to land: the cluster, and all faults as they were drawn, itself among them."""
+    """Where a drawn fault should land: the cluster, and all drawn faults, this fault among them."""
 
     seed: int
     ground: LandingGround
     faults: Sequence[Fault]
 
     def is_held(self, fault: Fault) -> bool:
-        """Whether some fault holds a node while this one is on."""
+        """Whether another fault holds a node during this one."""
         return any(other.traits & HOLDING and fault.overlaps(other) for other in self.faults)
 
 
@@ -209,22 +212,22 @@ class Site:
 
 
 def no_params(rng: Random) -> dict[str, Any]:
-    """Nothing is drawn: the defaults."""
+    """Draw nothing: the defaults apply."""
     return {}
 
 
 def same(params: Params) -> dict[str, Any]:
-    """Parameters as they are."""
+    """Leave the parameters as they are."""
     return dict(params)
 
 
 def as_drawn(fault: Fault, site: Site) -> Fault:
-    """It lands wherever it is."""
+    """Leave the fault as it is: it lands anywhere."""
     return fault
 
 
 def no_traits(params: Params) -> frozenset[Trait]:
-    """None follow from parameters."""
+    """The parameters add no traits."""
     return frozenset()
 
 
@@ -234,7 +237,7 @@ def nothing_wrong(*given: Any) -> str:
 
 
 def one_broker(params: Params) -> int:
-    """It needs one broker."""
+    """One broker is enough."""
     return 1
 
 
@@ -250,36 +253,35 @@ def listed(params: Params) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """How a seed draws faults of a kind."""
+    """How a seed draws faults of this kind."""
 
     params: Callable[[Random], dict[str, Any]] = no_params
     target: Callable[[Random, Params], str | None] | None = None
-    """Whom it goes to, where that is not drawn as for all others: it is then left at that. None: as for all others."""
+    """The target, if this kind does not use the usual drawing of targets. None: the usual drawing."""
     lasts_s: tuple[float, float] = (2.0, 5.0)
     by_default: bool = False
-    """`squall run` draws it where --faults is not given."""
+    """`squall run` draws it if --faults is missing."""
     on_strangers: bool = False
-    """The same of a cluster that somebody else runs."""
+    """The same for a cluster that somebody else runs."""
     swarm: str = ""
-    """In which draw of a swarm's kinds it is: "first"; "newer", drawn by itself so that the seeds without it keep the
-    plans that they had; empty: in none.
+    """Which draw of a swarm's kinds it belongs to. "first"; "newer": drawn separately, so that seeds without it keep
+    their old plans; empty: none.
     """
     likely: Callable[[int, Fault, int], Params] = lambda seed, fault, in_flight: fault.params
-    """In `squall run`: its parameters such that it strikes, by seed and requests in flight."""
+    """In `squall run`: parameters under which it strikes, from the seed and the requests in flight."""
     varied: Callable[[Random, Params, int], dict[str, Any]] | None = None
-    """In a swarm: parameters that only some have, by how many nodes there are."""
+    """In a swarm: parameters that only some faults get, from the number of nodes."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
-    """In a swarm: now and then another one, aimed already."""
+    """In a swarm: sometimes returns another fault, with its target already chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
-    """What can be done to a cluster."""
+    """One kind of fault."""
 
     name: str
     place: int
-    """Where it stands in lists and in what seeds draw from. A new kind takes the next number: so seeds keep their
-    plans."""
+    """Its place in lists and in a seed's draws. A new kind takes the next number, so that seeds keep their plans."""
     title: str
     fault_class: str
     """P process, N network, C clock, W1 power loss, D damaged disk (the classes of `checkers.guarantees`)."""
@@ -287,45 +289,45 @@ class Kind:
     params: Mapping[str, Number | Choice] = field(default_factory=dict)
     traits: frozenset[Trait] = frozenset()
     more_traits: Callable[[Params], frozenset[Trait]] = no_traits
-    """What else is true of it with such parameters."""
+    """Traits that follow from its parameters."""
     worlds: frozenset[str] = OUR_WORLDS
-    """Runtimes in which it can be done."""
+    """Runtimes that can play it."""
     nowhere_else: str = ""
-    """Why not in the other ones."""
+    """Why the other runtimes cannot play it."""
     needs_nodes: Callable[[Params], int] = one_broker
-    """How many brokers there have to be."""
+    """How many brokers it needs."""
     asks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the parameter `how`: APIs that its brokers must speak."""
+    """For each value of the parameter `how`: the APIs that its brokers must speak."""
     check: Callable[[Params], str] = nothing_wrong
-    """What one parameter forbids another, in words; empty: nothing."""
+    """Which combination of parameters is forbidden, in words. Empty: none."""
     check_target: Callable[[str, Params], str] = nothing_wrong
-    """Why it cannot hit such a target, in words; empty: it can."""
+    """Why it cannot hit this target, in words. Empty: it can."""
     refuse: Callable[[Params, Setting], str] = nothing_wrong
-    """Why it cannot be in such a plan; empty: it can."""
+    """Why this plan cannot have it. Empty: it can."""
     draw: Draw = Draw()
     lands: Callable[[Fault, Site], Fault] = as_drawn
-    """The same fault at something that it can hit: one that hits nothing proves nothing."""
+    """The same fault with a target that it can hit. A fault that hits nothing proves nothing."""
     alone: Callable[[Params], dict[str, Any]] = same
-    """Its parameters on an only broker."""
+    """Its parameters if the cluster has one broker only."""
     of_clients: Callable[[Params], dict[str, Any]] = same
-    """Of faults of links: its parameters on clients' links."""
+    """Faults of links only: its parameters on clients' links."""
     of_strangers: Callable[[Params, bool], dict[str, Any]] = lambda params, external: dict(params)
-    """Its parameters on brokers that are not ours; whether somebody else runs the whole cluster."""
+    """Its parameters on brokers that are not Squall's. The flag says whether somebody else runs the whole cluster."""
     play: Callable[[Any, Any], Awaitable[None]]
-    """Given `chaos.faults.stage.Stage` and `Played`: does the fault, waits it out, undoes it, and fills in evidence,
-    `landed` and `error`. Unresolved and HarnessError mean that it did not land. It imports what needs trio when it is
-    played: who reads a plan need not wait for that.
+    """Plays the fault with `chaos.faults.stage.Stage` and `Played`: does it, waits until its end, undoes it, and fills
+    in evidence, `landed` and `error`. Unresolved and HarnessError mean that it did not land. It imports trio only when
+    it is played: a reader of plans should not wait for that import.
     """
     evidence: str
     """What proves that it landed."""
     tell: Callable[[Any], str]
-    """The evidence of one fault in words, or what was seen of it where that is no proof."""
+    """The evidence of one fault in words. If it did not land, what was seen instead."""
     called: Callable[[Params], str] = listed
-    """What follows its name where it is named with its parameters."""
+    """The words after its name that give its parameters."""
     done: Callable[[Params, int, Sequence[str]], str]
-    """What is done to a node, after "Broker N is", given the fault's links as in its evidence."""
+    """What happens to a node, in words after "Broker N is". It takes the links in the fault's evidence."""
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Its parameters where a plan names none."""
+        """Its parameters if a plan names none."""
         return {name: each.default for name, each in self.params.items()}

@@ -1,1 +1,3 @@
-"""Acts that several kinds of faults share, and long ones: imported when one is played, because they import trio."""
+"""Acts that several kinds of faults share, and long acts. They import trio, so a kind imports them only when it is
+played.
+"""

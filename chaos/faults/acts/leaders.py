@@ -1,5 +1,5 @@
-"""Faults by request: elections and moves of partitions, asked for as an administrator would; and the controller's own
-resignation, asked for as another controller would.
+"""Faults by request. An administrator's request elects leaders or moves partitions. Another controller's request makes
+the active controller resign.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workloads.client.settings import ClientSettings
 
 ASK_MS = 5_000
 AGAIN_S = 0.5
-"""Between two requests, where the first one is refused."""
+"""Pause between two requests if the first one is refused."""
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 INSIDE = ClientSettings(
     client_id="squall-nemesis", request_timeout_ms=1000, connect_timeout_ms=1000, control_timeout_ms=1000
@@ -34,12 +34,12 @@ Ask = Callable[[Stage, Played, ClusterView], Awaitable[dict[Place, str]]]
 
 
 async def change_leaders(stage: Stage, p: Played) -> None:
-    """Elections of preferred or unclean leaders, the move of a partition that a target leads or holds, of all that it
-    holds, or of some to it.
+    """Ask the controller to elect preferred or unclean leaders, or to move replicas: of one partition that a target
+    leads or holds, of all partitions that it holds, or of some to it.
 
-    Evidence is Metadata before and after, and what the controller answered. What it refuses is asked for again while
-    the fault lasts: the one that is to lead may be down or behind. A move is asked for, and followed by an election of
-    the new preferred leader; it goes on though the fault is over.
+    Evidence is Metadata before and after, and the controller's answers. A refused request is repeated while the fault
+    lasts: the broker that should lead may be down or behind. A move is followed by an election of the new preferred
+    leader. The cluster carries on with a move after the fault is over.
     """
     how = str(p.fault.params["how"])
     stage.begun(p)
@@ -48,7 +48,7 @@ async def change_leaders(stage: Stage, p: Played) -> None:
     said = {_name(place): error for place, error in answers.items()}
     accepted = any(error in ("", NOT_NEEDED) for error in said.values())
     after, led = before, set[str]()
-    while True:  # the first look is at once: soon another fault may ask for other leaders
+    while True:  # Look at once: another fault may soon ask for other leaders.
         after = await stage.cluster.view()
         led |= {name for name in said if _is_led(how, name, before, after)}
         if (left_s := stage.left_s(p)) <= 0:
@@ -64,8 +64,8 @@ async def change_leaders(stage: Stage, p: Played) -> None:
 
 
 async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dict[Place, str]]:
-    """Ask until some of it is accepted, or until the fault is over: what was there before, and the last answers.
-    Unresolved or HarnessError where the last request could not be made at all.
+    """Ask until the controller accepts at least one part, or the fault is over. Returns the view before the request,
+    and the last answers. Raises Unresolved or HarnessError if the last request could not be made at all.
     """
     ask: Ask = _rearrange if how in ("drain", "fill") else _move if how == "move" else partial(_elect, how=how)
     before: ClusterView | None = None
@@ -80,17 +80,18 @@ async def _accepted(stage: Stage, p: Played, how: str) -> tuple[ClusterView, dic
             if stage.left_s(p) <= AGAIN_S:
                 raise
             before = None
-        except UnsupportedApi as failure:  # nor will it be later
+        except UnsupportedApi as failure:  # A later request would fail as well.
             raise HarnessError(f"{how}: {failure}") from None
         except RequestFailed as failure:
             if stage.left_s(p) <= AGAIN_S:
                 raise HarnessError(f"{how}: {failure}") from None
-            # It may have been done all the same: the very same is asked for again, and compared with what was before.
+            # The cluster may have carried the request out. Repeat the same request and compare with the same earlier
+            # view.
         await trio.sleep(AGAIN_S)
 
 
 async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dict[Place, str]:
-    """Everything that the targets hold; unclean, what has no leader."""
+    """Elect leaders of all partitions that the targets hold; if unclean, of all partitions that have no leader."""
     unclean = how == "unclean"
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if unclean:
@@ -103,7 +104,8 @@ async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dic
 
 
 async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
-    """One drawn partition of the targets, to other brokers where there are any, in another order in any case."""
+    """Move one drawn partition of the targets: to other brokers if there are any, and always in another replica order.
+    """
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
         raise Unresolved("the targets hold no partition")
@@ -117,14 +119,15 @@ async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
     answers = await admin.alter_partition_reassignments(stage.cluster.client, {place: wanted}, timeout_ms=ASK_MS)
     if not answers.get(place):
         await trio.sleep(max(0.0, stage.left_s(p) / 2))
-        with suppress(RequestFailed):  # the move was accepted: who leads afterwards is no part of its evidence
+        # The controller has accepted the move. Who leads afterwards is no part of its evidence.
+        with suppress(RequestFailed):
             await admin.elect_leaders(stage.cluster.client, [place], timeout_ms=ASK_MS)
     return answers
 
 
 async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
-    """Drain: other brokers hold what the target held, as before it is taken out of a cluster. Fill: it takes one place
-    of each partition that it does not hold, as after it was added.
+    """Drain: other brokers take over what the target holds, as before a broker leaves a cluster. Fill: the target takes
+    one replica of each partition that it does not hold, as after a broker joins.
     """
     if len(p.resolved) != 1:
         raise HarnessError(f"one broker at a time: {p.fault.target} is {len(p.resolved)}")
@@ -144,21 +147,22 @@ async def _rearrange(stage: Stage, p: Played, view: ClusterView) -> dict[Place, 
 
 
 def _is_led(how: str, name: str, before: ClusterView, seen: ClusterView) -> bool:
-    """Whether a partition is led as an election should have it: by the first of its replicas; unclean, by anybody."""
+    """Whether a partition is led as the election asked: by its first replica; if unclean, by any broker."""
     leader = seen.leaders.get(name, -1)
     return leader >= 0 if how == "unclean" else leader in before.replicas.get(name, ())[:1]
 
 
 def _elected(how: str, said: Mapping[str, str], before: ClusterView, led: set[str]) -> bool:
-    """Whether some partition was led as it should be after the answers, and was not before. Of one that needed no
-    election it is enough that it was. Who leads later is other faults' business.
+    """Whether some partition was led as asked after the answers, and was not before. If the controller says that a
+    partition needed no election, it is enough that it was led as asked. Later changes of leader are the business of
+    other faults.
     """
     return any(error == NOT_NEEDED or not _is_led(how, name, before, before) for name, error in said.items()
                if error in ("", NOT_NEEDED) and name in led)  # fmt: skip
 
 
 def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: ClusterView) -> bool:
-    """Whether the replicas are as they were asked to be."""
+    """Whether the replicas are those that the request asked for."""
     how, holds = p.fault.params["how"], [set(p.resolved) <= set(after.replicas.get(name, ())) for name in places]
     if how == "move":
         return any(before.replicas.get(name) != after.replicas.get(name) for name in places)
@@ -166,9 +170,9 @@ def _is_moved(p: Played, places: Sequence[str], before: ClusterView, after: Clus
 
 
 async def resign(stage: Stage, p: Played) -> None:
-    """The active controller, which must be among the targets, gives up the quorum's leadership and lives on.
+    """The active controller, which must be among the targets, gives up the quorum's leadership and keeps running.
 
-    Evidence is who led the quorum, in which epoch, before and after; the same one may be elected again.
+    Evidence is the quorum's leader and epoch, before and after. The quorum may elect the same controller again.
     """
     stage.begun(p)
     env = stage.runtime.env(f"resign-{p.fault.id}")
@@ -178,7 +182,7 @@ async def resign(stage: Stage, p: Played) -> None:
         await nursery.start(inside.run)
         try:
             await _unseat(stage, p, inside)
-        except (HarnessError, Unresolved) as problem:  # as it is, and not as the group that a nursery makes of it
+        except (HarnessError, Unresolved) as problem:  # Keep the bare error: a nursery would wrap it in a group.
             trouble = problem
         inside.close()
     if trouble is not None:
@@ -189,7 +193,9 @@ async def resign(stage: Stage, p: Played) -> None:
 
 
 async def _unseat(stage: Stage, p: Played, inside: Client) -> None:
-    """Until somebody leads the quorum in a later epoch. HarnessError where nobody does while the fault lasts."""
+    """Ask the controller to resign until the quorum has a leader in a later epoch. Raises HarnessError if it gets none
+    while the fault lasts.
+    """
     asked = 0
 
     async def successor() -> QuorumView | None:
@@ -212,7 +218,7 @@ async def _unseat(stage: Stage, p: Played, inside: Client) -> None:
 
 
 async def _answer(stage: Stage, p: Played, ask: Callable[[], Awaitable[QuorumView | None]]) -> QuorumView:
-    """Ask until there is an answer. HarnessError, which says why, where there is none while the fault lasts."""
+    """Ask until there is an answer. Raises HarnessError, with the reason, if none comes while the fault lasts."""
     why = "no controller followed"
     with trio.move_on_after(stage.left_s(p)):
         while True:

@@ -1,4 +1,4 @@
-"""Acts on links: what is cut, what is counted as it strikes, and connections that are reset."""
+"""Acts on links: cut links, count the strikes of a fault, and reset connections."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
 
 LAST_LOOK_S = 0.5
-"""A cut link is looked at again so long before the cut ends."""
+"""A cut link is probed again this long before the cut ends."""
 
 
 async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None:
-    """Cut links, each in its way: probes over them must fail while they are cut, and work afterwards."""
+    """Cut links, each in its own manner. Probes over the links must fail during the cut and succeed afterwards."""
     links = [link for link, _ in cuts]
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
@@ -46,7 +46,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         with trio.CancelScope(shield=True):
             for link in links:
                 await stage.lift(name, link)
-        p.ended = stage.now_ns()  # what follows proves that it is over
+        p.ended = stage.now_ns()  # The probes that follow prove that the cut is over.
     after = await stage.probes_until_ok(whole)
     p.evidence = {
         "links": [str(link) for link in links],
@@ -64,7 +64,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
 
 
 def frames(params: Mapping[str, Any]) -> Frames:
-    """What is done to which frames, as parameters say."""
+    """Which frames to hit and what to do to them, from the parameters."""
     return Frames(
         api=int(ApiKey[api_constant(params["api"])]),
         act=FrameAct(params["act"]),
@@ -77,7 +77,7 @@ def frames(params: Mapping[str, Any]) -> Frames:
 
 
 async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault) -> None:
-    """A fault whose evidence is how often it struck."""
+    """Play a fault whose evidence is the number of its strikes."""
     name = f"fault-{p.fault.id}"
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
@@ -100,10 +100,10 @@ async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault
 
 
 async def reset_connections(stage: Stage, p: Played) -> None:
-    """Reset the targets' connections, at the beginning and every so often until the end.
+    """Reset the targets' connections at the beginning, and then at intervals until the end.
 
-    A connection of the nemesis's own stands open over each link at the beginning, and must be reset with the others.
-    Where none can be opened (the target is just starting, its links are slow), it is tried again, with more patience.
+    The nemesis opens a connection of its own over each link at the beginning; it must be reset with the others. If none
+    can be opened (the target is just starting, its links are slow), the nemesis tries again with more patience.
     """
     every_s = float(p.fault.params["every_ms"]) / 1000
     links = links_of(p.fault.params, p.hit, stage.runtime.links())
@@ -137,8 +137,8 @@ async def reset_connections(stage: Stage, p: Played) -> None:
 async def _watched(
     stage: Stage, links: Sequence[Link], patience_s: float
 ) -> AsyncIterator[tuple[set[Link], dict[Link, Probe]]]:
-    """Inside, a connection stands open over each link that answers in that time (the first set); at the end, how each
-    ended.
+    """While the block runs, one connection stands open over each link that answers in time. Yields the set of those
+    links, and a mapping that says, after the block, how each connection ended.
     """
     opened: set[Link] = set()
     ended: dict[Link, Probe] = {}
@@ -165,5 +165,5 @@ async def _watched(
 
 
 def api_constant(name: str) -> str:
-    """ "InitProducerId" into "INIT_PRODUCER_ID"."""
+    """The constant's name of an API: INIT_PRODUCER_ID of InitProducerId."""
     return "".join(f"_{c}" if c.isupper() and at else c for at, c in enumerate(name)).upper()

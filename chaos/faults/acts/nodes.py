@@ -1,8 +1,8 @@
-"""Acts on whole nodes that several kinds of faults share: down and up again, and one after the other.
+"""Acts on whole nodes that several kinds of faults share: take nodes down and start them, or restart them one by one.
 
-Several faults may have one node down: it stays down until the last of them ends, which starts it, and each tells what
-it found. Only who takes a process away joins what is down (`kill`, `stop`): what a power loss or a damaged disk does to
-a node that has ended already is another fault than the one that was asked for.
+Several faults may hold one node down. The node stays down until the last of these faults ends; the last one starts the
+node. Each fault records its own evidence. Only the faults that take a process away (`kill`, `stop`) join a node that is
+already down. A power loss or a damaged disk on an ended node would be another fault than the plan's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from chaos.runtimes.contract import Evidence, NodeState
 
 Take = Callable[[int], Awaitable[Evidence]]
 Found = Mapping[int, dict[str, Any]]
-"""Of nodes that were down already: by whom (`by`), and whether any probe was answered while it should not have been."""
+"""Nodes that were already down: which faults hold them (`by`), and whether a node answered a probe though it should be
+down.
+"""
 
 
 async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
     """Take nodes down, and start them at the end. proof: what the evidence of `take` must say.
 
-    A node that other faults have down is held down for longer: that it was down all the while is looked at, and shown
-    by probes when this one begins and ends.
+    A node that other faults hold down stays down for longer. This fault checks that the node is down throughout; probes
+    at its begin and its end show it.
     """
     joined = await stage.begin_on_running_nodes(p, joins=NodeState.DOWN)
     found: dict[int, dict[str, Any]] = {
@@ -47,7 +49,7 @@ async def down_and_up(stage: Stage, p: Played, take: Take, proof: str) -> None:
 
 
 async def _hold(stage: Stage, p: Played, found: Found) -> None:
-    """Until the fault is over. HarnessError where a node that was found down is not down any more before that."""
+    """Wait until the fault is over. Raises HarnessError if a node that was already down comes up before that."""
     if not found:
         await stage.rest(p)
         return
@@ -89,8 +91,8 @@ async def _nothing(node: int) -> dict[str, Any]:
 async def one_by_one(
     stage: Stage, p: Played, *, before: Look = _nothing, between: Look = _nothing, after: Look = _nothing
 ) -> None:
-    """Take each target down, start it, wait until every partition is in sync. before, between, after: what is seen or
-    done while it still runs, while it is down and once it runs again, which becomes part of its step.
+    """Take each target down, start it, and wait until every partition is in sync. before, between, after: looks or acts
+    while the node still runs, while it is down, and once it runs again. Their answers become part of the node's step.
     """
     runtime = stage.runtime
     take = runtime.kill if p.fault.params["how"] == "kill" else runtime.stop_node
@@ -99,12 +101,13 @@ async def one_by_one(
     steps: list[dict[str, Any]] = []
     p.evidence = {"steps": steps}
     for node in p.resolved:
-        # One at a time is its own: what has another one down brings that up, whatever becomes of this.
+        # This fault restarts one node at a time. A fault that holds another node down starts that node itself.
         stage.release(p)
         await _its_turn(stage, p, node)
         stage.claim(p, [node])
         step: dict[str, Any] = {"node": node, **await before(node)}
-        with stage.taking_down(p, [node]):  # and up at once: who would have it down meanwhile has it afterwards
+        # The node starts at once. A fault that wants it down waits, and has it down afterwards.
+        with stage.taking_down(p, [node]):
             step |= {"down": await take(node), **await between(node)}
             steps.append(step)
             step["up"] = await stage.up(node)
@@ -121,7 +124,9 @@ async def one_by_one(
 
 
 async def _its_turn(stage: Stage, p: Played, node: int) -> None:
-    """Until a node runs that another fault has down, or is just starting. HarnessError where the time is over first."""
+    """Wait until the node runs, if another fault holds it down or is starting it. Raises HarnessError if the time runs
+    out first.
+    """
     while stage.is_turning(node) or stage.runtime.state(node) is not NodeState.RUNNING:
         if stage.left_s(p) <= 0:
             raise HarnessError(f"node {node} was {stage.runtime.state(node).value} when it was its turn")

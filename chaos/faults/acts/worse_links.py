@@ -1,13 +1,16 @@
-"""Faults of links that are whole and worse: late, narrow, sliced, short-lived, slow to end, and flapping.
+"""Faults that make a working link worse: late, narrow, sliced, short-lived, slow to end, and flapping.
 
-A fault of a link is proven by a comparison, on the same link: what is measured while it is on, against what is measured
-just before it began and just after its end. The toxic that a proxy says it has proves nothing. Noise only makes round
-trips longer, so the shortest of several are compared, and the effect must be larger than what noise does for seconds.
-Other faults at the link and its target are its company, and only make things worse: what was measured with the fault is
-compared with what was measured without it in the same company or in more. There only what proves the fault counts,
-since of two faults that slow a link down the slower one may hide the other. A link that
-says nothing (its broker is down, another fault cuts it) is left out; one at least has to prove the fault, and none may
-speak against it.
+The proof is a comparison on the same link: a measurement while the fault is on, against measurements just before its
+begin and just after its end. A proxy's own word that it has a toxic proves nothing. Noise only makes round trips
+longer. So the shortest of several round trips are compared, and the effect must be larger than noise that lasts for
+seconds.
+
+Other faults on the link and on its target are its company. Company only makes a link worse. So a measurement with the
+fault is compared with a measurement without it in the same company or in more. If the link has company, a comparison
+can only speak for the fault: if two faults slow a link down, the slower one may hide the other.
+
+A link without an answer (its broker is down, another fault cuts it) is left out. At least one link must prove the
+fault, and no link may speak against it.
 """
 
 from __future__ import annotations
@@ -27,14 +30,14 @@ from chaos.faults.targets import Unresolved
 from chaos.runtimes.contract import Cut, Link, LinkFault, Manner, NodeState, Probe
 
 ANSWER_BYTES = 2_000
-"""More than an answer to a probe ever has: it goes through the same narrow link."""
+"""Larger than any answer to a probe: the answer goes through the same narrow link."""
 SURE = 0.8
-"""Of what a fault should take, this part counts as proof: clocks and timers are not exact."""
+"""This share of the planned effect counts as proof: clocks and timers are not exact."""
 OF_MEAN = 0.25
-"""Of what it takes on average, where it may take nothing now and then."""
+"""The same share of the average effect, for a fault that sometimes has no effect."""
 LEAST_MS = 1.0
 ROUNDS = 3
-"""How often each link is measured before, while on and after, where there is noise or much jitter."""
+"""How often each link is measured before, during and after the fault, if there is noise or much jitter."""
 
 Measure = Callable[[Link], Awaitable[Probe]]
 Tell = Callable[[Probe], bool]
@@ -42,18 +45,18 @@ Tell = Callable[[Probe], bool]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How a fault of a link is measured, and when that proves it."""
+    """How a fault of a link is measured, and which measurements prove it."""
 
     fault: LinkFault
     measure: Measure
     whole: Tell
-    """Of what is measured without the fault: whether it shows a whole link. Else it says nothing."""
+    """Whether a measurement without the fault shows a whole link. Any other measurement is left out."""
     says: Tell
-    """Of what is measured with it: whether it says something, for or against the fault."""
+    """Whether a measurement with the fault is usable, for or against it."""
     shows: Callable[[Sequence[Probe], Sequence[Probe]], bool]
-    """Whether several measured without the fault, and several with it, prove the fault."""
+    """Whether several measurements without the fault, and several with it, prove the fault."""
     wrong: str
-    """What is wrong where it did not land."""
+    """The error's text if the fault did not land."""
     told: Mapping[str, Any]
     """What goes into the evidence beside the probes."""
     rounds: int = 1
@@ -61,14 +64,16 @@ class Proof:
 
 @dataclass(slots=True)
 class Measured:
-    """Of one link: what was measured, each with the company that the fault had then."""
+    """The measurements of one link, each with the fault's company at that moment."""
 
     before: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
     during: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
     after: list[tuple[frozenset[int], Probe]] = field(default_factory=list)
 
     def proves(self, proof: Proof) -> bool | None:
-        """None: it says nothing. Both sides have to prove it; one is enough where the other one may be hidden."""
+        """None: the measurements are not usable. Both sides (before and after) must prove the fault; one side is enough
+        if company may hide the fault on the other side.
+        """
         sides = [_against(proof, quiet, self.during) for quiet in (self.before, self.after)]
         if False in sides or True not in sides:
             return False if False in sides else None
@@ -79,7 +84,7 @@ class Measured:
 def _against(
     proof: Proof, quiet: Sequence[tuple[frozenset[int], Probe]], during: Sequence[tuple[frozenset[int], Probe]]
 ) -> bool | None:
-    """Whether the fault is shown by what was measured without it and, in that company or in less, with it."""
+    """Whether measurements without the fault, and those with it in the same company or in less, show the fault."""
     shown = None
     for company in dict.fromkeys(company for company, _ in quiet):
         without = [probe for others, probe in quiet if others == company]
@@ -87,7 +92,7 @@ def _against(
         if with_it and proof.shows(without, with_it):
             shown = True
         elif with_it and not company:
-            return False  # in company it may be hidden: of two that slow a link down the slower one counts
+            return False  # Company may hide it: if two faults slow a link down, the slower one counts.
     return shown
 
 
@@ -101,8 +106,8 @@ def slower(
     says: Tell = lambda probe: probe.ok,
     told: Mapping[str, Any] | None = None,
 ) -> Proof:
-    """Of a fault that makes what is measured take longer, by `least_ms` each time and by `mean_ms` on average.
-    says: of what is measured, whether it says anything. HarnessError where that cannot be told from noise.
+    """Proof of a fault that makes a measurement take longer: by at least `least_ms` each time and by `mean_ms` on
+    average. says: whether a measurement is usable. Raises HarnessError if the effect is too small to tell from noise.
     """
     noise_ms, floor_ms = stage.runtime.noise_ms, SURE * least_ms
     if floor_ms < noise_ms:
@@ -130,7 +135,7 @@ def slower(
 
 
 def ends(fault: LinkFault, measure: Measure, whole: Tell, struck: Tell, wrong: str, told: Mapping[str, Any]) -> Proof:
-    """Of a fault that ends connections which are whole without it."""
+    """Proof of a fault that ends connections which stay whole without it."""
     return Proof(
         fault,
         measure,
@@ -143,7 +148,7 @@ def ends(fault: LinkFault, measure: Measure, whole: Tell, struck: Tell, wrong: s
 
 
 async def worse(stage: Stage, p: Played, proof: Proof) -> None:
-    """Put a fault on the targets' links, measure it, keep it on until it is over, take it off, measure again."""
+    """Put a fault on the targets' links, measure, keep the fault on until its end, take it off, and measure again."""
     links = _links(stage, p)
     name = f"fault-{p.fault.id}"
     seen = {link: Measured() for link in links}
@@ -157,7 +162,7 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
         await stage.rest(p)
     finally:
         await _heal(stage, name, links)
-        p.ended = stage.now_ns()  # what follows proves that it is over
+        p.ended = stage.now_ns()  # The measurements that follow prove that the fault is over.
     await _quiet(stage, p, proof, {link: seen[link].after for link in whole}, enough=all)
     p.evidence = {
         "links": [str(link) for link in links],
@@ -176,7 +181,9 @@ Samples = Mapping[Link, list[tuple[frozenset[int], Probe]]]
 
 
 async def _sample(stage: Stage, p: Played, proof: Proof, tell: Tell, into: Samples) -> None:
-    """Measure once over each link, all at once; kept is what says something, if its company stayed the same."""
+    """Measure each link once, all at the same time. A measurement is kept if it is usable and its company stayed the
+    same.
+    """
 
     async def one(link: Link) -> Probe:
         company = stage.company(p, link)
@@ -191,7 +198,8 @@ async def _sample(stage: Stage, p: Played, proof: Proof, tell: Tell, into: Sampl
 async def _quiet(
     stage: Stage, p: Played, proof: Proof, into: Samples, *, enough: Callable[[Sequence[bool]], bool]
 ) -> None:
-    """Measure without the fault. Again where too few links answer, if they do so soon: of those whose target runs."""
+    """Measure without the fault. If too few links answer, measure again for a short while the links whose target runs.
+    """
     until = trio.current_time() + WHOLE_WITHIN_S
     while True:
         await _sample(stage, p, proof, proof.whole, into)
@@ -204,8 +212,8 @@ async def _quiet(
 
 
 async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples) -> None:
-    """Measure with the fault, as soon as it is on and again shortly before its end. Where a link says nothing, because
-    another fault cuts it short, again for as long as the fault lasts.
+    """Measure with the fault, as soon as it is on and again shortly before its end. If another fault cuts a link's
+    measurement short, repeat it as long as this fault lasts.
     """
     began = trio.current_time()
     for _ in range(proof.rounds):
@@ -225,7 +233,7 @@ async def _while_on(stage: Stage, p: Played, proof: Proof, into: Samples) -> Non
 
 
 def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, Any]:
-    """For the evidence; without any there was no answer."""
+    """The shortest round trip, for the evidence. Empty samples mean that nothing answered."""
     if not samples:
         return {"ok": False, "round_trip_ms": None, "error": "no answer", "of": 0}
     probe = min((probe for _, probe in samples), key=lambda each: each.round_trip_ms)
@@ -233,7 +241,7 @@ def _shortest(samples: Sequence[tuple[frozenset[int], Probe]]) -> Mapping[str, A
 
 
 async def cut_in_turns(stage: Stage, p: Played) -> None:
-    """The targets' links are cut and healed, again and again; each time both are looked at."""
+    """Cut and heal the targets' links again and again. Probe them in each state."""
     params = p.fault.params
     down_s, up_s = params["down_ms"] / 1000, params["up_ms"] / 1000
     links, cut = _links(stage, p), Cut(Manner(params["manner"]))
@@ -264,7 +272,7 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
 
 
 async def answering(stage: Stage, links: Sequence[Link]) -> list[Link]:
-    """Those of the links that answer: where none does, as soon as one does, if that is soon."""
+    """The links that answer. If none does, wait a short while for the first one that does."""
     until = trio.current_time() + WHOLE_WITHIN_S
     while True:
         seen = await stage.probes(links)
@@ -274,7 +282,7 @@ async def answering(stage: Stage, links: Sequence[Link]) -> list[Link]:
 
 
 async def _for(length_s: float, looking: Awaitable[list[Probe]]) -> list[Probe]:
-    """What is seen in a time that lasts so long at least."""
+    """The probes' answers, after at least this length of time."""
     until = trio.current_time() + length_s
     seen = await looking
     await trio.sleep_until(until)
