@@ -1,12 +1,12 @@
-"""Where three nodes of Apache Kafka listen, and how each is made to dial its peers through proxies.
+"""Where nodes of Apache Kafka listen, and how each is made to dial its peers through proxies.
 
-Kafka has no map of peers: it dials the host that a peer advertises to everybody. So the host is a name, `node-2`, and
-each node is given a hosts file of its own (`-Djdk.net.hosts.file`, JDK 9) in which a peer's name is the loopback
-address of the proxy of just this directed link: of 1 -> 2 it is 127.0.1.2. The port is the same everywhere, since only
-one is advertised: brokers listen on 127.0.0.1, proxies on the same port of the link's address.
+Kafka has no map of peers: a node dials the host that its peer advertises to everybody. So this host is a name,
+`node-2`, and each node gets its own hosts file (`-Djdk.net.hosts.file`, JDK 9). There, a peer's name has the loopback
+address of the proxy for this one directed link: 127.0.1.2 for 1 -> 2. The port is the same everywhere, because a node
+advertises only one: brokers listen on 127.0.0.1, proxies on the same port of the link's address.
 
-Kafka does not let brokers and controllers share a listener, so each link between nodes is two proxies, hurt and healed
-together: INTERNAL (replication, forwarded requests) and CONTROLLER (the quorum, registrations, heartbeats).
+Kafka does not let brokers and controllers share a listener. So each link between nodes has two proxies, which get each
+fault together: INTERNAL (replication, forwarded requests) and CONTROLLER (the quorum, registrations, heartbeats).
 """
 
 from __future__ import annotations
@@ -56,17 +56,19 @@ class KafkaLayout(Layout):
         return (*first, self.control(link)) if isinstance(link.source, int) else first
 
     def control(self, link: Link) -> Address:
-        """What the link's source dials for the target's controller."""
+        """The address that the link's source dials to reach the target's controller."""
         return (self.address(link)[0], self.direct[CONTROLLER, link.target][1])
 
     def hosts(self, node: int) -> str:
-        """The node's hosts file. With one, a JVM asks nobody else, so it has every name that Kafka looks up."""
+        """The node's hosts file. A JVM with such a file asks no other source, so the file has every name that Kafka
+        looks up.
+        """
         own = [f"{HOME} {name}" for name in ("localhost", socket.gethostname(), host_name(node))]
         peers = [f"{self.address(Link(node, other))[0]} {host_name(other)}" for other in self.nodes if other != node]
         return "".join(f"{line}\n" for line in own + peers)
 
     def settings(self, node: int) -> dict[str, str]:
-        """Addresses and roles of one node."""
+        """The addresses and roles of one node."""
         names = (INTERNAL, *self.zones, *((CONTROLLER,) if node in self.controllers else ()))
         advertised = {
             name: shown(self.address(Link(name, node)))
@@ -88,7 +90,7 @@ class KafkaLayout(Layout):
 
 
 def host_name(node: int) -> str:
-    """What the others call a node."""
+    """The host name that the other nodes use for a node."""
     return f"node-{node}"
 
 

@@ -1,4 +1,4 @@
-"""One node of Apache Kafka: how it is started, and what its log says of it. It has no trace."""
+"""One node of Apache Kafka: how it is started, and what its log reports. It has no trace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LEAVING = ("Beginning controlled shutdown", "The controller has asked us to exit
 
 
 class LogWords:
-    """What a node's log says from the moment that this was made (`chaos.runtimes.process.program.Words`)."""
+    """A node's log lines since this object was made (`chaos.runtimes.process.program.Words`)."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -73,7 +73,7 @@ class LogWords:
         return code == TERMINATED and LEAVING[-1] in said, said
 
     def _lines(self) -> list[str]:
-        """Whole lines since the last call."""
+        """Complete lines since the last call."""
         try:
             with self._log.open("rb") as file:
                 file.seek(self._at)
@@ -85,7 +85,7 @@ class LogWords:
 
 
 class KafkaProgram:
-    """`chaos.runtimes.process.program.Program` that is a JVM. hosts: the text of its hosts file."""
+    """A `chaos.runtimes.process.program.Program` that runs a JVM. hosts: the text of its hosts file."""
 
     faults: NodeFaults | None = None
 
@@ -138,7 +138,9 @@ class KafkaProgram:
         return {"from": before.version, "to": self._kafka.version}
 
     def _format(self) -> None:
-        """Give an empty log directory the cluster's id and features, as Kafka wants it. Blocks for a JVM's time."""
+        """Give an empty log directory the cluster's id and features, as Kafka requires. Blocks while a JVM starts and
+        ends.
+        """
         files = self._files
         files.data.mkdir(parents=True, exist_ok=True)
         if (files.data / "meta.properties").exists():

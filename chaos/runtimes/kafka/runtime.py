@@ -1,4 +1,4 @@
-"""Apache Kafka as processes of this machine, behind the same Toxiproxy links as our own brokers."""
+"""Apache Kafka as processes of this machine, behind the same Toxiproxy links as Squall brokers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ STRANGE = "squall."
 
 
 class KafkaSoftware:
-    """`chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a cluster of ours. Kafka
-    says itself which settings it does not take.
+    """`chaos.runtimes.process.site.Software`: KRaft nodes, each broker and controller as in a Squall cluster. Kafka
+    itself refuses invalid settings.
     """
 
     def __init__(self, kafka: ApacheKafka, second: ApacheKafka | None) -> None:
@@ -59,10 +59,10 @@ class KafkaSoftware:
 
 
 class KafkaRuntime(RealRuntime):
-    """Brokers of Apache Kafka as processes, put together.
+    """Brokers of Apache Kafka as processes, composed.
 
-    Files as of `RealRuntime`, but for the traces, which Kafka does not write: what its log says stands for them.
-    `settings` are what `kafka_settings` left.
+    Files as in `RealRuntime`, without traces: Kafka writes none, and its log replaces them. `settings`: those that
+    `kafka_settings` returned.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class KafkaRuntime(RealRuntime):
 
 
 def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """A plan's settings without those of ours that no Kafka knows, and the names of these. Refused for addresses."""
+    """A plan's settings without those that only Squall knows, and the names of the removed ones. Refused for addresses.
+    """
     for name in given:
         if name in GIVEN:
             raise Refused(f"setting {name} cannot be given: it follows from where the broker runs")
@@ -96,7 +97,7 @@ def kafka_settings(given: Mapping[str, str]) -> tuple[dict[str, str], tuple[str,
 
 
 def _replicated(nodes: tuple[int, ...]) -> dict[str, str]:
-    """Kafka's own topics on as many brokers as there are."""
+    """Put Kafka's own topics on as many brokers as there are."""
     factor, min_isr = str(min(3, len(nodes))), str(2 if len(nodes) >= 3 else 1)
     names = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     replicas = {f"{name}.replication.factor": factor for name in names}

@@ -1,4 +1,4 @@
-"""Brokers of the process runtime that get a share of a CPU only."""
+"""How the process runtime limits its brokers to a share of a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chaos.runtimes.process.node import Node
 
 
 class ThrottledCpus:
-    """As `chaos.runtimes.real.cpus.Cpus`: SIGSTOP and SIGCONT in turn, ten times a second, by the harness."""
+    """As `chaos.runtimes.real.cpus.Cpus`: the harness sends SIGSTOP and SIGCONT in turn, ten times a second."""
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
         self._nodes = nodes

@@ -24,7 +24,7 @@ PAUSE_PROBE_S = 0.1
 
 
 class Node:
-    """A broker's place on disk and, while it runs, its process. Incarnations count the starts on this place."""
+    """A broker's folder and, while it runs, its process. Each start in this folder is one incarnation."""
 
     def __init__(
         self, node: int, files: NodeFolder, program: Program, *, registration: Registration, probe_port: int
@@ -46,7 +46,7 @@ class Node:
 
     @property
     def faults(self) -> NodeFaults | None:
-        """Orders to its disk; None where it was started without."""
+        """The orders to its disk. None if it was started without disk faults."""
         return self.program.faults
 
     def launch(self) -> Evidence:
@@ -71,7 +71,9 @@ class Node:
         return {"pid": self._child.pid, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Until this incarnation says that it is ready. When that was seen, in monotonic ns. HarnessError otherwise."""
+        """Wait until this incarnation reports ready. Returns that moment in monotonic ns. HarnessError if it does not
+        report.
+        """
         child, words = self._running(), self._words
         assert words is not None, "a node that was launched is listened to"
 
@@ -93,7 +95,7 @@ class Node:
         return time.monotonic_ns()
 
     async def software(self) -> Evidence:
-        """As `Runtime.software`, but for what it speaks."""
+        """As `Runtime.software`, without `speaks`."""
         self.must_be(NodeState.RUNNING)
         return await self.program.software(self._running().pid, self.came_up)
 
@@ -114,7 +116,7 @@ class Node:
         self._running().signal(signal.SIGKILL)
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Until it has ended of that signal."""
+        """Wait until the signal has ended it."""
         child = self._running()
         code = await child.ended(SIGNAL_TIMEOUT_S)
         if code is None:
@@ -173,9 +175,9 @@ class Node:
         return {"pid": child.pid, "found": found, "state": state, **times}
 
     def throttle(self) -> Measured:
-        """Give it the least of the shares that `slowed` has, all of a CPU where it has none. May take 0.1 s.
+        """Limit it to the smallest share in `slowed`, or to a whole CPU if there is none. May take 0.1 s.
 
-        What was measured since there was none, where that has ended now.
+        Returns what was measured since the first limit, if the last limit has now ended.
         """
         if not self.slowed:
             self._unthrottle()
@@ -196,7 +198,7 @@ class Node:
             self._throttle = None
 
     def poll(self) -> None:
-        """Notice a process that has ended on its own."""
+        """Notice a process that has ended unasked."""
         if self._child is None or self.state is NodeState.DOWN:
             return
         code = self._child.code
@@ -217,7 +219,7 @@ class Node:
         self._child = None
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError where it is in none of these states."""
+        """HarnessError if it is in none of these states."""
         self.poll()
         if self.state not in states:
             raise HarnessError(f"broker {self.id} is {self.state}, not {' or '.join(states)}")

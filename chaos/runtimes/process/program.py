@@ -1,4 +1,4 @@
-"""What a broker's process runs: how it is set up and started, and what it says of itself."""
+"""What a broker's process runs: how it is set up and started, and what it reports of itself."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class Words(Protocol):
-    """What a broker says of itself, from the moment that this was made."""
+    """A broker's reports of itself since this object was made."""
 
     def ready(self, incarnation: int) -> Evidence | None:
-        """None until it has said that this incarnation serves clients; then what else it said of itself."""
+        """None until the broker reports that this incarnation serves clients; then the other facts that it reported."""
 
     def left(self, code: int) -> tuple[bool, list[str]]:
-        """Of one that ended with `code` when it was asked to: whether the controller let it go, and what it said."""
+        """For a broker asked to stop, which ended with `code`: whether the controller let it go, and what the broker
+        reported.
+        """
 
 
 class Program(Protocol):
-    """One broker's."""
+    """The program of one broker."""
 
     faults: NodeFaults | None
     """Orders to its disk, where it takes any."""
 
     async def prepare(self) -> None:
-        """What must be done once, before its first start."""
+        """Do what must be done once, before the first start."""
 
     def configure(self, incarnation: int) -> None:
-        """Write the files that it is started with."""
+        """Write the files that the broker needs to start."""
 
     def command(self) -> list[str]:
-        """What is started."""
+        """The command that starts the broker."""
 
     def environment(self) -> Mapping[str, str]:
-        """What it needs beside the harness's own variables."""
+        """The variables that it needs besides the harness's own."""
 
     def words(self) -> Words:
-        """Listen to it from now on."""
+        """Begin to read its reports."""
 
     async def software(self, pid: int, came_up: Evidence) -> Evidence:
         """As `Runtime.software`, but for what it speaks. came_up: what its `Words.ready` said."""
@@ -62,7 +64,7 @@ class Program(Protocol):
 
 
 class OurProgram:
-    """A broker of ours. hurt: its files can lose power and fail, as `broker.faulted` has it. second: a folder with the
+    """A Squall broker. hurt: its files can lose power and fail, as in `broker.faulted`. second: a folder with the
     package `broker`, the version that it can be upgraded to.
     """
 
@@ -80,7 +82,7 @@ class OurProgram:
         self._packages, self._second = PACKAGES, second
 
     async def prepare(self) -> None:
-        """Nothing."""
+        """Nothing to prepare."""
 
     def configure(self, incarnation: int) -> None:
         """As `Program.configure`."""
@@ -121,7 +123,7 @@ class OurProgram:
 
 
 class TraceWords:
-    """Those of our broker: its trace."""
+    """The reports of a Squall broker: its trace."""
 
     def __init__(self, trace: Path) -> None:
         self._tail = TraceTail(trace)

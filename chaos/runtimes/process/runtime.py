@@ -19,14 +19,14 @@ ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.ROT, Act.SLOW})
 
 
 class ProcessRuntime(RealRuntime):
-    """Brokers of ours as processes, put together.
+    """Squall brokers as processes, composed.
 
-    nodes, zones, settings, controllers: as of `blueprint`. proxied: False lets brokers and clients reach each other
-    straight, without Toxiproxy: for development, no link can be hurt then. client_port: of the first zone's first
-    listener, the others follow; else all are chosen. framed: links with a frame-aware relay, for protocol faults
-    (`framed_links` of a plan). program: what is started with --config FILE for a broker. hurt: it is started with
-    --faults FOLDER too, so that its disk and power can be hurt; seed: of what is drawn then. second: a folder with the
-    package `broker` that brokers can be upgraded to.
+    nodes, zones, settings, controllers: as in `blueprint`. proxied: False connects brokers and clients directly,
+    without Toxiproxy; this is for development, and no link can carry a fault. client_port: the port of the first zone's
+    first listener, the others follow; by default all ports are chosen. framed: links with a frame-aware relay, for
+    protocol faults (`framed_links` of a plan). program: the command that starts a broker when --config FILE is added.
+    hurt: also add --faults FOLDER, so that disk faults and power losses work. seed: for their random choices. second: a
+    folder with the package `broker` that brokers can be upgraded to.
     """
 
     def __init__(

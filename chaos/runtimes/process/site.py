@@ -1,4 +1,4 @@
-"""Processes of this machine: brokers on loopback, every link through one Toxiproxy that is a process too."""
+"""Processes of this machine: brokers on loopback, every link through one Toxiproxy, which is also a process."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ Claim = Callable[[int], list[Address]]
 
 
 class Software(Protocol):
-    """Whose brokers the processes are."""
+    """Which broker software the processes run."""
 
     def place(self, plan: Blueprint, claim: Claim) -> Layout:
-        """Choose every address. Refused for settings that its brokers would refuse."""
+        """Choose every address. Refused for settings that the brokers would refuse."""
 
     def program(self, plan: Blueprint, node: int, layout: Layout) -> Program:
-        """Of one node."""
+        """The program of one node."""
 
 
 class OurSoftware:
-    """This project's broker. proxied: False lets brokers and clients reach each other straight. client_port: of the
-    first zone's first listener, the others follow; else all are chosen. program, hurt, second: as of `OurProgram`.
+    """This project's broker. proxied: False connects brokers and clients directly. client_port: the port of the first
+    zone's first listener, the others follow; by default all ports are chosen. program, hurt, second: as in
+    `OurProgram`.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class OurSoftware:
 
 class Processes:
     """`chaos.runtimes.real.runtime.Site`. framed: links with a frame-aware relay. proxied: whether there is a
-    Toxiproxy; without, no link can be hurt.
+    Toxiproxy; without it, no link can carry a fault.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is done to disks and power of real brokers: through `broker.faulted` in the brokers' own processes."""
+"""Disk faults and power losses of real brokers, carried out by `broker.faulted` inside the brokers' own processes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ POLL_S = 0.005
 
 
 class Disks:
-    """The disks of a cluster's brokers. Refused where these were not started with `--faults`."""
+    """The disks of a cluster's brokers. Refused if the brokers were not started with `--faults`."""
 
     def __init__(self, brokers: Brokers, seed: int) -> None:
         self._brokers, self._seed = brokers, seed
 
     async def lose_power(self, nodes: Sequence[int]) -> Evidence:
-        """As `Runtime.power_loss`, but that peers hear of the end: connections are closed. What was not synced goes
-        once the processes have ended. Evidence also: through_bytes, what had to be written back because there was
-        too much of it.
+        """As `Runtime.power_loss`, but peers notice the end, because connections are closed. Unsynced bytes are removed
+        once the processes have ended. Evidence also: through_bytes (bytes that count as written back because too many
+        were pending).
         """
         found = [self._brokers[node] for node in nodes]
         hurt = {node.id: _hurt(node, "power loss") for node in found}
@@ -72,7 +72,7 @@ class Disks:
         return {**told, "incarnation": incarnation, "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def fault(self, name: str, node: int, fault: DiskFault) -> Evidence:
-        """As `Runtime.fault_disk`. Evidence also: taken_over, whether the broker has it already."""
+        """As `Runtime.fault_disk`. Evidence also: taken_over (whether the broker applies the fault already)."""
         found = self._brokers[node]
         faults = _hurt(found, "disk faults")
         faults.add(name, fault)
@@ -96,7 +96,7 @@ class Disks:
         return {**rotten, "t_ns": time.monotonic_ns()}
 
     async def damage(self, node: int, how: How, size: int) -> Evidence:
-        """As `Runtime.damage`. What was pending of that file is neither any more."""
+        """As `Runtime.damage`. Writes that were pending for the damaged file are forgotten."""
         found = self._brokers[node]
         found.must_be(NodeState.DOWN)
         rng = Random(repr((self._seed, "damage", node, found.files.incarnation)))
@@ -110,16 +110,16 @@ class Disks:
         return _hurt(self._brokers[node], f"count of its {op}s").calls(op)
 
     async def heal_all(self) -> None:
-        """No disk is hurt any more."""
+        """Take every fault off every disk."""
         for node in self._brokers.values():
             if node.faults is not None:
                 node.faults.clear()
                 await self._taken_over(node, node.faults)
 
     async def _taken_over(self, node: BrokerNode, faults: NodeFaults) -> bool:
-        """Until a running broker has what was ordered last. One that is paused or down will have it before it acts.
+        """Wait until a running broker applies the latest order. A paused or dead broker will apply it before it acts.
 
-        HarnessError where it runs and does not take it over: then nothing is known of what it does.
+        HarnessError if a running broker does not apply it: then nobody knows what its disk does.
         """
 
         def done() -> bool:

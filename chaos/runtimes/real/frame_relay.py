@@ -1,10 +1,9 @@
-"""A relay that knows Kafka's frames: protocol faults on links of worlds whose proxies only know bytes.
+"""A relay that knows Kafka's frames: it puts protocol faults on links whose proxies know only bytes.
 
-A process of its own, `python -m chaos.runtimes.real.frame_relay ROUTES`: behind a busy harness it would be a fault of
-its own. ROUTES is a JSON file:
-{"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to": [host, port]}]}.
-A link may have several routes; they are hurt together. Orders come over the control port, a JSON object a line, an
-answer each (`Orders`). Whatever is wrong with the frames of a connection, its bytes pass.
+It is a process of its own, `python -m chaos.runtimes.real.frame_relay ROUTES`: inside a busy harness it would itself
+delay bytes. ROUTES is a JSON file: {"control": [host, port], "routes": [{"link": "1->2", "listen": [host, port], "to":
+[host, port]}]}. A link may have several routes; a fault acts on all of them. Orders arrive over the control port, one
+JSON object a line, and each gets one answer (`Orders`). If a connection's frames are invalid, its bytes still pass.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ GIVE_UP = struct.pack("ii", 1, 0)
 
 @dataclass
 class On:
-    """A fault on a link, and what it has done. As `OnLink`."""
+    """A fault on a link, and a count of what it has done. As `OnLink`."""
 
     fault: Frames
     seen: int = 0
@@ -43,7 +42,7 @@ class On:
 
 @dataclass
 class FrameFaults:
-    """Those on one link, by name."""
+    """The faults on one link, by name."""
 
     named: dict[str, On] = field(default_factory=dict)
 
@@ -53,15 +52,15 @@ class FrameFaults:
 
 
 class Orders:
-    """What the harness may ask: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (answers
-    hits), {"do": "reset"}. An answer has `error` where it was not done.
+    """The orders of the harness: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its answer
+    has hits), {"do": "reset"}. The answer has `error` if the order was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
         self._links = links
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
-        """One answer."""
+        """Carry out one order and answer it."""
         match order.get("do"):
             case "add":
                 return self._add(order)
@@ -88,7 +87,7 @@ class Orders:
 
 
 class Outlet:
-    """What is on its way to one end, in order, each not before its time. None is the end."""
+    """The bytes on their way to one end, in order, each sent no earlier than its time. None marks the end."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -97,18 +96,18 @@ class Outlet:
         self._changed = trio.Event()
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> None:
-        """On its way, behind what is."""
+        """Queue bytes behind those that are already on their way."""
         self._queue.append((trio.current_time() + later_s, data))
         self._held += len(data or b"")
         self._tell()
 
     async def room(self) -> None:
-        """Wait until little enough is on its way."""
+        """Wait until few enough bytes are on their way."""
         while self._held > MOST:
             await self._changed.wait()
 
     async def run(self) -> None:
-        """Until the end has been passed on."""
+        """Send until the end has been passed on."""
         while True:
             while not self._queue:
                 await self._changed.wait()
@@ -155,7 +154,7 @@ class Relayed(Conversation):
         self._timers.start_soon(self._wait, delay_s, act)
 
     async def run(self) -> None:
-        """Until both ends have ended, or one was reset: then the other one is."""
+        """Relay until both ends have ended. If one end is reset, reset the other."""
         try:
             async with trio.open_nursery() as self._timers:
                 async with trio.open_nursery() as nursery:
@@ -183,7 +182,7 @@ class Relayed(Conversation):
 
 
 def give_up(end: trio.SocketStream) -> None:
-    """Closed next, it is reset and not ended."""
+    """Mark a connection: the close that follows resets it."""
     try:
         end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GIVE_UP)
     except OSError:
@@ -191,7 +190,7 @@ def give_up(end: trio.SocketStream) -> None:
 
 
 async def relay(faults: FrameFaults, to: tuple[str, int], source: trio.SocketStream) -> None:
-    """One connection, from its being accepted to its end. Whom nobody answers is reset."""
+    """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
     async with source:
         try:
             with trio.fail_after(DIAL_S):
@@ -206,7 +205,7 @@ async def relay(faults: FrameFaults, to: tuple[str, int], source: trio.SocketStr
 
 
 async def control(orders: Orders, stream: trio.SocketStream) -> None:
-    """Orders of one connection."""
+    """Answer the orders that arrive over one connection."""
     held = b""
     async with stream:
         async for data in stream:

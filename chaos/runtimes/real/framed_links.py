@@ -1,6 +1,6 @@
-"""The harness's end of `chaos.runtimes.real.frame_relay`: which links need one, and orders to it.
+"""The harness's side of `chaos.runtimes.real.frame_relay`: which links need a relay, and the orders to it.
 
-Worlds start the process and put it between their proxies and the brokers; this speaks to it.
+Worlds start the relay's process and place it between their proxies and the brokers. This module speaks to it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Routes = Mapping[Link, tuple[Address, Address]]
 def led_through(
     routes: Routes, framed: Collection[Link], listening: Iterator[Address]
 ) -> tuple[dict[Link, tuple[Address, Address]], list[tuple[Link, Address, Address]]]:
-    """Routes of proxies, those of `framed` led to the relay, which listens at the next of these addresses for each; and
-    the ways through the relay.
+    """Lead the proxies of the `framed` links to the relay, which listens on the next of these addresses for each.
+    Returns the proxies' routes and the relay's routes.
     """
     led, through = dict(routes), []
     for link, (dialled, to) in routes.items():
@@ -40,13 +40,13 @@ def led_through(
 
 
 def routes_text(control: Address, through: Through) -> str:
-    """What the relay is started with."""
+    """The JSON that the relay is started with."""
     routes = [{"link": str(link), "listen": list(listen), "to": list(to)} for link, listen, to in through]
     return json.dumps({"control": list(control), "routes": routes})
 
 
 class FramedLinks:
-    """A relay and the faults on its links by name. HarnessError if it does not carry out an order."""
+    """A relay and the faults on its links, by name. HarnessError if the relay does not carry out an order."""
 
     def __init__(self, control: Address, links: Iterable[Link]) -> None:
         self._control = control
@@ -54,7 +54,7 @@ class FramedLinks:
         self._named: set[tuple[str, Link]] = set()
 
     async def ready(self) -> bool:
-        """Whether it answers."""
+        """Whether the relay answers."""
         try:
             await self._ask({"do": "reset"})
         except HarnessError:
@@ -73,7 +73,7 @@ class FramedLinks:
         await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
 
     async def remove(self, name: str, link: Link) -> int:
-        """Take it off. How many frames it hit."""
+        """Take a fault off a link. Returns how many frames it hit."""
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))
         return int(answer["hits"])

@@ -1,6 +1,6 @@
-"""One question to one broker over a connection of its own: for probes and for waiting until a cluster is up.
+"""One request to one broker over a connection of its own, for probes and for waiting until a cluster is up.
 
-Not the workloads' client: nothing is retried, kept or followed, so that what is measured is the way and the broker.
+This is not the workloads' client: it retries, caches and follows nothing, so it measures only the path and the broker.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SIZE = Struct(">i")
 
 
 async def ask(host: str, port: int, request: Any, version: int) -> Any:
-    """The response to one request. OSError where the connection ends first, MalformedFrame where the answer is wrong.
+    """The response to one request. OSError if the connection ends first, MalformedFrame if the response is invalid.
 
-    Waits for as long as it takes: the caller sets the limit.
+    Waits without limit: the caller sets the timeout.
     """
     key = request.API_KEY
     frame = encode_request(key, version, 1, CLIENT_ID, request.encode(version))
@@ -46,11 +46,11 @@ async def ask(host: str, port: int, request: Any, version: int) -> Any:
 
 @asynccontextmanager
 async def _connected(host: str, port: int) -> AsyncIterator[trio.SocketStream]:
-    """A connection; whatever ends it is an OSError."""
+    """Open a connection. Any way in which it ends is an OSError."""
     try:
         stream = await trio.open_tcp_stream(host, port)
     except OSError as problem:
-        # Trio tells what each address said as a group below an error of its own.
+        # Trio raises an error of its own, and hangs a group of each address's error below it.
         said = problem.__cause__
         raise said.exceptions[0] if isinstance(said, ExceptionGroup) else problem from None
     async with stream:
@@ -76,7 +76,7 @@ def _decoded(view: memoryview, key: int, version: int, asked: int) -> Any:
 
 
 def probe_frames(pad_bytes: int) -> list[bytes]:
-    """ApiVersions requests, made longer by so many bytes in all: their client ids are."""
+    """ApiVersions requests that are longer by this many bytes in total: their client ids are padded."""
     from broker.protocol.schema.api_versions import ApiVersionsRequest
 
     key, version = ApiVersionsRequest.API_KEY, ApiVersionsRequest.MIN_VERSION
@@ -89,7 +89,7 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 
 async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
-    """Whether a broker answers ApiVersions there, and after how long. Never raises but for cancellation."""
+    """Whether a broker answers ApiVersions there, and after how long. Raises nothing except cancellation."""
     return await _told(partial(_probe, host, port, probe_frames(pad_bytes)), timeout_s)
 
 
@@ -143,8 +143,8 @@ async def ending(host: str, port: int, *, timeout_s: float, spoil: bool, opened:
 
 
 async def speaks(host: str, port: int) -> dict[str, Any]:
-    """What a broker says of itself in ApiVersions: its APIs with their newest versions in a word that changes when any
-    of them does, and the newest levels of its features. HarnessError where it does not say within 5 s.
+    """What a broker reports in ApiVersions: a digest of its APIs with their newest versions, which changes when any
+    version does, and the newest levels of its features. HarnessError if it does not answer within 5 s.
     """
     from broker.protocol.schema.api_versions import ApiVersionsRequest
 
@@ -159,7 +159,7 @@ async def speaks(host: str, port: int) -> dict[str, Any]:
 
 
 async def visible_brokers(host: str, port: int) -> frozenset[int]:
-    """Ids of the brokers that one broker's Metadata names. Raises what `ask` raises."""
+    """Ids of the brokers that one broker's Metadata lists. Raises what `ask` raises."""
     from broker.protocol.schema.metadata import MetadataRequest
 
     response = await ask(host, port, MetadataRequest(topics=[]), METADATA_VERSION)

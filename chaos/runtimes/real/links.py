@@ -1,4 +1,4 @@
-"""Faults on the links of a real cluster, through its proxies, and what is measured over them."""
+"""Faults on the links of a real cluster, put on through its proxies, and measurements over these links."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from chaos.runtimes.real import inquiry
 
 
 class LinkProxies(Protocol):
-    """What is needed of a runtime's proxies."""
+    """What `Links` needs of a runtime's proxies."""
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
         """Put a fault on a link."""
 
     async def remove(self, name: str, link: Link) -> int | None:
-        """Take it off. How often it struck, where that is counted."""
+        """Take the fault off. Returns how often it acted, if that is counted."""
 
     async def reset(self) -> None:
         """Take every fault off every link."""
 
     def hurt(self, link: Link) -> bool:
-        """Whether there is a fault on it now."""
+        """Whether the link has a fault now."""
 
     def troubles(self) -> tuple[str, ...]:
         """As `Runtime.troubles`."""
 
 
 class Links:
-    """ways: what a link's source dials: one address, or several that are hurt and healed together."""
+    """ways: the addresses that a link's source dials: one, or several that get each fault together."""
 
     def __init__(self, ways: Callable[[Link], Sequence[Address]], proxies: LinkProxies | None) -> None:
         self._ways = ways
@@ -56,10 +56,10 @@ class Links:
         return told if hits is None else {**told, "hits": hits}
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
-        """As `Runtime.reset_links`, but that a connection without bytes on their way is closed and not reset. How many
-        there were is Toxiproxy's to know: `reset` is None.
+        """As `Runtime.reset_links`, but a connection without bytes on their way is closed, not reset. `reset` is None,
+        because only Toxiproxy knows how many connections there were.
 
-        Not by Toxiproxy's reset_peer: of the connections that are open it ends only those that are used just then.
+        Toxiproxy's reset_peer is not used: of the open connections it ends only those that carry bytes at that moment.
         """
         for link in links:
             await self._hurtable().add("reset", link, Cut(Manner.REFUSE))
@@ -77,7 +77,7 @@ class Links:
         return self._proxies.troubles() if self._proxies is not None else ()
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
-        """As `Runtime.probe`. A link of several ways is whole where all of them answer, and cut where none does."""
+        """As `Runtime.probe`. A link of several ways is whole if all of them answer, and cut if none does."""
         ways = self._ways(link)
         found: dict[int, Probe] = {}
 
@@ -91,7 +91,7 @@ class Links:
         return one_of([found[at] for at in range(len(ways))], hurt=hurt)
 
     async def ending(self, link: Link, timeout_s: float, spoil: bool, opened: Callable[[], None]) -> Probe:
-        """As `Runtime.ending`, of the link's first way."""
+        """As `Runtime.ending`, over the link's first way."""
         return await inquiry.ending(*self._ways(link)[0], timeout_s=timeout_s, spoil=spoil, opened=opened)
 
     def _hurtable(self) -> LinkProxies:
@@ -101,7 +101,9 @@ class Links:
 
 
 def one_of(probes: Sequence[Probe], *, hurt: bool) -> Probe:
-    """What the probes of a link's ways say of it: one answer speaks against a cut, one silence against its end."""
+    """Join the probes of a link's ways. With a fault on, one answer makes the link ok; without one, one silence makes
+    it not ok.
+    """
     ok = any(each.ok for each in probes) if hurt else all(each.ok for each in probes)
     # A round trip is as long as the shortest of those that were: nothing is made of one that another one disproves.
     round_trip_ms = min(each.round_trip_ms for each in probes if each.ok or not ok)

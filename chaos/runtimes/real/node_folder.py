@@ -1,4 +1,4 @@
-"""The files of one node of real brokers, whatever its broker runs in."""
+"""The files of one node of a real cluster, the same for processes and containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NodeFolder:
 
     @property
     def log(self) -> Path:
-        """What it printed."""
+        """What the broker printed."""
         return self.path / "broker.log"
 
     @property
@@ -39,26 +39,26 @@ class NodeFolder:
 
     @property
     def faults(self) -> Path:
-        """The orders to its disk, for brokers that take them."""
+        """The orders to its disk, for brokers that accept them."""
         return self.path / "faults"
 
     @property
     def incarnation(self) -> int:
-        """How often it was started; 0 where it never was."""
+        """How often the node was started; 0 if never."""
         try:
             return int((self.path / "incarnation").read_text())
         except FileNotFoundError:
             return 0
 
     def begin_incarnation(self) -> int:
-        """Count one start more. Its number."""
+        """Count one more start. Returns its number."""
         self.data.mkdir(parents=True, exist_ok=True)
         incarnation = self.incarnation + 1
         (self.path / "incarnation").write_text(f"{incarnation}\n")
         return incarnation
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Write the clock's file by renaming, so that the broker never reads half of it."""
+        """Write the clock's file by renaming, so the broker always reads a complete file."""
         fresh = self.clock.with_suffix(".new")
         fresh.write_text(f"{offset_ms:.3f} {rate:.6f}\n")
         fresh.replace(self.clock)

@@ -1,7 +1,7 @@
-"""The harness's end of `broker.faulted`: orders to a broker's disk, and what came of them, through files in a folder.
+"""The harness's side of `broker.faulted`: orders to a broker's disk, and their results, through files in a folder.
 
-The same for every runtime whose brokers were started with `--faults FOLDER`, as long as the folder can be reached.
-What is ordered outlives the broker's restarts; a broker that is down finds it when it starts.
+This works for every runtime that starts its brokers with `--faults FOLDER` and can reach that folder. Orders outlive
+the broker's restarts; a broker that is down reads them when it starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chaos.runtimes.contract import CrashOp, DiskFault, Evidence, FailWrites, Qu
 
 
 class NodeFaults:
-    """One node's. `limit_bytes`: what may be pending before it counts as written back."""
+    """The orders to one node. `limit_bytes`: how many bytes may be pending before the oldest count as written back."""
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
@@ -38,14 +38,14 @@ class NodeFaults:
     # ------------------------------------------------------------------------------------------------------- orders
 
     def add(self, name: str, fault: DiskFault) -> None:
-        """Order a fault under a name unused on this node, else HarnessError."""
+        """Order a fault under a name unused on this node. HarnessError if the name is in use."""
         if name in self._named:
             raise HarnessError(f"there is a fault {name!r} on this disk already")
         self._named[name] = _as_ordered(self._serial + 1, fault)
         self._write()
 
     def remove(self, name: str) -> int | None:
-        """Order its end. The fault's number, for `hits`; None where there is none of that name."""
+        """Order a fault's end. Returns the fault's number, for `hits`; None if no fault has that name."""
         fault = self._named.pop(name, None)
         if fault is None:
             return None
@@ -53,7 +53,7 @@ class NodeFaults:
         return fault.number
 
     def arm(self, op: CrashOp, nth: int) -> int:
-        """Order a crash. Its number, for `crashed`."""
+        """Order a crash. Returns its number, for `crashed`."""
         if self._crash is not None:
             raise HarnessError(f"this node is going to crash at a {self._crash.op} already")
         self._crash = Crash(self._serial + 1, op, nth)
@@ -61,13 +61,13 @@ class NodeFaults:
         return self._crash.number
 
     def disarm(self) -> None:
-        """It is not going to crash any more."""
+        """Call the crash off."""
         if self._crash is not None:
             self._crash = None
             self._write()
 
     def clear(self) -> None:
-        """Order the end of everything."""
+        """Call every order off."""
         if self._named or self._crash is not None or not self._has_ordered:
             self._named.clear()
             self._crash = None
@@ -86,7 +86,7 @@ class NodeFaults:
     # ----------------------------------------------------------------------------------------------------- what came
 
     def taken_over(self, incarnation: int) -> bool:
-        """Whether this incarnation of the broker has taken over what was ordered last."""
+        """Whether this incarnation of the broker applies the latest order."""
         head = head_of(self._tally())
         return head is not None and head.incarnation == incarnation and head.serial == self._serial
 
@@ -100,11 +100,11 @@ class NodeFaults:
         return count_of(self._tally(), number).hits
 
     def forget(self, inode: int) -> None:
-        """Of this file, whose broker is down, nothing is pending: what is left of it stands on the disk."""
+        """Forget what is pending for this file, whose broker is down: what is left of the file is on the disk."""
         (self.folder / "files" / str(inode)).unlink(missing_ok=True)
 
     def calls(self, op: CrashOp) -> int:
-        """How many of such calls the broker has made since its first start."""
+        """How many calls of this kind the broker has made since its first start."""
         return calls_of(self._tally(), op)
 
     def through_bytes(self) -> int:
@@ -113,7 +113,7 @@ class NodeFaults:
         return 0 if head is None else head.through_bytes
 
     def crashed(self, number: int) -> str | None:
-        """The path or peer that the broker crashed for; None where it did not."""
+        """The path or peer of the call at which the broker crashed; None if it did not crash."""
         try:
             said: dict[str, Any] = json.loads((self.folder / "crashed").read_text())
         except FileNotFoundError:
@@ -121,7 +121,7 @@ class NodeFaults:
         return str(said["at"]) if said["number"] == number else None
 
     def lose_power(self, roots: Sequence[Path], rng: Random) -> Evidence:
-        """Take out of a dead broker's files what it had not synced. Evidence: `Loss`, through_bytes."""
+        """Remove from a dead broker's files what it had not synced. Evidence: `Loss`, through_bytes."""
         lost = lose_power(str(self.folder), [str(root) for root in roots], rng)
         return {**lost, "through_bytes": self.through_bytes()}
 

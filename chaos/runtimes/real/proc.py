@@ -1,4 +1,4 @@
-"""What the kernel says of a process, and which process a number meant."""
+"""What the kernel reports of a process, and how to name one process for all time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process of this machine for all time: pids are used again, start times of one boot are not."""
+    """One process of this machine for all time. A pid is used again; a pid with its start time and boot is unique."""
 
     pid: int
     start_ticks: int
@@ -20,12 +20,12 @@ class ProcessId:
 
 
 def boot_id() -> str:
-    """Of this boot of the kernel."""
+    """The id of this boot of the kernel."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now. None where there is none, or only a zombie that nobody has waited for."""
+    """The process that has this pid now. None if there is none, or only a zombie that nobody has waited for."""
     fields = _stat(pid)
     if fields is None or fields[0] in "ZX":
         return None
@@ -38,13 +38,15 @@ def is_alive(process: ProcessId) -> bool:
 
 
 def run_state(pid: int) -> str | None:
-    """The kernel's letter: R running, S sleeping, D in a device's hands, T stopped, Z zombie. None where it is gone."""
+    """The kernel's letter: R running, S sleeping, D waiting for a device, T stopped, Z zombie. None if the process is
+    gone.
+    """
     fields = _stat(pid)
     return None if fields is None else fields[0]
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What the process was started with; empty where it is gone or somebody else's."""
+    """The process's environment at its start; empty if the process is gone or belongs to another user."""
     try:
         data = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -54,7 +56,9 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third (the state) on. The second, the name, may hold blanks and brackets."""
+    """Fields of /proc/PID/stat from the third (the state) on. The second field, the name, may contain blanks and
+    brackets.
+    """
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:

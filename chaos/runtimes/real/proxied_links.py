@@ -1,4 +1,4 @@
-"""Link faults over Toxiproxy: what each is made of, and how overlapping ones share a link."""
+"""Link faults through Toxiproxy: the toxic for each fault, and how overlapping faults share a link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAMS = {Stream.THERE: ("upstream",), Stream.BACK: ("downstream",), Stream.BOT
 
 
 def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
-    """Toxiproxy's kind of toxic and its attributes. A refusing cut is none: it is the proxy switched off."""
+    """Toxiproxy's kind of toxic and its attributes. A REFUSE cut has no toxic: the proxy is switched off."""
     match fault:
         case Cut(manner=Manner.DROP):
             return "timeout", {"timeout": 0}
@@ -53,7 +53,7 @@ def toxic(fault: LinkFault) -> tuple[str, dict[str, int]]:
 
 
 class ProxiedLinks:
-    """Every link's proxy, and the faults on it by name. Calls block, as the interface's do, and take turns."""
+    """Every link's proxy, and the faults on it by name. Calls block, as Toxiproxy's interface does, and take turns."""
 
     def __init__(self, api: ToxiproxyApi, proxies: Mapping[Link, str]) -> None:
         self._api = api
@@ -62,16 +62,16 @@ class ProxiedLinks:
         self._turn = threading.Lock()
 
     def has(self, link: Link) -> bool:
-        """Whether the link is one of these."""
+        """Whether the link has a proxy here."""
         return link in self._proxies
 
     def hurt(self, link: Link) -> bool:
-        """Whether there is a fault on it now."""
+        """Whether the link has a fault now."""
         return bool(self._faults.get(link))
 
     def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """Put a fault on a link, and read back that Toxiproxy has it. HarnessError where it has not, and where the link
-        is unknown or has a fault of this name.
+        """Put a fault on a link, and read back that Toxiproxy has it. HarnessError if it does not, if the link is
+        unknown, or if the link already has a fault of this name.
         """
         with self._turn:
             faults = self._of(link)
@@ -95,7 +95,7 @@ class ProxiedLinks:
                     raise HarnessError(f"Toxiproxy does not have the {kind} that was put on {proxy}")
 
     def remove(self, name: str, link: Link) -> None:
-        """Take the fault of this name off, if it is there. The link stays off while another one refuses."""
+        """Take the fault of this name off, if it is there. The proxy stays off while another REFUSE cut is on."""
         with self._turn:
             faults = self._of(link)
             fault = faults.get(name)

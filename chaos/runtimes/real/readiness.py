@@ -1,4 +1,4 @@
-"""Waiting until a cluster is whole: every broker known to every broker, every link answering."""
+"""Waiting until a cluster is whole: every broker knows every broker, and every link answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def until_all_see_all(
     exits: Callable[[], tuple[NodeExit, ...]],
     timeout_s: float,
 ) -> bool:
-    """Ask over each link until its broker names all nodes. False where that takes too long.
+    """Ask over each link until its broker lists all nodes. False if that takes too long.
 
-    HarnessError where a broker ends meanwhile, as `exits` has it.
+    HarnessError if `exits` reports that a broker ended meanwhile.
     """
     with trio.move_on_after(timeout_s):
         for link, address in addresses.items():
@@ -49,7 +49,7 @@ async def _sees(address: Address, nodes: frozenset[int]) -> bool:
 
 
 class Probed(Protocol):
-    """What is needed of a runtime."""
+    """What `silent_links` needs of a runtime."""
 
     def links(self) -> tuple[Link, ...]:
         """As `Runtime.links`."""
@@ -59,7 +59,7 @@ class Probed(Protocol):
 
 
 async def silent_links(runtime: Probed, within_s: float) -> list[Link]:
-    """Probe every link until it answers. Those that still do not when the time is over."""
+    """Probe every link until it answers. Returns the links that have not answered within `within_s`."""
     waiting = dict.fromkeys(runtime.links())
 
     async def try_one(link: Link) -> None:

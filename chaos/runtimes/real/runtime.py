@@ -1,6 +1,6 @@
-"""A cluster of real brokers as a runtime, put together of parts: brokers, links, disks, CPUs and clocks.
+"""A cluster of real brokers as a runtime, composed of brokers, links, disks, CPUs and clocks.
 
-Where the brokers run, as processes or in containers, is the `Site`'s business: it makes and starts them.
+The `Site` decides where the brokers run (processes or containers): it makes and starts them.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ HEAL_S = 15.0
 
 
 class Site(Protocol):
-    """Where brokers run: makes, starts and ends them, their proxies, and whatever is below them."""
+    """Where brokers run. It makes, starts and ends the brokers, their proxies, and whatever lies below them."""
 
     @property
     def brokers(self) -> Brokers:
-        """Those that were made."""
+        """The brokers that were made."""
 
     async def make(self) -> tuple[Layout, LinkProxies | None]:
-        """Make everything but running brokers. Refused for what cannot be."""
+        """Make everything, but start no broker. Refused for what cannot be made."""
 
     async def start_node(self, node: int, ready_s: float) -> Evidence:
         """As `Runtime.start_node`."""
 
     async def bring_up(self, nodes: Sequence[int], ready_s: float) -> None:
-        """Start nodes together and wait until each is ready. The first trouble is raised."""
+        """Start nodes together and wait until each is ready. Raises the first error."""
 
     async def end(self) -> None:
-        """End everything that was made, by force where it still runs."""
+        """End everything that was made, by force if it still runs."""
 
 
 class RealRuntime:
-    """`chaos.runtimes.contract.Runtime`. Started again on the same folder, the cluster has what it had.
+    """`chaos.runtimes.contract.Runtime`. A cluster that starts again in the same folder keeps its data.
 
     Files are below the blueprint's folder: nodes/N/{broker.properties, broker.log, trace.jsonl, data/}, toxiproxy.log.
-    seed: of what is drawn of disks and power losses.
+    seed: for random choices in disk faults and power losses.
     """
 
     noise_ms = NOISE_MS
@@ -89,7 +89,7 @@ class RealRuntime:
     # ------------------------------------------------------------------------------------------------------- life
 
     async def start(self) -> None:
-        """As `Runtime.start`. Where it fails it has ended what it had begun. Refused for what cannot be."""
+        """As `Runtime.start`. A start that fails ends what it had begun. Refused for what cannot be made."""
         assert self._lock is None, "a runtime is started once"
         self._lock = self._plan.lock()
         try:
@@ -105,7 +105,7 @@ class RealRuntime:
             raise
 
     async def stop(self) -> None:
-        """As `Runtime.stop`. Shielded: an interrupted run ends its cluster as well."""
+        """As `Runtime.stop`. Shielded: an interrupted run also ends its cluster."""
         if self._lock is None or self._stopped:
             return
         self._stopped = True
@@ -273,7 +273,7 @@ class RealRuntime:
         }
 
     def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`: they are where they belong already."""
+        """As `Runtime.files`: empty, because the files are in the run directory already."""
         return {}
 
     def trace_path(self, node: int) -> Path:

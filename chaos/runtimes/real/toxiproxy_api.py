@@ -1,4 +1,4 @@
-"""Toxiproxy's server, proxies and toxics as toxiproxy-python has them, behind the few calls that links need."""
+"""Toxiproxy's server, proxies and toxics from toxiproxy-python, behind the few calls that links need."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Server(Toxiproxy):  # type: ignore[misc]  # the package has no types
-    """The package's server, without what costs it a connection or a proxy that is there already."""
+    """The package's server. Unlike the package, it opens no extra connection and replaces no existing proxy needlessly.
+    """
 
     def running(self) -> bool:
-        """Its answer says so; the package would open a connection to find out."""
+        """True: the server's answer shows that it runs. The package would open a connection to find out."""
         return True
 
     def populate(self, proxies: Sequence[Mapping[str, str]]) -> list[Proxy]:
@@ -37,13 +38,13 @@ class ToxiproxyApi:
     """
 
     def __init__(self, host: str, port: int, *, timeout_s: float = 20.0) -> None:
-        # Removing a toxic waits up to 5 s for a receiver that does not take the bytes that were held.
+        # Removing a toxic waits up to 5 s if a receiver does not take the bytes that were held.
         self._transport = Transport(host, port, timeout_s)
         self._server = Server()
         self._proxies: dict[str, Proxy] = {}
 
     def version(self) -> str:
-        """Of the server."""
+        """The server's version."""
         with self._asking():
             return str(json.loads(self._server.version())["version"])
 
@@ -81,7 +82,7 @@ class ToxiproxyApi:
             self._proxy(proxy).add_toxic(name=_safe(name), type=kind, stream=stream, attributes=attributes)
 
     def remove_toxic(self, proxy: str, name: str) -> None:
-        """Take a toxic off; one that is not there is no error."""
+        """Take a toxic off; an unknown name is no error."""
         try:
             with self._asking():
                 self._proxy(proxy).destroy_toxic(_safe(name))
@@ -99,7 +100,7 @@ class ToxiproxyApi:
         self._transport.close()
 
     def _proxy(self, name: str) -> Any:
-        """A proxy that this made, or one that the server has."""
+        """A proxy that this object made, or one that the server has."""
         if name not in self._proxies:
             self._proxies.update(self._server.proxies())
         if name not in self._proxies:
@@ -108,7 +109,8 @@ class ToxiproxyApi:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around a call of the package: it goes to this server, and what it cannot read is an error of the server."""
+        """Wraps each call of the package: directs it to this server, and turns unreadable answers into ToxiproxyError.
+        """
         try:
             with self._transport.chosen():
                 yield
@@ -117,7 +119,7 @@ class ToxiproxyApi:
 
 
 def _safe(name: str) -> str:
-    """The name. HarnessError where it means something in a path."""
+    """The name. HarnessError if the name has a meaning in a path."""
     if not SAFE_NAME.fullmatch(name):
         raise HarnessError(f"{name!r} cannot be a name in Toxiproxy: only letters, digits, dot, dash and underscore")
     return name

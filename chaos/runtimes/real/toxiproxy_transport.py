@@ -1,8 +1,8 @@
-"""What toxiproxy-python speaks through here: one kept connection for each server, with a time limit.
+"""The transport for toxiproxy-python: one kept connection for each server, with a time limit.
 
-The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It passes
-over every status but 400, 404 and 409, and its host and port belong to the class, so that a process knows one server
-only. `Consumer` takes its place in the package's modules: a call goes to the transport in whose `chosen` block it is
+The package's own transport, `toxiproxy.api.APIConsumer`, opens a connection for each call and waits for ever. It
+ignores every error status except 400, 404 and 409. Its host and port belong to the class, so a process knows only one
+server. `Consumer` replaces it in the package's modules: a call goes to the transport in whose `chosen` block it is
 made.
 """
 
@@ -27,7 +27,7 @@ IDLE_S = 20.0
 
 
 class ToxiproxyError(HarnessError):
-    """Toxiproxy did not answer, or answered with an error or with nonsense. `status` is 0 where there was no answer."""
+    """Toxiproxy did not answer, or answered with an error or nonsense. `status` is 0 if there was no answer."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Answer:
         self.status_code, self.content = status_code, content
 
     def json(self) -> Any:
-        """The body. ValueError where it is no JSON."""
+        """The body. ValueError if it is not JSON."""
         return json.loads(self.content)
 
 
@@ -55,7 +55,7 @@ class Transport:
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
-        """Calls of the package inside of this block, in this thread, go to this server."""
+        """The package's calls inside this block, in this thread, go to this server."""
         token = _CHOSEN.set(self)
         try:
             yield
@@ -63,7 +63,7 @@ class Transport:
             _CHOSEN.reset(token)
 
     def send(self, method: str, path: str, body: object = None) -> Answer:
-        """The answer. ToxiproxyError where there is none in time, and for every status from 400 on."""
+        """The answer. ToxiproxyError if none comes in time, and for every status from 400 on."""
         data = None if body is None else json.dumps(body)
         with self._turn:
             if time.monotonic() - self._used_at > IDLE_S:
@@ -85,7 +85,7 @@ class Transport:
         return Answer(response.status, content)
 
     def close(self) -> None:
-        """End the connection. A later call opens it anew."""
+        """End the connection. A later call opens a new one."""
         with self._turn:
             self._connection.close()
 
@@ -94,7 +94,7 @@ _CHOSEN: ContextVar[Transport] = ContextVar("the Toxiproxy that calls go to")
 
 
 class Consumer:
-    """In the place of `toxiproxy.api.APIConsumer`: the same methods over the chosen transport."""
+    """Replaces `toxiproxy.api.APIConsumer`: the same methods over the chosen transport."""
 
     @classmethod
     def get(cls, url: str) -> Answer:

@@ -8,14 +8,14 @@ from typing import Any
 
 
 class TraceTail:
-    """Reads a trace from where it ends when this is made. A line that is not whole yet is read when it is."""
+    """Reads a trace from the end that it has when this object is made. A partial line is read once it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = path.stat().st_size if path.exists() else 0
 
     def events(self) -> list[dict[str, Any]]:
-        """The lines since the last call, in order. Empty where the file does not exist yet."""
+        """The lines since the last call, in order. Empty if the file does not exist yet."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
