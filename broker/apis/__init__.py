@@ -1,1 +1,1 @@
-"""The trio part of the broker: connections, dispatch, handlers, purgatories, fetchers, peers."""
+"""Handlers of the APIs that this broker serves, and the table that says which handler answers which API."""

@@ -1,8 +1,8 @@
-"""DeleteRecords (L4): the start of a log is moved, and the answer waits until every replica in service has done so too.
+"""DeleteRecords (L4): the leader moves a log's start, and answers once every replica in service has moved its own.
 
-Only what is committed may go. Followers hear of the new start in their next Fetch's answer and tell their own in the
-one after: the smallest of them is the low watermark. What lies below a log's start is not served any more; its segments
-go with the next check of retention.
+Only committed records may be deleted. A follower learns the leader's new log start from the answer to its next Fetch,
+and reports its own log start in the Fetch after that. The smallest log start is the low watermark. Records below a
+log's start are not served; the next check of retention deletes their segments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DelayedDeletions:
         self.done = trio.Event()
 
     def add(self, hosted: Hosted, offset: int, result: DeleteRecordsPartitionResult) -> None:
-        """Wait for a partition's low watermark to reach `offset`. Until then its result is that of a time-out."""
+        """Wait for a partition's low watermark to reach `offset`. Until then the partition's result is a time-out."""
         deletion = AwaitedDeletion(self, hosted.state, hosted.deletions, offset, result)
         self.waiting[deletion] = None
         deletion.look()
@@ -48,7 +48,7 @@ class DelayedDeletions:
             self.done.set()
 
     def abandon(self) -> None:
-        """The connection has ended, or the time is over. The other replicas will delete all the same."""
+        """The connection has ended, or the time is over. The other replicas still delete the records."""
         for deletion in self.waiting:
             deletion.forget()
         self.waiting.clear()

@@ -1,7 +1,7 @@
 """Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs,
-FindCoordinator. None of them waits. What the active controller decides is forwarded (`forwarding.py`).
+FindCoordinator. None of them waits. Requests that the active controller decides are forwarded (`forwarding.py`).
 
-Message classes that few clients ask for are imported where they are used: a broker starts without them.
+Message classes that few clients ask for are imported where they are used, so that a broker starts faster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIRST_BATCHED = 4
 
 @dataclass(slots=True)
 class AdminContext:
-    """What the answers are made from. `image` is this node's committed one: the same object for the node's life."""
+    """What the answers are made from. `image` is this node's committed image, one object for the node's life."""
 
     image: ClusterImage
     config: BrokerConfig
@@ -143,9 +143,9 @@ def describe_cluster(
 
 
 def known_controller(context: AdminContext, listener: str) -> int:
-    """Whom clients shall take for the controller: the active one if it is a live broker here, else any live broker.
+    """The broker that clients are told is the controller: the active one if it is a live broker, else any live broker.
 
-    Every broker forwards what the controller decides, so any will do.
+    Any broker will do, because every broker forwards the requests that the controller decides.
     """
     live = [
         broker.id for broker in context.image.brokers.values() if not broker.fenced and listener in broker.endpoints
@@ -191,7 +191,7 @@ def _entries(
             try:
                 entries = describe_topic(with_altered(context.config, altered), overrides)
                 return _with_altered(image, node_id, entries)
-            except ConfigError as error:  # at odds with the defaults in this node's file
+            except ConfigError as error:  # the topic's settings contradict the defaults in this node's file
                 result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
                 return []
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -212,7 +212,7 @@ def _entries(
 
 
 def _with_altered(image: ClusterImage, node_id: int, entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Say of values that were altered at run time that they were: broker.config took them for the file's."""
+    """Mark the values that were altered at run time, because `broker.config` reports them as the file's."""
     own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
     everyone = image.configs.get((BROKER_RESOURCE, ""), {})
 

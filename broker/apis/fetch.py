@@ -62,7 +62,7 @@ class DelayedFetch:
     ) -> None:
         self.api, self.slot, self.wants, self.session = api, slot, wants, session
         self.replica_id, self.max_bytes = request.replica_id, min(request.max_bytes, api.max_bytes)
-        # More than may be sent would never be there.
+        # A fetch never gets more than its max bytes, so a larger min bytes would always wait to the end.
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.isolation = request.isolation
         self.look = look
@@ -73,7 +73,7 @@ class DelayedFetch:
         self.bucket = -1
 
     def expire(self) -> None:
-        """Max wait is over: answer with what there is."""
+        """The max wait is over: answer with what there is."""
         self.api.answer(self)
 
     def wake(self) -> None:
@@ -85,14 +85,14 @@ class DelayedFetch:
             api.forget(self)
             return
         if self.min_bytes > 1:
-            # What stood still may be what has moved.
+            # A partition that stood still when the fetch was parked may have moved since: look at all of them.
             self.look = list(enumerate(self.wants))
             if not api.satisfied(self):
                 return
         api.answer(self)
 
     def abandon(self) -> None:
-        """Its connection has ended: nobody waits any more."""
+        """The connection has ended: nobody waits for this answer any more."""
         self.api.forget(self)
 
 
@@ -108,18 +108,18 @@ class FetchApi:
         max_bytes: int,
         of_plane: Mapping[bytes, Callable[[Slot, FetchIn], None]],
     ) -> None:
-        """`of_plane`: who answers for the logs that other nodes fetch and no replica here holds, by topic id."""
+        """`of_plane`: handlers, by topic id, for logs of the control plane, which other nodes fetch."""
         self._env, self._replicas, self._timers, self.max_bytes = env, replicas, timers, max_bytes
         self._of_plane = of_plane
         self.sessions = FetchSessions(session_slots, env.rng)
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
-        """Answer at once where there is data, an error or no patience; else park. May raise MalformedFrame."""
+        """Answer at once if there is data, an error or a max wait of 0; else park. May raise MalformedFrame."""
         self._serve(slot, decode_fetch(view, at, slot.version))
 
     def handle_between_nodes(self, slot: Slot, view: memoryview, at: int) -> None:
-        """As `handle`, on the listener between brokers: only there the control plane's logs are to be had. To a client
-        they are topics that it has never heard of (UNKNOWN_TOPIC_ID).
+        """As `handle`, on the listener between brokers. Only this listener serves the control plane's logs. A client
+        that asks for one on another listener gets UNKNOWN_TOPIC_ID.
         """
         request = decode_fetch(view, at, slot.version)
         if request.topics and slot.version >= _TOPIC_IDS_FROM:
@@ -151,8 +151,8 @@ class FetchApi:
             self._park(fetch, now_ms + request.max_wait_ms)
 
     def _continued(self, slot: Slot, request: FetchIn, session: FetchSession, find: Find, now_ms: int) -> DelayedFetch:
-        """A follower's fetch in a session. Of the partitions that it does not name most stand still: these are looked
-        at now and then only, for the fetch says of them too that the follower lives and is where it was.
+        """A follower's fetch in a session. Most partitions that it does not name stand still. Those are looked at only
+        every LOOK_EVERY_MS: each fetch also acknowledges them, so the follower must not seem to lag there.
         """
         known, told = session.wants, session.told
         all_of_them = now_ms - session.looked_ms >= LOOK_EVERY_MS or request.replica_epoch != session.replica_epoch
@@ -173,7 +173,9 @@ class FetchApi:
         return DelayedFetch(self, slot, request, wants, session, look)
 
     def _acknowledge(self, fetch: DelayedFetch, broker_epoch: int, now_ms: int) -> None:
-        """A follower has everything before the offset that it fetches from (`Partition.follower_fetched`)."""
+        """Count the follower's fetch offsets as acknowledgements: it has everything before each of them
+        (`Partition.follower_fetched`).
+        """
         replicas, replica_id = self._replicas, fetch.replica_id
         for place, (_, part, h) in fetch.look:
             if h is None:
@@ -213,7 +215,7 @@ class FetchApi:
             if state.divergence(log.epochs, part.last_fetched_epoch, offset) is not None:
                 return True
             if offset < limit:
-                # A slice ends with its segment, so what an older one has left may never be enough.
+                # A slice ends with its segment, so the rest of an older segment may never reach min bytes.
                 if fetch.min_bytes <= 1 or offset < log.segments[-1].base_offset:
                     return True
                 found = log.slice(offset, limit, part.max_bytes, True)
@@ -294,7 +296,7 @@ class FetchApi:
         if error:
             leader = (state.leader_id, state.leader_epoch) if error in (_NOT_LEADER, _FENCED) else None
             return _failed(part.index, int(error), leader)
-        # The state machine's end, not the log's: what waits for its fsync is nobody's to read.
+        # The state machine's log end, not the log's own: nobody may read records that still wait for their fsync.
         start, end, hw = log.log_start_offset, state.log_end_offset, state.high_watermark
         stable = state.last_stable_offset(None)
         diverging = state.divergence(log.epochs, part.last_fetched_epoch, offset)
@@ -328,10 +330,10 @@ def _want(find: Find, key: bytes, part: FetchPart) -> Want:
 
 
 def _stands_still(want: Want, told: Told | None) -> bool:
-    """Whether a follower has heard all there is to say of a partition, and has all of it (of an empty one it names no
-    epoch: nothing can part from that).
+    """Whether a follower knows a partition's offsets and has all of its records. For an empty log the follower names
+    no epoch; an empty log cannot diverge.
     """
-    # Asked of every partition of a session, twice a fetch: taken apart at once, what differs most often first.
+    # Runs twice a fetch for every partition of a session, so it unpacks once and compares first what differs most.
     _, part, h = want
     if h is None or told is None:
         return False

@@ -24,7 +24,7 @@ PartKey = tuple[bytes, int]
 
 
 class Want(NamedTuple):
-    """One partition of a fetch: where it is asked from, and the replica here, if any."""
+    """One partition of a fetch: the offset to read from, and the replica here, if any."""
 
     key: bytes
     part: FetchPart
@@ -32,7 +32,7 @@ class Want(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The offsets of a partition that a fetcher in a session was last sent."""
+    """The offsets of a partition that the broker last sent to the fetcher of a session."""
 
     high_watermark: int
     log_start_offset: int
@@ -73,14 +73,14 @@ class FetchSession:
                 self.wants.pop((key, index), None)
 
     def changed(self, outs: list[tuple[bytes, FetchPartOut]]) -> list[tuple[bytes, FetchPartOut]]:
-        """Of all partitions' results, those that the fetcher must hear of; partitions with data go to the back of the
-        queue.
+        """The results that the fetcher must hear of. Partitions with data go to the back of the queue, so that the
+        others get their turn.
         """
         tell, told = [], self.told
         for item in outs:
             key, out = item
             place, offsets, records = (key, out.index), (out.high_watermark, out.log_start_offset), out.records
-            # Most stand still: a tuple compares with what it was made into, and is made faster.
+            # Most partitions stand still. A plain tuple equals a `Told` of the same offsets, and is built faster.
             if told.get(place) == offsets and not (records or self.full or out.error or out.diverging):
                 continue
             told[place] = tuple.__new__(Told, offsets)
@@ -102,11 +102,12 @@ class FetchSessions:
     def open(
         self, request: FetchIn, now_ms: int, *, by_ids: bool = False
     ) -> tuple[FetchSession | None, Iterable[tuple[bytes, FetchPart]]]:
-        """The session of a request (None: none) and the partitions it asks for, to be gone through at once if at all.
-        `by_ids`: its version names topics so.
+        """The session of a request, if any, and the partitions it asks for. Iterate over the partitions before the
+        session changes again. `by_ids`: the request's version names topics by id.
 
-        Raises SessionError for an unknown session (70), one at another epoch (71), or one whose fetcher named topics
-        in the other way until now, as it does when its idea of our versions changes (106): all of it begins anew then.
+        Raises SessionError for an unknown session (70), for one at another epoch (71), or if the fetcher named topics
+        in the other way until now (106). A fetcher does the last when it chooses another version; it then begins a
+        new session.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """One directory, with the replicas asked for that stand in it; all of them where the request names no topics.
+    """The one log directory, with the requested replicas in it, or with all replicas if the request names no topics.
 
-    What is not hosted here is left out, as Kafka does. The size of the volume is not told: -1, Kafka's "unknown".
+    Replicas that are not hosted here are left out, as Kafka does. The size of the volume is -1, Kafka's "unknown".
     """
     asked = None if request.topics is None else {each.topic: frozenset(each.partitions) for each in request.topics}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -33,7 +33,7 @@ def describe_log_dirs(replicas: ReplicaManager, request: DescribeLogDirsRequest)
 
 
 def _partition(hosted: Hosted) -> DescribeLogDirsPartition:
-    """Sizes in bytes. The lag is how far the log's end is behind the high watermark: above 0 while it is caught up."""
+    """Sizes in bytes. The lag is how far the log's end is behind the high watermark; above 0 while it catches up."""
     lag = max(0, hosted.state.high_watermark - hosted.state.log_end_offset)
     return DescribeLogDirsPartition(
         partition_index=hosted.state.index, partition_size=hosted.log.size, offset_lag=lag, is_future_key=False

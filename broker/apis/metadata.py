@@ -1,7 +1,7 @@
-"""Metadata: who leads what, where to reach whom, and topics that are made by being asked for (P1).
+"""Metadata: who leads which partition, the brokers' addresses, and the automatic creation of topics (P1).
 
-An answer depends on the image, the listener, the version, the topics asked for and whom clients shall take for the
-controller. `MetadataHandler.encode` keeps encoded answers for as long as the image does not change in what they say.
+An answer depends on the image, the listener, the version, the requested topics and the broker named as controller.
+`MetadataHandler.encode` keeps encoded answers until the image changes in something that the answers contain.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MetadataHandler:
         self._cached_version = -1
 
     def encode(self, request: wire.MetadataRequest, version: int, listener: str) -> bytes:
-        """The answer's bytes without header, from the cache where it is there."""
+        """The answer's bytes without header, from the cache if the cache holds them."""
         context = self._context
         image = context.image
         if self._cached_version != image.version or len(self._cached) >= MAX_CACHED:
@@ -62,7 +62,7 @@ class MetadataHandler:
         return found
 
     def answer(self, request: wire.MetadataRequest, version: int, listener: str) -> wire.MetadataResponse:
-        """The answer. Unknown topics that may be made are asked of the controller, once for all who want them."""
+        """The answer. Ask the controller to create unknown topics, if allowed: once, however many clients want them."""
         context = self._context
         image = context.image
         view = _View(image, listener, version)
@@ -112,7 +112,7 @@ class MetadataHandler:
 
 
 def asked_topics(request: wire.MetadataRequest, version: int) -> tuple[tuple[bytes, str | None], ...] | None:
-    """(id, name) of each topic that is asked for, each once, name None where it is asked for by id; None for all."""
+    """(id, name) of each requested topic, once each; the name is None for a topic requested by id. None: all topics."""
     if request.topics is None or (version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         return None
     return tuple(
@@ -171,14 +171,14 @@ class _View:
 
 
 class TopicCreator:
-    """Has topics made that clients asked for: one CreateTopics for each at a time, however many ask."""
+    """Has topics created that clients asked for: one CreateTopics for each at a time, however many clients ask."""
 
     def __init__(self, decider: Decider, nursery: trio.Nursery) -> None:
         self._decider, self._nursery = decider, nursery
         self._under_way: dict[str, None] = {}
 
     def create(self, name: str) -> None:
-        """Begin to make a topic with the default partitions and replicas, unless that is under way."""
+        """Begin to create a topic with the default partitions and replicas, unless its creation is under way."""
         if name not in self._under_way:
             self._under_way[name] = None
             self._nursery.start_soon(self._make, name)
@@ -188,7 +188,7 @@ class TopicCreator:
 
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)])
         try:
-            # Whatever comes of it, the next Metadata request sees: the topic, or that it has to be tried again.
+            # The outcome is not needed: the next Metadata request finds the topic, or tries to create it again.
             await self._decider.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)
         finally:
             del self._under_way[name]

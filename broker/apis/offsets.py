@@ -55,7 +55,7 @@ class OffsetApis:
                 if slot.version < _EPOCHS_FROM:
                     part.leader_epoch = -1
                 if slot.version < _NOT_AVAILABLE_FROM and part.error_code == ErrorCode.OFFSET_NOT_AVAILABLE:
-                    # Clients from before KIP-207 ask again after this one; the other they do not know.
+                    # Clients from before KIP-207 do not know OFFSET_NOT_AVAILABLE; they retry after this error.
                     part.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
         return ListOffsetsResponse(topics=topics)
@@ -70,7 +70,8 @@ class OffsetApis:
             )
         state, log = h.state, h.log
         limit = state.high_watermark if replica_id == _CONSUMER else state.log_end_offset
-        # Until the high watermark has reached the epoch's start, it may be lower than an earlier answer to clients.
+        # A new leader's high watermark may be lower than one that clients already heard from the old leader. It is
+        # safe to tell once it has reached the start of the new leader's epoch.
         settled = replica_id != _CONSUMER or state.latest_offset_available()
         timestamp, offset, epoch = -1, -1, -1
         if asked.timestamp == LATEST:
@@ -102,8 +103,8 @@ class OffsetApis:
         )
 
     def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest, slot: Slot) -> OffsetForLeaderEpochResponse:
-        """Where an epoch ends here: what a follower or consumer truncates or resumes by (KIP-101, KIP-320). Leaders
-        only.
+        """Where an epoch ends here. A follower truncates by it, a consumer resumes by it (KIP-101, KIP-320). Only
+        leaders answer.
         """
         topics = []
         for topic in request.topics:
@@ -126,15 +127,15 @@ class OffsetApis:
 
 
 class ProducerIds:
-    """Producer ids from blocks that the controller hands out (AllocateProducerIds), unique in the cluster's life."""
+    """Producer ids, from blocks that the controller hands out (AllocateProducerIds). The cluster never reuses one."""
 
     def __init__(self, source: ProducerIdSource) -> None:
         self._source = source
         self._next = self._end = 0
 
     async def init_producer_id(self, request: Any, slot: Slot) -> Any:
-        """A fresh producer id with epoch 0. (An idempotent producer without transactional id bumps its epoch by
-        itself.)
+        """A fresh producer id with epoch 0. An idempotent producer without a transactional id bumps its own epoch
+        later, without a request.
         """
         from broker.protocol.schema.init_producer_id import InitProducerIdResponse
 

@@ -1,4 +1,4 @@
-"""Produce: append what clients send, answer when the acknowledgements they asked for are there (R7, R8).
+"""Produce: append the clients' batches, and answer once the acknowledgement that the client asked for is due (R7, R8).
 
 Batches are appended in arrival order as they are parsed. A Produce that waits for replicas parks only its own reply:
 the next one on the same connection is appended meanwhile, and replies still leave in order.
@@ -54,7 +54,7 @@ class DelayedProduce:
             self._api.reply(self._slot, self._results)
 
     def expire(self) -> None:
-        """The client's time-out: whatever is still owed may or may not get replicated later."""
+        """The client's time-out has passed. Records not yet acknowledged may or may not be replicated later."""
         if not self._owed:
             return
         self._owed = 0
@@ -63,7 +63,7 @@ class DelayedProduce:
         self._api.reply(self._slot, self._results)
 
     def abandon(self) -> None:
-        """Its connection has ended: nobody waits any more, whatever becomes of the records."""
+        """The connection has ended: nobody waits for this answer any more. The records stay in the log."""
         if self._owed:
             self._owed = 0
             self._api.timers.remove(self)
@@ -110,8 +110,8 @@ class ProduceApi:
     def _append(
         self, h: Hosted, index: int, records: memoryview | None, version: int, acks: int, now_ms: int, wall_ms: int
     ) -> tuple[ProduceResult, AwaitedAppend | None]:
-        """Append one partition's batch. Returns its result, and what has to come before it is acknowledged: that it is
-        replicated, or with acks=1 flushed. None where it can be acknowledged at once.
+        """Append one partition's batch. Returns its result, and what must happen before the acknowledgement:
+        replication, or a flush with acks=1. The second is None if the batch can be acknowledged at once.
         """
         state, log = h.state, h.log
         if not state.is_leader:
@@ -140,7 +140,7 @@ class ProduceApi:
         for append in parked:
             append.queue.add(append, delayed)
         if acks != -1:
-            return  # A flush of the log's own takes as long as it takes.
+            return  # A wait for the log's own flush has no deadline: the client's time-out is for replication.
         slot.parked = delayed
         self.timers.add(delayed, deadline_ms)
 

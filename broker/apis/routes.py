@@ -79,7 +79,7 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
 
 
 def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[int, Route]:
-    """What is served on the listener between brokers only: the control plane's APIs, and Fetch of its logs."""
+    """Routes of the listener between brokers only: the control plane's APIs, and Fetch of the control plane's logs."""
 
     def by_control_plane(key: int, handler: NodeHandler) -> Route:
         return Route(key, plain=lambda request, slot: handler(request))
@@ -91,7 +91,7 @@ def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[in
 
 
 def check_served(for_clients: dict[int, Route], for_nodes: dict[int, Route]) -> None:
-    """ApiVersions lists exactly what dispatch has. Other nodes are served more: the APIs of control planes."""
+    """Check that ApiVersions lists exactly the APIs that dispatch serves. The listener between brokers serves more."""
     assert sorted(for_clients) == sorted(SERVED), f"{sorted(for_clients)} served, {sorted(SERVED)} listed"
     only_nodes = sorted(key for key in for_nodes if key not in for_clients)
     stray = [key for key in only_nodes if key not in SERVED_TO_NODES]

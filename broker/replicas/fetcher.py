@@ -1,8 +1,9 @@
-"""Followers: one task for each leader, one Fetch for all partitions followed there; the next one acknowledges (R9, E3).
+"""Followers: one task for each leader, one Fetch for all partitions followed there; the next Fetch acknowledges (R9,
+E3).
 
-A change of the partition set while a Fetch is parked at the leader closes the connection and fetches anew: a new
-topic's first acknowledgement must not wait out somebody's max wait. Whatever a response brings is applied only to
-partitions that still follow the same leader in the same epoch and end where they ended when the request was made.
+If the set of partitions changes while a Fetch is parked at the leader, the follower closes the connection and fetches
+anew: a new topic's first acknowledgement must not wait out the max wait of that Fetch. A response is applied only to
+partitions that still follow the same leader in the same epoch, and whose log end has not moved since the request.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Fetcher:
             self._wake()
 
     def stop(self) -> None:
-        """Follow nothing any more, and ignore what may have been received by now."""
+        """Follow nothing any more, and ignore responses that may have arrived already."""
         self.following.clear()
         self._wake()
 
@@ -157,8 +158,8 @@ class Fetcher:
             self._replicas.settle()
 
     async def _write_down(self) -> None:
-        """The next fetch acknowledges what is before it, and says where logs start. All of that which has to be on disk
-        first is there on return.
+        """Make durable what the next fetch will tell the leader: the records before its offsets, if their settings ask
+        for a flush, and the log starts.
         """
         held, self._held = self._held, []
         try:
@@ -267,7 +268,7 @@ class Fetcher:
             self._start_soon(self._resolve_out_of_range, f)
 
     async def _resolve_out_of_range(self, f: Following) -> None:
-        """Ask where the leader's log begins and ends; then the state machine decides (`Partition.out_of_range`)."""
+        """Ask where the leader's log begins and ends, then let the state machine decide (`Partition.out_of_range`)."""
         state, log = f.hosted.state, f.hosted.log
         offset = log.log_end_offset
         try:
@@ -294,7 +295,7 @@ class Fetcher:
         return -1 if answered.error_code else int(answered.offset)
 
     def _back_off(self, f: Following) -> None:
-        """Other partitions go on; this one waits for metadata or for its back-off."""
+        """This partition waits for metadata or for its back-off. The other partitions go on."""
         f.failures += 1
         base = 20 if f.failures < 3 else self._config.replica_fetch_backoff_ms
         f.not_before_ms = int(self._env.mono() * 1000) + base
@@ -355,12 +356,12 @@ class Fetchers:
             fetcher.unfollow(hosted)
 
     def stop(self) -> None:
-        """Fetch nothing any more: logs are about to be closed, and could not take records."""
+        """Fetch nothing any more: the logs are about to be closed, and closed logs take no records."""
         self._stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
 
     def watch(self, now_ms: int) -> None:
-        """Called now and then: ends connections that do not answer."""
+        """End connections that do not answer. To be called periodically."""
         for fetcher in self._fetchers.values():
             fetcher.watch(now_ms)

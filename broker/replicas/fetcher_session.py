@@ -1,7 +1,7 @@
-"""A follower's side of an incremental fetch session (KIP-227): the leader remembers requests, and only news is sent.
+"""A follower's side of an incremental fetch session (KIP-227): the leader remembers requests, and only changes travel.
 
-Under load a Fetch leaves every few milliseconds, and nearly all of a broker's partitions stand still between two: to
-name each of them each time costs more than what is fetched.
+Under load a Fetch leaves every few milliseconds, and nearly all of a broker's partitions stand still between two
+Fetches. To name every partition in every Fetch would cost more than to fetch the records.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What a request says: partitions that are new or have moved, and those that are not to be answered any more."""
+    """What a request says: partitions that are new or have moved, and partitions that leave the session."""
 
     topics: list[tuple[bytes, list[FetchPart]]]
     forgotten: list[tuple[bytes, list[int]]]
@@ -70,7 +70,7 @@ class FetcherSession:
         """All that the leader answers for."""
 
     def restart(self) -> None:
-        """The next request names everything; it takes the place of the session there was."""
+        """Let the next request name every partition and open a new session in place of the old one."""
         self.epoch = INITIAL_EPOCH
         self.asked.clear()
 
@@ -84,7 +84,7 @@ class FetcherSession:
             end, start = log.log_end_offset, log.log_start_offset
             last = hosted.state.epoch_to_send(log.epochs.latest)
             now = following, epoch, end, last, start
-            # Nearly all stand still: a tuple compares with what it was made into, and is made faster.
+            # Nearly all stand still. A plain tuple equals an `Asked` of the same values, and is built faster.
             if asked.get(key) == now:
                 continue
             asked[key] = Asked(*now)

@@ -1,8 +1,8 @@
 """Group commit for topics with flush.messages or flush.ms (R14): fsyncs run off the event loop, one at a time a log.
 
-While a flush by flush.messages is due or running, nobody sees what is appended until it is durable. The state machine
-learns of it only then, so no fetch, no high watermark and no acknowledgement goes beyond it. One fsync covers all that
-was appended before it began. Nobody waits for a flush that flush.ms asks for.
+While a flush by flush.messages is due or running, nobody sees new records until they are durable. The state machine
+learns of the records only then, so no fetch, no high watermark and no acknowledgement goes beyond them. One fsync
+covers all records appended before it began. Nobody waits for a flush that flush.ms asks for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HeldAppend(NamedTuple):
-    """The leader's offsets that came with records which are not durable yet: applied when they are."""
+    """The leader's offsets that came with records which are not durable yet. They are applied once the records are."""
 
     hosted: Hosted
     leader_epoch: int
@@ -34,18 +34,18 @@ class Flushes:
     """The flushes of one broker's logs that are under way."""
 
     def __init__(self, env: Env, is_hosted: Callable[[Hosted], bool], flushed: Callable[[Hosted, int], None]) -> None:
-        """`flushed` hears of each replica up to which offset it is as durable as its log's settings ask for."""
+        """`flushed` is called with a replica and the offset before which it is as durable as its settings ask for."""
         self._env, self._is_hosted, self._flushed = env, is_hosted, flushed
         self._start_soon: Callable[..., None] | None = None
         self._running: dict[Hosted, trio.Event] = {}
         """The running flush of each log: the event is set when it ends."""
 
     def bind(self, start_soon: Callable[..., None]) -> None:
-        """Set where tasks run. An OSError there must end the node: after a failed fsync nothing is known."""
+        """Set where tasks run. An OSError there must end the node: after a failed fsync the disk's state is unknown."""
         self._start_soon = start_soon
 
     def begin(self, h: Hosted) -> bool:
-        """Flush a log, and go on until nothing is due any more. True if nobody may see new records before."""
+        """Flush a log, and go on until no flush is due. True if nobody may see new records before the flush."""
         h.holding = h.holding or h.log.is_flush_promised
         if not h.flushing:
             assert self._start_soon is not None
@@ -64,7 +64,7 @@ class Flushes:
                     await self._env.cpu(job.run)
                     log.finish_flush(job, self._env.wall_ms())
                 if not log.flush_due(self._env.wall_ms()):
-                    # What came meanwhile and asks for no flush of its own need not wait for one.
+                    # Records that arrived meanwhile need no flush of their own, so they are announced at once.
                     self._flushed(h, log.log_end_offset)
                     return
                 if log.generation == generation:
@@ -74,13 +74,13 @@ class Flushes:
         except OSError:
             if self._is_hosted(h):
                 raise
-            # The log was deleted under the flush, with the directory that was to be synced.
+            # No failure of the disk: the log was deleted during the flush, with the directory to be synced.
         finally:
             h.flushing = h.holding = False
             self._running.pop(h).set()
 
     async def until_durable(self, held: Iterable[HeldAppend]) -> None:
-        """Wait until each of them is on disk, or gone by a truncation. The flushes run side by side."""
+        """Wait until each append is on disk, or a truncation has removed it. The flushes run side by side."""
         waiting = list(held)
         for item in waiting:
             self.begin(item.hosted)
@@ -91,9 +91,9 @@ class Flushes:
                 await self._running[h].wait()
 
     def now(self, h: Hosted) -> None:
-        """At a change of roles: nothing appended before may be pending in the new one. Waits for the disk, here.
+        """Flush at a change of roles: no append of the old role may be pending in the new one. Blocks for the disk.
 
-        A running flush goes on; nothing is left for it to announce.
+        A running flush goes on, but has nothing left to announce.
         """
         job = h.log.begin_flush()
         if job is not None:

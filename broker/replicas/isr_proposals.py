@@ -1,7 +1,7 @@
-"""Leaders propose ISR changes to the control plane and hear its word (R2, R3).
+"""Leaders propose ISR changes to the control plane and learn its decisions (R2, R3).
 
-Proposals of many partitions travel together, one batch at a time. A proposal is asked again until the
-controller answers for it or newer metadata has overtaken it; the state machine decides what an answer means.
+Proposals of many partitions travel together, one batch at a time. A proposal is sent again until the controller
+answers it or newer metadata overtakes it. The state machine decides what an answer means.
 """
 
 from __future__ import annotations

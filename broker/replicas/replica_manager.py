@@ -1,7 +1,7 @@
 """Every replica that this broker hosts: events of the data plane into state machines, and their effects out.
 
-The control plane gives it orders (`obey`) and hears from it through ISR proposals: nothing here knows whether they come
-from KRaft or from elsewhere.
+The control plane gives orders (`obey`) and receives ISR proposals. Nothing here knows whether the control plane is
+KRaft's or another.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ReplicaManager:
         return parts.get(index) if parts else None
 
     def is_hosted(self, h: Hosted) -> bool:
-        """False once this replica was dropped, even if another of its partition was taken up since."""
+        """False once this replica was dropped, even if its partition has a new replica here since then."""
         return self.find(h.state.topic_id, h.state.index) is h
 
     # ------------------------------------------------------------------ what requests ask of the metadata
@@ -118,7 +118,7 @@ class ReplicaManager:
         return None if found is None else (found.leader, found.leader_epoch)
 
     def absent(self, key: bytes, index: int, *, by_id: bool) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """The error for a partition that is not hosted here, and (leader id, leader epoch) if it is elsewhere."""
+        """The error for a partition that is not hosted here, and (leader id, leader epoch) if it exists elsewhere."""
         leader = self.leader_of(key, index)
         if leader is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
@@ -150,7 +150,7 @@ class ReplicaManager:
             self.apply_effects(h, effects)
 
     def flushed(self, h: Hosted, end_offset: int) -> None:
-        """All before `end_offset` is as durable as the log's settings ask for: now it may be seen and acknowledged."""
+        """Let records before `end_offset` be seen and acknowledged: they are as durable as their settings ask for."""
         state = h.state
         if state.is_leader and end_offset > state.log_end_offset:
             effects = state.appended(end_offset, int(self._env.mono() * 1000))
@@ -160,7 +160,7 @@ class ReplicaManager:
         self.settle()
 
     def flush_by_time(self) -> None:
-        """Flush the logs to which nothing comes any more, and whose flush.ms is over."""
+        """Flush the logs whose flush.ms is over, also those that get no more appends."""
         wall_ms = self._env.wall_ms()
         for h in self.hosted():
             if h.log.flushes and h.log.flush_due(wall_ms):
@@ -169,8 +169,8 @@ class ReplicaManager:
     def followed(self, h: Hosted, leader_high_watermark: int, leader_log_start: int) -> HeldAppend | None:
         """A follower appended what its leader sent (perhaps nothing) and learnt the leader's offsets.
 
-        Where that is to be flushed first nothing is done yet: pass what is returned to `flush_followed` before the next
-        fetch, which acknowledges what was appended.
+        If the records must be flushed first, nothing is applied yet: pass the returned value to `flush_followed` before
+        the next fetch, because that fetch acknowledges the records.
         """
         log, state = h.log, h.state
         if log.flushes and log.flush_due(self._env.wall_ms()) and self.flushes.begin(h):
@@ -195,7 +195,8 @@ class ReplicaManager:
         """A client wants a log that is led here to begin at `offset`. Call `log_starts_moved` next."""
         if h.log.increment_log_start(offset):
             self._log_start_moved(h, "DeleteRecords")
-            # Their answers carry the new start; else they would hear of it when their wait is over.
+            # Wake the followers' parked fetches: their answers carry the new log start. Else followers would learn of
+            # it only when their max wait is over.
             self.woken.update(h.followers)
 
     def log_starts_moved(self) -> None:
@@ -204,7 +205,7 @@ class ReplicaManager:
         self.settle()
 
     def keep_log_starts(self) -> None:
-        """Make the log starts that leaders have moved durable, before the next fetch reports them to the leaders."""
+        """Make durable the log starts that leaders have moved, before the next fetch reports them back."""
         if self.starts_adopted:
             self.starts_adopted = False
             self._logs.checkpoint_log_starts()
@@ -258,7 +259,7 @@ class ReplicaManager:
         h.log.epochs.assign(effect.epoch, effect.start_offset)
 
     def _leadership_lost(self, h: Hosted, effect: LeadershipLost) -> None:
-        """Whoever waits here waits in vain: producers hear NOT_LEADER, though their append may yet survive."""
+        """Answer everyone who waits here. Producers get NOT_LEADER, although their records may yet survive."""
         leader = h.state.leader_id, h.state.leader_epoch
         h.uncommitted.answer_all(_NOT_LEADER, leader)
         h.unflushed.answer_all(_NOT_LEADER, leader)
@@ -351,7 +352,7 @@ class ReplicaManager:
 
     def _create(self, name: str, topic_id: bytes, index: int) -> Hosted:
         log = self._logs.get_or_create(name, index, topic_id, self._env.wall_ms())
-        # One that was loaded at the start knew nothing of its topic's settings yet.
+        # A log that was loaded at the start was opened before its topic's settings were known.
         log_config, settings = self._settings_of(name)
         log.configure(log_config)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
@@ -429,9 +430,9 @@ class ReplicaManager:
         self.settle()
 
     def _trace_offsets(self) -> None:
-        """Where each log ends now, if that is news: stories tell from it what a broker had when it was killed.
+        """Trace each log end that has moved: a run's story shows from it which records a killed broker had.
 
-        A sample. Log ends and high watermarks move with every record, far too often to be traced.
+        This is a sample: log ends and high watermarks move with every record, too often to trace each move.
         """
         for h in self.hosted():
             stands = h.log.log_end_offset, h.state.high_watermark
@@ -440,7 +441,7 @@ class ReplicaManager:
                 self._trace(h, "offsets", leo=stands[0], hw=stands[1], epoch=h.state.leader_epoch)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """For replication-offset-checkpoint; replicas not taken up yet keep what was read at the start."""
+        """For replication-offset-checkpoint. Replicas not taken up yet keep the value that was read at the start."""
         for h in self.hosted():
             self._checkpointed[h.log.topic, h.log.partition] = h.state.high_watermark
         return dict(self._checkpointed)
@@ -453,7 +454,7 @@ class ReplicaManager:
                 self._log_start_moved(h, "retention")
 
     def high_watermark(self, log: Log) -> int:
-        """Up to where retention may delete: the high watermark; 0 if the replica is not hosted."""
+        """The high watermark, before which retention may delete; 0 if the replica is not hosted."""
         parts = self.by_name.get(log.topic.encode())
         h = parts.get(log.partition) if parts else None
         return h.state.high_watermark if h and h.log is log else 0

@@ -8,7 +8,7 @@
 | a parked Fetch (`net.wakeups.Wakeable`) | anything to move on a partition | `Hosted.followers`, `.consumers` |
 | `HeldAppend` of a follower (in `flushes`) | its own flush, before its next Fetch acknowledges | the fetcher |
 
-A request is answered when all its waiters are; it gives them up when its time is over or its connection has ended.
+A request is answered when all its waiters are. It gives its waiters up when its time is over or its connection ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProduceResult:
         """(id, epoch) of the leader to ask instead."""
 
     def refuse(self, error: int) -> None:
-        """It is an error after all. The record may exist all the same."""
+        """Turn the result into an error. The records may exist all the same."""
         self.error, self.base_offset = error, -1
 
 
@@ -71,7 +71,7 @@ class AwaitedAppend:
         """Set when the whole request is known to have to wait."""
 
     def answer(self, error: int) -> None:
-        """What it waited for has come, or never will. After it was given up: no effect."""
+        """The awaited offset has come, or never will. No effect once the append was given up."""
         if self.is_owed:
             self.is_owed = False
             if error:
@@ -93,12 +93,12 @@ class AppendQueue:
         return len(self._waiting)
 
     def add(self, append: AwaitedAppend, request: Owing) -> None:
-        """Have it answered for `request`. Its end is not before any that is here already."""
+        """Add an append of `request`. Its end must not be before the ends already in the queue."""
         append.request = request
         self._waiting.append(append)
 
     def is_due(self, offset: int) -> bool:
-        """Whether some of them wait for no more than `offset`."""
+        """Whether some append ends at `offset` or before."""
         waiting = self._waiting
         return waiting[0].end_offset <= offset if waiting else False
 
@@ -109,7 +109,7 @@ class AppendQueue:
             waiting.popleft().answer(error)
 
     def answer_all(self, error: int, leader: tuple[int, int]) -> None:
-        """None of them will have it here: ask that leader (id, epoch)."""
+        """Answer all appends with an error, because this broker leads no more. The leader to ask is (id, epoch)."""
         waiting = self._waiting
         while waiting:
             append = waiting.popleft()
@@ -117,8 +117,8 @@ class AppendQueue:
             append.answer(error)
 
     def one_gave_up(self) -> None:
-        """One of them waits no more (`give_up`). While the offset stands still nothing else takes them out: they are
-        swept as soon as they are the half, so that none costs more than its share.
+        """One append waits no more (`give_up`). While the offset stands still, nothing else removes given-up appends.
+        They are swept once they are more than half of the queue, so the cost of each sweep is shared by many.
         """
         self._given_up += 1
         if 2 * self._given_up > len(self._waiting):
@@ -129,7 +129,7 @@ class AppendQueue:
 
 
 def give_up(appends: Iterable[AwaitedAppend]) -> list[AwaitedAppend]:
-    """Nobody waits for these any more, whatever becomes of the records. Those that were still owed."""
+    """Give up these appends: nobody waits for them any more. Returns those that were still owed an answer."""
     owed = [append for append in appends if append.is_owed]
     for append in owed:
         append.is_owed = False
@@ -158,8 +158,8 @@ class AwaitedDeletion:
         offset: int,
         result: DeleteRecordsPartitionResult,
     ) -> None:
-        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is that
-        of a time-out.
+        """Wait, among the replica's `watchers`, for the low watermark to reach `offset`. Until then the result is a
+        time-out.
         """
         self._request, self._state, self._watchers, self._offset = request, state, watchers, offset
         self.result = result
@@ -167,7 +167,7 @@ class AwaitedDeletion:
         watchers[self] = None
 
     def look(self) -> None:
-        """The low watermark may have moved, or is not for this broker to tell any more."""
+        """Check again: the low watermark may have moved, or this broker may no longer lead and know it."""
         state, result = self._state, self.result
         if not state.is_leader:
             result.error_code, result.low_watermark = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
