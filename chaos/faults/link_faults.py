@@ -1,4 +1,4 @@
-"""What faults of links have in common: their length and side, how many brokers they need, and what is said of them."""
+"""What all faults of links share: their duration and side, the number of brokers that they need, and their words."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MEASURED_BYTES = 30_000
 
 
 def both_ends(params: Params) -> int:
-    """A link between brokers needs two of them."""
+    """A link between brokers needs two brokers."""
     return 2 if params["side"] == "peers" else 1
 
 
 def on_clients_side(params: Params) -> dict[str, Any]:
-    """The same on clients' links."""
+    """The same parameters on clients' links."""
     return {**params, "side": "clients"}
 
 
 def off_peers(params: Params) -> dict[str, Any]:
-    """On an only broker, which has no peers: the same on clients' links instead."""
+    """An only broker has no peers: move the fault to clients' links."""
     return {**params, "side": "clients"} if params["side"] == "peers" else dict(params)
 
 

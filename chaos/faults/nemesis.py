@@ -1,10 +1,11 @@
 """Plays a plan's faults against a runtime, proves that each landed, and always heals.
 
-Every fault is recorded when it begins and again when it has ended (`nemesis.jsonl`, last line of an id wins): what was
-asked, whom it resolved to, when it began and ended by the run's monotonic clock, and the evidence. A fault whose
-evidence is missing makes the run `unknown`; it is never skipped in silence. Faults may overlap: each has its own name
-on every link and disk; a node that several have down, or paused, is so until the last of them ends; and to anything
-else that would hit it, it is a reason why that did not land.
+The nemesis records every fault twice: when it begins, and when it has ended (`nemesis.jsonl`; the last line of an id
+wins). A line holds the plan's request, the nodes that it resolved to, begin and end by the run's monotonic clock, and
+the evidence. A fault without evidence makes the run `unknown`; no fault is skipped in silence.
+
+Faults may overlap. Each has its own name on every link and disk. A node that several faults hold down or paused stays
+so until the last of them ends. Any other fault that would hit such a node does not land, and says why.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from workloads.control import Controls
 
 
 def in_short(words: str) -> str:
-    """Of what a broker said at its end only the beginning and the last line."""
+    """Only the beginning and the last line of a broker's last words."""
     lines = [line for line in words.strip().splitlines() if line.strip()]
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 
 
 class Nemesis:
-    """Plays faults. `cluster` is asked who leads what; `record` takes each line of nemesis.jsonl."""
+    """Plays faults. `cluster` says who leads what. `record` takes each line of nemesis.jsonl."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Nemesis:
 
     @property
     def clients(self) -> Controls | None:
-        """The workload's, where there is one."""
+        """The workload's clients, if there is a workload."""
         return self._stage.clients
 
     @clients.setter
@@ -61,7 +62,7 @@ class Nemesis:
         return [p for p in self.played if p.began is not None and p.ended is None]
 
     async def play(self) -> None:
-        """All faults at their times, counted from now. Returns when the last has ended."""
+        """Play all faults at their times, counted from now. Returns when the last one has ended."""
         for p in self.played:
             self._stage.note(p)
         async with trio.open_nursery() as nursery:
@@ -87,7 +88,7 @@ class Nemesis:
             stage.note(p)
 
     async def _resolve(self, p: Played) -> None:
-        """Who is hit: as soon as somebody answers to that name, if that is soon. Else Unresolved."""
+        """Find the target's nodes; wait a short while for them. Raises Unresolved if no node fits the target's name."""
         stage, until = self._stage, trio.current_time() + WHOLE_WITHIN_S
         p.zone = zone_of(p.fault.target)
         while True:
@@ -104,7 +105,7 @@ class Nemesis:
             await trio.sleep(POLL_S)
 
     async def _until_true(self, p: Played) -> None:
-        """Wait for what the fault waits for. HarnessError where it does not come true in time."""
+        """Wait for the fault's condition. Raises HarnessError if it does not come true in time."""
         stage, fault = self._stage, p.fault
         condition = triggers.parse(f"fault {fault.id}", fault.when)
         calls = stage.runtime.calls if isinstance(stage.runtime, Counting) else None

@@ -1,4 +1,4 @@
-"""Which links a fault is put on: of whom, to whom, and in which shape. Pure."""
+"""Which links a fault is put on: from whom, to whom, and in which shape. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Pair = tuple[int, int]
 
 
 def links_of(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
-    """The targets' links of the side that the parameter `side` names: between brokers, of clients, or both.
+    """The targets' links on the side that the parameter `side` names: between brokers, of clients, or both.
 
-    Targets are broker ids; or a client zone by its name, of whose clients all links are.
+    Targets are broker ids, or the name of a client zone. A zone means all links of its clients.
     """
     side = params["side"]
     touched = [link for link in links if link.source in targets or link.target in targets]
@@ -24,7 +24,7 @@ def links_of(params: Mapping[str, Any], targets: Sequence[int | str], links: Seq
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
-    """Of `links_of` those over which requests go to the targets, or come from the target zone's clients."""
+    """The links of `links_of` that carry requests to the targets, or requests of the target zone's clients."""
     found = links_of(params, targets, links)
     return [link for link in found if link.target in targets or not isinstance(link.source, int)]
 
@@ -49,7 +49,7 @@ def partition_cuts(
 
 
 def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:
-    """Who is not heard by whom."""
+    """Pairs (a, b) of brokers such that b does not hear a."""
     if shape == "ring":
         return _ring([*targets, *(n for n in nodes if n not in targets)])
     if shape == "bridge":
@@ -60,7 +60,7 @@ def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]
         hit = set([*targets, *(n for n in nodes if n not in targets)][: max(1, len(nodes) // 2)])
     ours, others = sorted(hit), [n for n in nodes if n not in hit]
     if shape == "one-way":
-        # Where nobody is left on the other side, everybody is cut off from everybody.
+        # If no broker is left on the other side, cut every broker off from every other.
         return {(a, b) for a in ours for b in others} or {(a, b) for a in ours for b in ours if a < b}
     return _both_ways(ours, others) or {(a, b) for a in ours for b in ours if a != b}
 
@@ -70,7 +70,7 @@ def _both_ways(ours: Sequence[int], others: Sequence[int]) -> set[Pair]:
 
 
 def _ring(order: Sequence[int]) -> set[Pair]:
-    """Jepsen's majorities-ring: each hears the majority that it is the middle of, and so no two hear the same."""
+    """Jepsen's majorities-ring: each broker hears the majority around itself, so no two brokers hear the same one."""
     count = len(order)
     majority = count // 2 + 1
     found = set()
@@ -82,7 +82,7 @@ def _ring(order: Sequence[int]) -> set[Pair]:
 
 
 def _between(deaf: set[Pair], manner: Manner) -> list[tuple[Link, Cut]]:
-    """Cuts so that nobody is heard by whom he is not to be heard by."""
+    """The cuts that keep each pair's first broker from reaching its second."""
     cuts: dict[Link, Cut] = {}
     for a, b in sorted(deaf):
         if manner is Manner.REFUSE or (b, a) in deaf:

@@ -1,4 +1,4 @@
-"""Who is hit: the names of targets, and what a name means when a fault begins, from what the cluster says just then."""
+"""Who is hit: the names of targets. A name is resolved when a fault begins, from the cluster's answer just then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENT_TARGETS = ("producer", "reader")
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What Metadata answered: broker ids of the plan, the active controller (-1 unknown), and each partition's leader
+    """The answer of Metadata: the plan's broker ids, the active controller (-1: unknown), and each partition's leader
     and ISR.
     """
 
@@ -34,7 +34,7 @@ class ClusterView:
 
 
 class Unresolved(Exception):
-    """Nobody answers to that target just now (no leader, no known controller): the fault cannot land."""
+    """No node fits the target's name now (no leader, no known controller), so the fault cannot land."""
 
 
 def of_clients(target: str) -> bool:
@@ -43,7 +43,7 @@ def of_clients(target: str) -> bool:
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:
-    """(kind, argument) of a target such as "leader:orders-0-1". FaultError where it is none."""
+    """(kind, argument) of a target such as "leader:orders-0-1". Raises FaultError if it is no target."""
     kind, _, argument = target.partition(":")
     if kind in CLIENT_TARGETS:
         if argument and not argument.isdigit():
@@ -78,12 +78,12 @@ def check_feasible(target: str, nodes: Sequence[int], zones: int, places: Sequen
 
 
 def minority_size(nodes: int) -> int:
-    """How many nodes may fail while a majority stays."""
+    """How many nodes may fail while a majority still runs."""
     return (nodes - 1) // 2
 
 
 def zone_of(target: str) -> str:
-    """The name of the client zone that a target is; empty where it is none."""
+    """The name of the client zone that a target names. Empty if it names none."""
     kind, argument = check_target("target", target)
     return zone_name(int(argument)) if kind == ZONE_TARGET else ""
 

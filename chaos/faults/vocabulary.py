@@ -1,7 +1,7 @@
 """The vocabulary of faults: action x target x parameters, checked.
 
-A fault is an interval, so any subset of a plan is a plan. What there is to be asked about an action stands with its
-kind (`chaos.faults.kinds`).
+A fault is an interval, so any subset of a plan is a plan. Its kind (`chaos.faults.kinds`) answers every question about
+an action.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chaos.faults.targets import CLIENT_TARGETS, NODE_TARGETS, ZONE_TARGET, chec
 
 
 def kind_of(here: str, action: str) -> Kind:
-    """The kind of that name. FaultError where there is none."""
+    """The kind of that name. Raises FaultError if there is none."""
     kind = KINDS.get(action)
     if kind is None:
         raise FaultError(f"{here}: unknown action {action!r}: one of {', '.join(KINDS)}")
@@ -51,7 +51,9 @@ def make_fault(
 
 
 def _of_zone(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a fault of a client zone: of its links, that is. FaultError for a fault of anything else."""
+    """Parameters of a fault that targets a client zone: only faults of links may. Raises FaultError for any other
+    fault.
+    """
     if Trait.OF_LINKS not in kind.traits:
         raise FaultError(f"{here}: target {target!r}: a zone has nothing but links: of faults that take a side")
     if "side" not in kind.params:

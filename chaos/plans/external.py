@@ -1,6 +1,6 @@
-"""What can be done to a cluster that somebody else runs: what clients and administrators can do, and no more.
+"""What a plan may do to a cluster that somebody else runs: only what clients and administrators can do.
 
-With a compose file its containers can be killed, stopped and paused as well.
+With a compose file a plan may also kill, stop and pause the cluster's containers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WORLD = "external"
 
 
 def check_external(fault: Fault, *, compose: str, client: str) -> None:
-    """FaultError, which says why, for what cannot be done to somebody else's cluster."""
+    """Raises FaultError, with the reason, for a fault that somebody else's cluster cannot be given."""
     here, traits = f"fault {fault.id} ({fault.action})", fault.traits
     if WORLD not in fault.kind.worlds:
         can = ", ".join(sorted(name for name, kind in KINDS.items() if WORLD in kind.worlds))
@@ -45,6 +45,6 @@ def _reached(kind: Kind, client: str) -> bool:
 
 
 def for_others(fault: Fault, *, external: bool) -> Fault:
-    """A drawn fault as it can be done to brokers that are not ours, and, of an external cluster, by its clients."""
+    """A drawn fault such that it can hit brokers that are not Squall's; on an external cluster, through its clients."""
     params = fault.kind.of_strangers(fault.params, external)
     return replace(fault, params=fault.kind.of_clients(params) if external else params)

@@ -1,7 +1,7 @@
-"""Faults that were drawn by themselves, made such that each can land: one that hits nothing proves nothing. Pure.
+"""Changes faults that were drawn independently so that each can land: a fault that hits nothing proves nothing. Pure.
 
-They overlap as often as they were drawn to. They only no longer look for a node that another fault holds down, for an
-fsync where nobody syncs, or for a request that nobody sends.
+The faults overlap as often as the draws say. They only avoid three targets: a node that another fault holds down, an
+fsync where no node syncs, and a request that nobody sends.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from chaos.faults.kind import HOLDING, Fault, LandingGround, Site, Trait
 from chaos.plans.schedule import of_one_broker
 
 NEEDING = HOLDING | {Trait.NEEDS_NODE}
-"""Any of these: its nodes must run, from its begin to the proof that it landed."""
+"""Any of these traits: the fault's nodes must run from its begin until the proof that it landed."""
 COMES_BACK_S = 1.0
-"""What a node may take longer to come back than was planned: its start waits for a quorum."""
+"""How much longer than planned a node may take to come back: its start waits for a quorum."""
 
 
 def landing(seed: int, faults: Sequence[Fault], ground: LandingGround) -> tuple[Fault, ...]:
-    """The same faults, each at something that it can hit; without those for which there is no node left."""
+    """The same faults, each with a target that it can hit. Faults for which no node is left are dropped."""
     site = Site(seed, ground, faults)
     reached = [of_one_broker(fault) if ground.nodes == 1 else fault for fault in faults]
     return _apart(seed, [fault.kind.lands(fault, site) for fault in reached], ground.nodes)
 
 
 def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
-    """Faults of nodes that overlap get nodes of their own, by id."""
+    """Give overlapping faults of nodes different nodes, by id."""
     kept: dict[int, Fault] = {}
     for fault in sorted(faults, key=lambda each: each.at_s):
         rivals = [other for other in faults if other is not fault and _in_the_way(fault, other)]
@@ -42,5 +42,5 @@ def _apart(seed: int, faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
 
 
 def _in_the_way(one: Fault, other: Fault) -> bool:
-    """One holds down what the other needs; or both would bend one clock."""
+    """Whether one fault holds down a node that the other needs, or both would bend the same clock."""
     return bool(one.traits & NEEDING and other.traits & NEEDING) and one.overlaps(other, COMES_BACK_S)

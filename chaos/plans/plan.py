@@ -1,7 +1,7 @@
-"""A plan: everything that is needed to repeat a run, as data. Saved as `plan.toml` in every run directory.
+"""A plan: everything that is needed to repeat a run, as data. Each run directory holds it as `plan.toml`.
 
-Every setting is also a flag of `squall run`. A plan is checked whole when it is read: what names something that does
-not exist is refused with all errors at once.
+Every setting is also a flag of `squall run`. Reading a plan checks it as a whole. A plan that names something unknown
+is refused, with all errors at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ a broker that starts while faults keep the quorum from electing waits for it, wh
 
 
 RESTART_S: Mapping[str, float] = {"squall": 0.0, "kafka": 8.0, "other": 8.0}
-"""How much longer than ours a broker needs to come back, where several share two cores: a JVM has to warm up."""
+"""How much longer a foreign broker needs to come back than Squall's, if several share two cores: a JVM has to warm up.
+"""
 
 
 class PlanError(ValueError):
@@ -71,21 +72,23 @@ class ClusterPlan(_Part):
 
     nodes: int = Field(3, ge=1, le=9)
     ids: tuple[int, ...] = ()
-    """Of runtime external: the brokers' ids, as they were found; else they are 1 and so on."""
+    """Runtime external only: the brokers' ids as the cluster reported them. In other runtimes the ids are 1, 2 and so
+    on.
+    """
     settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
     """Broker settings by Kafka's names."""
     volume_mib: int = Field(0, ge=0, le=1 << 20)
-    """Of runtime docker: MiB that each broker's data may take, on a volume of its own; 0: no limit."""
+    """Runtime docker only: MiB that each broker's data may take, on a volume of its own. 0: no limit."""
 
 
 class LimitsPlan(_Part):
-    """How long things may take after everything is healed, in seconds."""
+    """How long each step may take after everything is healed, in seconds."""
 
     converge_s: float = Field(30, gt=0, le=3600, description="Limit for full ISRs after healing.")
-    """ISRs full and every broker back."""
+    """Until every ISR is full and every broker is back."""
     final_read_s: float = Field(30, gt=0, le=3600, description="Limit for each final reader.")
     stuck_s: float = Field(15, gt=0, le=3600, description="No progress for so long after healing is a finding.")
-    """No acknowledged write, or no record read, for so long after healing is a finding."""
+    """A finding if no write is acknowledged, or no record is read, for this long after healing."""
 
 
 class FaultPlan(_Part):
@@ -97,9 +100,9 @@ class FaultPlan(_Part):
     target: str = "random"
     params: dict[str, Any] = Field(default_factory=dict)
     when: str | None = None
-    """What it waits for, from `at_s` on (`chaos.faults.triggers`)."""
+    """The condition that the fault waits for, from `at_s` on (`chaos.faults.triggers`)."""
     within_s: float | None = Field(None, gt=0)
-    """How long it waits for that; no longer than there is load."""
+    """How long the fault waits for its condition, in seconds: at most as long as the load lasts."""
 
 
 def _which(table: Any) -> str | None:
@@ -133,25 +136,25 @@ class Plan(_Part):
     seed: int = Field(0, ge=0, lt=1 << 63)
     runtime: Literal["process", "docker", "sim", "external"] = "process"
     target: Literal["squall", "kafka", "other"] = "squall"
-    """Whose brokers: ours, Apache Kafka's, or somebody else's."""
+    """Whose brokers: Squall's, Apache Kafka's, or somebody else's."""
     bootstrap: str = ""
-    """Of runtime external: where its brokers are asked for."""
+    """Runtime external only: the addresses to ask for its brokers."""
     compose: str = ""
-    """Of runtime external: the compose file whose containers its brokers are, where those may be hurt."""
+    """Runtime external only: the compose file of the brokers' containers, if faults may hit them."""
     upgrade_to: str = ""
-    """The second version, for the fault `upgrade`: a checkout of Squall, of target kafka an unpacked Kafka, of runtime
+    """The second version for the fault `upgrade`: a checkout of Squall; for target kafka an unpacked Kafka; for runtime
     docker also an image.
     """
     warmup_s: float = Field(2, ge=0, le=600)
     time_s: float = Field(30, gt=0, le=86_400)
     expect: Literal["config", "safe", "loss"] = "config"
-    """What the verdict holds the run to: what its configuration promises, or everything, or a loss."""
+    """The standard of the verdict: the promises of the run's configuration, every promise, or an expected loss."""
     cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
     workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
     limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
     faults: tuple[FaultPlan, ...] = ()
     operations: tuple[Any, ...] | None = None
-    """Where they are given they are the load, instead of the workload's rate: as the workload's own NamedTuples."""
+    """If given, these operations replace the workload's rate as the load. They are the workload's own NamedTuples."""
 
     @model_validator(mode="before")
     @classmethod
@@ -199,7 +202,7 @@ class Plan(_Part):
             raise ValueError("cluster.settings: an external cluster has its own, which cannot be given")
 
     def _check_volumes(self) -> None:
-        """Data in volumes is the engine's, and out of reach of what is done to files."""
+        """Volumes belong to the container engine: faults of files cannot reach data in them."""
         if not self.cluster.volume_mib:
             return
         if self.runtime != "docker":
@@ -222,7 +225,7 @@ class Plan(_Part):
             raise ValueError(f'the simulator runs our own client only: client = "{client}" needs processes')
 
     def _check_operations(self) -> None:
-        """Every operation is one that the workload could do."""
+        """Each operation must be one that the workload can do."""
         for number, op in enumerate(self.operations or ()):
             here = f"operation {number}"
             if not -self.warmup_s <= op.at_s < self.time_s:
@@ -246,7 +249,7 @@ class Plan(_Part):
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 
     def _check_possible(self, fault: Fault) -> None:
-        """Refuse what such a cluster, in such a runtime, cannot be done to. FaultError."""
+        """Refuse a fault that this cluster or this runtime cannot have. Raises FaultError."""
         here, kind = f"fault {fault.id} ({fault.action})", fault.kind
         if self.runtime == "external":
             check_external(fault, compose=self.compose, client=self.workload.client)
@@ -318,7 +321,7 @@ def _needs_second_version(name: str) -> bool:
 
 
 def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """Those for which, with the parameters that they have by default, there are brokers enough."""
+    """The kinds for which the cluster has enough brokers, with their default parameters."""
     return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 

@@ -1,7 +1,7 @@
-"""Scenes of a swarm: a few faults that need each other, a load and settings that suit them.
+"""Scenes of a swarm: a few faults that need each other, with a load and settings that suit them.
 
-Some paths of the broker are taken only where several things come together, which independent draws bring about once in
-a thousand seeds. A scene is what takes one such path nearly always; when, how long and how much stays drawn.
+Some paths of the broker need several conditions at once. Independent draws meet them once in a thousand seeds. A scene
+takes one such path nearly always. The seed still draws its times, lengths and amounts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from chaos.faults.vocabulary import make_fault
 
 NODES = 3
 SESSIONS_S = 150.0
-"""Of load: a fetch session counts as stale after two minutes (KIP-227)."""
+"""Seconds of load: a fetch session counts as stale after two minutes (KIP-227)."""
 
 
 class Scene(NamedTuple):
-    """What stands in the place of a seed's own draws; the rest of its plan is drawn as ever."""
+    """What replaces a seed's own draws. The rest of the plan is drawn as usual."""
 
     faults: tuple[Fault, ...]
     workload: Mapping[str, Any]
@@ -42,7 +42,7 @@ class _Faults:
 
 
 def refused_proposals(rng: Random) -> Scene:
-    """A broker dies and comes back, and whoever leads cannot tell the controller that it is in sync again."""
+    """A broker dies and comes back, and no leader can tell the controller that it is in sync again."""
     faults, at_s = _Faults(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
@@ -54,7 +54,7 @@ def refused_proposals(rng: Random) -> Scene:
 
 
 def lost_registrations(rng: Random) -> Scene:
-    """Heartbeats are answered as by a controller that knows of no such registration."""
+    """The answer to heartbeats is that the controller knows no such registration."""
     faults, at_s = _Faults(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}

@@ -1,4 +1,4 @@
-"""A seed into a plan of timed faults. The same seed and settings give the same plan, everywhere."""
+"""Turns a seed into a plan of timed faults. The same seed and settings give the same plan on every machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chaos.faults.vocabulary import make_fault
 
 DEFAULT_KINDS = tuple(kind.name for kind in KINDS.values() if kind.draw.by_default)
 FIRST_AT_S = 2.0
-"""Load without faults at the beginning, so that there is something to compare with."""
+"""Seconds of load without faults at the beginning, for comparison."""
 ZONE_SHARE = 1 / 3
-"""Of drawn faults of links, where the workload has several client zones: so many are one zone's."""
+"""The share of drawn link faults that hit one client zone's links, if the workload has several zones."""
 QUIET_END_S = 3.0
-"""No fault lasts into the last seconds of the load: what recovery looks like belongs into the history."""
+"""No fault lasts into the last seconds of the load: the history should show the recovery."""
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
@@ -68,7 +68,9 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
 
 
 def of_one_broker(fault: Fault) -> Fault:
-    """A drawn fault as it lands on an only broker: its links are its clients', and no other one takes a partition."""
+    """A drawn fault such that it lands on an only broker: link faults hit clients' links, and no other broker takes a
+    partition.
+    """
     return replace(fault, params=fault.kind.alone(fault.params))
 
 
@@ -78,7 +80,7 @@ def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:
-    """Where there are several client zones, now and then a fault of links is one of a zone's links instead."""
+    """If there are several client zones, sometimes move a link fault to the links of one zone."""
     rng, traits = rng_for(seed, "zone", fault.id), fault.traits
     if zones < 2 or Trait.OF_LINKS not in traits or Trait.NEEDS_TRAFFIC in traits or rng.random() >= ZONE_SHARE:
         return fault

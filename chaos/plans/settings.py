@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from broker.config import BrokerConfig, ConfigError, validate_topic_configs
 
-# What a broker cannot be without, and every runtime gives itself.
+# A broker needs these settings, and every runtime sets them itself.
 _GIVEN = {
     "node.id": "1",
     "process.roles": "broker,controller",

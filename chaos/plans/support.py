@@ -1,6 +1,7 @@
-"""What can be broken where: each action on each runtime, what it needs there, and what of that is missing here.
+"""What can be broken where: each action on each runtime, what it needs there, and which of its needs this machine
+lacks.
 
-The page docs/faults.md holds the table that `table()` makes of the registry, between its markers.
+docs/faults.md holds, between its markers, the table that `table()` makes of the registry.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ BEGIN, END = "<!-- made by ./squall faults --markdown -->", "<!-- end -->"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that has to be there. `lacking`: what is missing and how to get it, in one line; empty where it is."""
+    """Something that a fault needs. `lacking`: what is missing and how to get it, in one line; empty if nothing is
+    missing.
+    """
 
     name: str
     lacking: Callable[[], str]
@@ -61,7 +64,9 @@ COMPOSE = Need("--compose FILE", _nothing)
 
 
 def possible(kind: Kind, runtime: str) -> str:
-    """Whether it can be played there: "yes", with a word of what is less than elsewhere, or "" for no."""
+    """Whether a runtime can play the kind: "yes", with a word on what it lacks compared with other runtimes; or "" for
+    no.
+    """
     if runtime not in kind.worlds:
         return ""
     if runtime == "external" and Trait.BY_SIGNAL in kind.traits:
@@ -70,7 +75,7 @@ def possible(kind: Kind, runtime: str) -> str:
 
 
 def needs(kind: Kind, runtime: str) -> tuple[Need, ...]:
-    """What has to be there for a fault that is possible there."""
+    """The needs of a kind that this runtime can play."""
     proxies = (TOXIPROXY,) if Trait.OF_LINKS in kind.traits else ()
     match runtime:
         case "process":
@@ -83,7 +88,7 @@ def needs(kind: Kind, runtime: str) -> tuple[Need, ...]:
 
 
 def missing(found: Iterable[Need]) -> tuple[str, ...]:
-    """Of these needs what is not there, in words."""
+    """The needs that this machine lacks, in words."""
     return tuple(lack for need in found if (lack := need.lacking()))
 
 
@@ -109,7 +114,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def put_into(page: str) -> str:
-    """A page with its table made anew. ValueError where it has no place for one."""
+    """A page with its table made anew. Raises ValueError if the page has no place for one."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,7 +1,7 @@
-"""A seed into a whole plan: cluster, settings, load and faults, each drawn from a stream of its own purpose.
+"""Turns a seed into a whole plan: cluster, settings, load and faults, each drawn from a stream of its own.
 
-What one big mixture averages away, a swarm finds: every seed leaves out much, and does more of the rest. Loads are
-small, because what breaks replication is when things happen, and not how much of it there is.
+One big mixture averages rare behaviour away. A swarm finds it: every seed leaves out much, and does more of the rest.
+Loads are small, because replication breaks by the timing of events and not by their number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = tuple(kind for kind in ALL.values() if kind.draw.swarm == "first")
 """Of faults. Bit rot is not among them, but for one scene: hardly a configuration mends it, so each seed with it would
 say the same."""
 NEWER = tuple(kind for kind in ALL.values() if kind.draw.swarm == "newer")
-"""Kinds that some seeds have besides: drawn by themselves, so that the other seeds are the plans that they were."""
+"""Kinds that some seeds have as well. They are drawn separately, so that the other seeds keep their old plans."""
 NEWER_SHARE, QUIET_SHARE, WAITING_SHARE = 0.35, 0.1, 0.08
 QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
@@ -71,7 +71,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
 
 
 def _waiting(seed: int, faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Now and then a fault begins just when the one before it has ended, with no time to recover between them."""
+    """Sometimes a fault begins just when the previous one has ended, with no time to recover between them."""
     rng = rng_for(seed, "swarm", "waiting")
     if rng.random() >= WAITING_SHARE or len(faults) < 2:
         return faults
@@ -108,24 +108,24 @@ def _listed(fault: Fault) -> dict[str, Any]:
 
 
 def _faults(seed: int, kinds: tuple[str, ...], time_s: float) -> tuple[Fault, ...]:
-    """One after the other, as in every run; now and then a second line of them across the first."""
+    """Faults one after the other, as in every run; sometimes a second line of faults overlaps the first."""
     rng = rng_for(seed, "swarm", "faults")
     lines = 2 if rng.random() < 0.35 else 1
     found: list[Fault] = []
     try:
         for line in range(lines):
-            # Two faults of whole nodes at once often find each other's node down, and then one of them proves nothing.
+            # Two faults of whole nodes at once often meet on the same node, and then one of them proves nothing.
             apart = line and rng.random() < 0.7
             across = tuple(name for name in kinds if not (apart and _of_whole_nodes(name)))
             drawn = make_schedule(seed if not line else rng.getrandbits(62), across, time_s)
             found += [replace(fault, id=len(found) + number) for number, fault in enumerate(drawn)]
-    except FaultError:  # too short a load for any
+    except FaultError:  # The load is too short for any fault.
         return ()
     return _with_quiet(seed, found, time_s)
 
 
 def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, ...]:
-    """Now and then nothing begins for a while, so that what faults left behind meets a load by itself."""
+    """Sometimes nothing begins for a while, so that the load alone meets what earlier faults left behind."""
     rng = rng_for(seed, "swarm", "quiet")
     if rng.random() >= QUIET_SHARE:
         return tuple(faults)
@@ -134,7 +134,7 @@ def _with_quiet(seed: int, faults: list[Fault], time_s: float) -> tuple[Fault, .
 
 
 def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
-    """Which kinds of faults this seed has at all: few, most often."""
+    """The kinds of faults that this seed has: mostly few."""
     rng = rng_for(seed, "swarm", "kinds")
     possible = [kind.name for kind in KINDS if _has_links(kind, nodes)]
     count = rng.choice((0, 1, 2, 2, 3, 3, 4, 6, len(possible)))
@@ -147,7 +147,7 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
 
 
 def _has_links(kind: Kind, nodes: int) -> bool:
-    """Whether there are brokers enough for what it does by default."""
+    """Whether the cluster has enough brokers for the kind's default parameters."""
     return kind.needs_nodes(kind.defaults) <= nodes
 
 
@@ -179,7 +179,7 @@ def _target(seed: int, fault: Fault, nodes: int, replicas: int) -> str:
 
 
 def _settings(seed: int, kinds: tuple[str, ...]) -> dict[str, str]:
-    """Of the brokers: failover as fast as in every run, and what makes rare paths less rare."""
+    """Broker settings: failover as fast as in every run, and values that make rare paths more frequent."""
     settings = dict(FAST_FAILOVER)
     settings["log.retention.check.interval.ms"] = "1000"
     rng = rng_for(seed, "swarm", "settings")

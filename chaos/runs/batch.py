@@ -1,4 +1,4 @@
-"""Many seeds, a simulation each, over several processes."""
+"""Many seeds, one simulation each, over several processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STRIKE_AGAIN_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is simulated for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed."""
+    """What to simulate for each seed: the plan in a file under that seed, or (None) the swarm's plan of the seed."""
 
     plan: Path | None
     mutant: str | None
@@ -47,7 +47,7 @@ class Order:
         return _read(self.plan).model_copy(update={"seed": seed, "runtime": "sim"})
 
     def command(self, seed: int) -> str:
-        """What repeats one seed."""
+        """The command that repeats one seed."""
         words = ["./squall sim", f"--seed {seed}"]
         words.append("--swarm" if self.plan is None else f"--plan {self.plan}")
         words += [f"--workload {self.workload}"] if self.plan is None and self.workload != DEFAULT else []
@@ -56,7 +56,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """What came of one seed, as much as a batch tells of it."""
+    """The result of one seed, as far as a batch reports it."""
 
     seed: int
     verdict: str
@@ -114,13 +114,13 @@ def _one(task: tuple[Order, int]) -> Seeded:
 
 
 def limited(plan: Plan, order: Order) -> SimResult:
-    """A simulation that ends, if need be by force. RuntimeError where it took too long."""
+    """Simulate with a time limit; a signal enforces it. Raises RuntimeError if the simulation took too long."""
     from chaos.runs.simulation import TimeLimit, simulate
 
     strikes: list[int] = []
 
     def strike(signum: int, frame: FrameType | None) -> None:
-        # Any code may catch this and take it for its own error: so the kernel learns of it first.
+        # Any code may catch this exception and take it for its own error. So the kernel learns of it first.
         strikes.append(signum)
         if len(strikes) > 1:
             raise TimeLimit

@@ -1,4 +1,4 @@
-"""The run directory: the only thing that verifying and reporting need of a run (`docs/run-directory.md`)."""
+"""The run directory: all that the verdict and the report need from a run (`docs/run-directory.md`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RUNS = Path("runs")
 LATEST = "latest"
 RESERVE = ".reserve"
 RESERVE_BYTES = 8 << 20
-"""Kept free of everything else while a run goes on, so that a full disk still leaves room to say so."""
+"""Room reserved during a run, so that a full disk still has space for the verdict."""
 
 
 class RunDirectory:
-    """Names of what is in it. Creating one makes it and points `runs/latest` at it."""
+    """The names of the files in it. `create` makes a new directory and points `runs/latest` at it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """An existing one. Refused where there is none at `path`, or no plan in it."""
+        """An existing run directory. Refused if `path` does not exist, or holds no plan."""
         path = path.resolve()
         if not path.is_dir():
             raise Refused(f"{path}: there is no such run directory; `ls {RUNS}` shows those of this checkout")
@@ -59,7 +59,7 @@ class RunDirectory:
 
     @property
     def plan(self) -> Path:
-        """All that is needed to repeat the run."""
+        """The plan: everything that is needed to repeat the run."""
         return self.path / "plan.toml"
 
     @property
@@ -69,7 +69,7 @@ class RunDirectory:
 
     @property
     def history(self) -> Path:
-        """Invocations and completions, as they came."""
+        """Invocations and completions, in the order of their arrival."""
         return self.path / "history.jsonl"
 
     @property
@@ -93,7 +93,7 @@ class RunDirectory:
         return self.path / "report.html"
 
     def reserve(self) -> None:
-        """Take the room in which the verdict will be written. Refused where there is none."""
+        """Reserve the room for the verdict. Refused if the disk has none."""
         path = self.path / RESERVE
         try:
             with path.open("wb") as file:
@@ -103,7 +103,7 @@ class RunDirectory:
             raise Refused(f"{self.path}: not even {RESERVE_BYTES >> 20} MiB can be written: {full.strerror}") from None
 
     def release(self) -> None:
-        """Give that room back, to whoever writes next. Idempotent."""
+        """Free the reserved room for the next writer. Idempotent."""
         (self.path / RESERVE).unlink(missing_ok=True)
 
     def write_info(self, info: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class RunDirectory:
         fresh.replace(self.info)
 
     def read_info(self) -> dict[str, Any]:
-        """run.json, empty where the run did not come so far."""
+        """The content of run.json. Empty if the run ended before it wrote one."""
         try:
             found = json.loads(self.info.read_text())
         except (OSError, ValueError):
@@ -122,7 +122,7 @@ class RunDirectory:
 
 
 def writable(root: Path, needed_bytes: int = 0) -> None:
-    """Make the folder `root` for run directories. Refused where it cannot be, is not writable, or lacks the room."""
+    """Make the folder `root` for run directories. Refused if it cannot be made, is not writable, or lacks the room."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         probe = root / f".writable-{os.getpid()}"

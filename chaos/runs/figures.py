@@ -14,7 +14,7 @@ from workloads.scenario import Scenario
 def says(
     scenario: Scenario, history: Callable[[], History], faults: Sequence[PlayedFault], troubles: list[str]
 ) -> Workload:
-    """Of a history. What goes wrong while it is measured goes into `troubles`: then nothing is known of the run."""
+    """The figures of a history. If measuring fails, the reason goes into `troubles`, and the verdict is unknown."""
     try:
         figures = scenario.measured(history, faults)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it

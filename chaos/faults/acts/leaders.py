@@ -104,8 +104,7 @@ async def _elect(stage: Stage, p: Played, view: ClusterView, *, how: str) -> dic
 
 
 async def _move(stage: Stage, p: Played, view: ClusterView) -> dict[Place, str]:
-    """Move one drawn partition of the targets: to other brokers if there are any, and always in another replica order.
-    """
+    """Move one drawn partition of the targets: to other brokers if there are any, always in another order."""
     held = [name for name, replicas in sorted(view.replicas.items()) if set(replicas) & set(p.resolved)]
     if not held:
         raise Unresolved("the targets hold no partition")

@@ -198,8 +198,7 @@ async def _sample(stage: Stage, p: Played, proof: Proof, tell: Tell, into: Sampl
 async def _quiet(
     stage: Stage, p: Played, proof: Proof, into: Samples, *, enough: Callable[[Sequence[bool]], bool]
 ) -> None:
-    """Measure without the fault. If too few links answer, measure again for a short while the links whose target runs.
-    """
+    """Measure without the fault. If too few links answer, measure again those whose target runs, for a short while."""
     until = trio.current_time() + WHOLE_WITHIN_S
     while True:
         await _sample(stage, p, proof, proof.whole, into)

@@ -1,4 +1,4 @@
-"""`bandwidth`: little gets through at a time."""
+"""`bandwidth`: a link carries only few bytes a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Little gets through the targets' links at a time."""
+    """Limit the bytes a second on the targets' links."""
     from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     rate = int(p.fault.params["kb_per_s"])

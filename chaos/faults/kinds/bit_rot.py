@@ -1,4 +1,4 @@
-"""`bit_rot`: bits flip in what was written long ago."""
+"""`bit_rot`: bits flip in data that was written long ago."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Bits flip in a closed segment of each target. Nothing undoes that; the duration is when others may notice."""
+    """Flip bits in a closed segment of each target. Nothing undoes that. The duration is the time in which the cluster
+    may notice.
+    """
     stage.begun(p)
     rotten = [await stage.runtime.rot(node, bits=int(p.fault.params["bits"])) for node in p.resolved]
     if not any(each.get("path") for each in rotten):

@@ -21,13 +21,13 @@ FOLLOWED_WITHIN_S = 10.0
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """As its parameter says."""
+    """Crash or pause the client, as the parameter `how` says."""
     handle = _handle(stage, p)
     await (_crash if p.fault.params["how"] == "crash" else _stand_still)(stage, p, handle)
 
 
 async def _crash(stage: Stage, p: Played, handle: Handle) -> None:
-    """The process is gone at once, and has a successor at the end: with another id in the history."""
+    """The process is gone at once. At the end a successor starts, under another process id in the history."""
     me = p.fault.id
     stage.begun(p)
     gone = handle.crash(me)
@@ -49,7 +49,9 @@ async def _crash(stage: Stage, p: Played, handle: Handle) -> None:
 
 
 async def _stand_still(stage: Stage, p: Played, handle: Handle) -> None:
-    """It begins nothing until the end. What counts as proof is the gap: something before, nothing then, more after."""
+    """The client begins no operation until the end. The gap is the proof: operations before, none during the fault,
+    more after.
+    """
     me = p.fault.id
     stage.begun(p)
     before = handle.done
@@ -81,7 +83,7 @@ def _handle(stage: Stage, p: Played) -> Handle:
 
 
 def aimed(rng: Random, params: Params) -> str:
-    """Producers crash; both may stand still."""
+    """Producers may crash. Both producers and readers may stand still."""
     return "producer" if params["how"] == "crash" else rng.choice(("producer", "reader"))
 
 
@@ -92,7 +94,7 @@ def check_target(target: str, params: Params) -> str:
 
 
 def tell(seen: Json) -> str:
-    """Which process followed, or what was done before, meanwhile and afterwards."""
+    """Which process followed; or how many operations came before, during and after the pause."""
     who = str(seen.get("client")).capitalize()
     if "process" in seen:
         return f"{who}: process {seen.get('process')} was gone, process {seen.get('followed_by')} followed."

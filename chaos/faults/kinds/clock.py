@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 LEAST_STROBE_MS = 200
-"""Broker processes look at what bends their clocks each 50 ms."""
+"""A broker process reads its clock offset every 50 ms."""
 CLOCK_TOLERANCE_MS = 9.0
-"""Between a node's two looks at its clocks for one line of its trace it may have to wait for a CPU."""
+"""A node reads two clocks for one line of its trace. Between the two it may have to wait for a CPU."""
 FROM_BELOW = "faketime"
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """The wall clock jumps by an offset and runs at a rate, or jumps to and fro; true again at the end.
+    """The wall clock jumps by an offset and runs at another rate, or jumps to and fro. It is true again at the end.
 
-    Proven by the nodes' own words only: each must say that it is off by what it was told, and by what its rate has
-    added since it said so first.
+    Only the nodes' own traces prove it: each must show that its clock is off by the ordered offset, and by what the
+    rate has added since its first line.
     """
     offset_ms, rate = float(p.fault.params["offset_ms"]), float(p.fault.params["rate"])
     strobe_s = float(p.fault.params["strobe_ms"]) / 1000
@@ -61,7 +61,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def _bender(stage: Stage, how: str) -> Callable[[int, float, float], Awaitable[Evidence]]:
-    """What bends a node's clock: its offset file, or libfaketime, which knows no rates."""
+    """The function that bends a node's clock: through its offset file, or through libfaketime, which knows no rates."""
     runtime = stage.runtime
 
     async def by_file(node: int, offset_ms: float, rate: float) -> Evidence:
@@ -107,7 +107,7 @@ def check(params: Params) -> str:
 
 
 def refuse(params: Params, setting: Setting) -> str:
-    """libfaketime is built into images."""
+    """Only container images have libfaketime built in."""
     faked = params["how"] == FROM_BELOW and setting.runtime != "docker"
     return "libfaketime is in brokers' images only: how = 'offset'" if faked else ""
 

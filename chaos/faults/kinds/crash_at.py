@@ -1,4 +1,4 @@
-"""`crash_at`: a process is killed at a chosen call, so that what is just about to be written, synced or sent is not."""
+"""`crash_at`: a process is killed just before a chosen write, fsync or send, so that this call never happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Killed just before the n-th fsync, write or send since the fault began; restarted at the end."""
+    """Kill the process just before its n-th fsync, write or send since the fault began. Restart it at the end."""
     if len(p.resolved) != 1:
         raise HarnessError(f"a crash point is of one node: {p.fault.target} is {len(p.resolved)}")
     (node,) = p.resolved
@@ -34,7 +34,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def drawn(rng: Random) -> dict[str, Any]:
-    """Writes twice as often as fsyncs or sends."""
+    """Draw writes twice as often as fsyncs or sends."""
     return rng.choice(
         [
             {"op": "fsync", "nth": rng.randint(1, 2)},

@@ -1,4 +1,4 @@
-"""`damage`: a broker is killed, and finds less on its disk than was synced."""
+"""`damage`: a broker is killed, and its disk loses synced data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """A node is killed, its disk loses something while it is down, and it starts again at the end.
+    """Kill a node, remove data from its disk while it is down, and start it at the end.
 
-    Only where every partition that it holds is in sync on all its replicas: else it might have been the only one that
-    had what it lost, and no verdict could tell.
+    The fault needs every partition of the node to be in sync on all replicas. Otherwise the node might have held the
+    only copy, and no verdict could tell.
     """
     how, size = cast(How, p.fault.params["how"]), int(p.fault.params["bytes"])
     if len(p.resolved) != 1:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """The targets' disks fail or are slow; whole again at the end. A node that ended of it is started again then."""
+    """The targets' disks fail or are slow, and are whole again at the end. A node that ended because of the fault is
+    started then.
+    """
     name, fault = f"fault-{p.fault.id}", disk_fault(p.fault.params)
     await stage.begin_on_running_nodes(p)
     healed: list[Any] = []
@@ -39,12 +41,12 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def _at_its_crash_point(stage: Stage, p: Played, node: int) -> bool:
-    """Whether a fault of another kind, of which a node ends by itself as well, may have it down."""
+    """Whether a `crash_at`, which also makes a node end by itself, may have ended this node."""
     return bool(stage.others(p, node, Trait.ENDS_BY_ITSELF).keys() - stage.others_alike(p, node).keys())
 
 
 def disk_fault(params: Mapping[str, Any]) -> DiskFault:
-    """As its parameters say."""
+    """The disk fault that the parameters describe."""
     op = params["op"]
     if params["how"] == "slow":
         return SlowDisk(int(params["delay_ms"]), op)
@@ -52,7 +54,7 @@ def disk_fault(params: Mapping[str, Any]) -> DiskFault:
 
 
 def more_traits(params: Params) -> frozenset[Trait]:
-    """After an fsync that failed, pages count as clean."""
+    """After a failed fsync the kernel counts its pages as clean."""
     failed = params.get("op") == "fsync" and params.get("how") != "slow"
     return frozenset({Trait.FORGETS_SYNCS} if failed else ())
 

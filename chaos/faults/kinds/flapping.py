@@ -1,4 +1,4 @@
-"""`flapping`: links go and come again, and again."""
+"""`flapping`: links are cut and healed again and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """The targets' links are cut and healed, again and again; each time both are looked at."""
+    """Cut and heal the targets' links again and again. Probe them in each state."""
     from chaos.faults.acts.worse_links import cut_in_turns
 
     await cut_in_turns(stage, p)

@@ -1,4 +1,4 @@
-"""`kill`: the process is gone at once, as by SIGKILL; what it wrote stays."""
+"""`kill`: the process is gone at once, as by SIGKILL. Its written data stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`latency`: what is sent arrives late."""
+"""`latency`: bytes arrive late."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 SIDE_SHARE = 0.2
-"""In a swarm so many are of clients' links."""
+"""The share of these faults that a swarm puts on clients' links."""
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """What is sent over the targets' links arrives late."""
+    """Bytes on the targets' links arrive late."""
     from chaos.faults.acts.worse_links import slower, worse
 
     delay, jitter = int(p.fault.params["latency_ms"]), int(p.fault.params["jitter_ms"])

@@ -1,4 +1,4 @@
-"""`leadership`: who leads what changes by request, as administrators ask for it."""
+"""`leadership`: leaders change by request, as administrators ask for it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def refuse(params: Params, setting: Setting) -> str:
-    """What a broker is emptied of has to go to one that does not hold it."""
+    """A drained broker needs another broker that can take its replicas."""
     full = params["how"] in ("drain", "fill") and setting.nodes <= setting.replicas
     return "more brokers than replicas are needed: cluster.nodes" if full else ""
 
 
 def resigns_instead(seed: int, fault: Fault, nodes: int) -> Fault | None:
-    """A request for leaders is now and then one to the controller, where there is another one."""
+    """Sometimes ask the controller to resign instead of asking it for leaders, if there is another controller."""
     if rng_for(seed, "swarm", "resign", fault.id).random() < RESIGN_SHARE and nodes >= CONTROLLERS:
         return replace(fault, target="controller", params={"how": "resign"})
     return None
@@ -66,13 +66,13 @@ def lands(fault: Fault, site: Site) -> Fault:
 
 
 def alone(params: Params) -> dict[str, Any]:
-    """No other broker takes a partition."""
+    """On one broker no other broker can take a partition."""
     return {**params, "how": "preferred"} if params["how"] == "move" else dict(params)
 
 
 def of_strangers(params: Params, external: bool) -> dict[str, Any]:
-    """Only ours resign when asked. Nobody asks somebody else's cluster for an unclean election: what that loses was
-    promised to be kept.
+    """Only Squall's brokers resign when asked. Somebody else's cluster is never asked for an unclean election: that
+    could lose records that the cluster promised to keep.
     """
     never = ("resign", "unclean") if external else ("resign",)
     return {**params, "how": "preferred" if params["how"] in never else params["how"]}

@@ -1,4 +1,4 @@
-"""`limit_data`: connections end once they have carried so many bytes."""
+"""`limit_data`: a connection ends after it has carried a given number of bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """The targets' connections end once they have carried so many bytes."""
+    """End each of the targets' connections after it has carried a given number of bytes."""
     from chaos.faults.acts.worse_links import ends, worse
 
     limit = int(p.fault.params["limit_bytes"])

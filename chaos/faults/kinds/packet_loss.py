@@ -1,4 +1,4 @@
-"""`packet_loss`: packets are lost and sent again."""
+"""`packet_loss`: the network loses packets, and TCP sends them again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFTEN, FEW = 0.3, 10
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Packets of the targets get lost, and come late."""
+    """The targets' packets get lost and come late."""
     from chaos.faults.acts.links import count
 
     loss = Loss(float(p.fault.params["probability"]), int(p.fault.params["rto_ms"]))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 OF_ITS_TARGET = ("isolate", "one-way")
-"""Shapes that leave all others together, with a quorum among them or without any change of an ISR. Of clients' links
-there are no others.
+"""Shapes that leave all other nodes together, with a quorum among them or without any change of an ISR. Clients' links
+know only these shapes.
 """
 OF_THREE = ("ring", "bridge")
 """Shapes that need three brokers."""
@@ -32,7 +32,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def check(params: Params) -> str:
-    """Shapes are between brokers, and a refusal knows no direction."""
+    """Shapes apply only to links between brokers. A refusal has no direction."""
     if params["side"] == "peers":
         return ""
     if params["shape"] not in OF_ITS_TARGET:
@@ -43,7 +43,7 @@ def check(params: Params) -> str:
 
 
 def needs_nodes(params: Params) -> int:
-    """Shapes need more than two."""
+    """Shapes need at least three brokers."""
     if params["shape"] in OF_THREE:
         return 3
     return 2 if params["side"] == "peers" else 1
@@ -66,7 +66,7 @@ def called(params: Params) -> str:
 
 
 def done(params: Params, node: int, links: Sequence[str]) -> str:
-    """Whom it is not heard by any more, or does not hear."""
+    """Which brokers do not hear the node any more, or which brokers the node does not hear."""
     pairs = [tuple(each.split("->")) for each in links if each.count("->") == 1]
     sends = {target for source, target in pairs if source == str(node)}
     hears = {source for source, target in pairs if target == str(node)}

@@ -1,4 +1,4 @@
-"""`pause`: a process stands still, as in a long collection of garbage, and goes on where it was."""
+"""`pause`: a process stands still, as in a long garbage collection, and then continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Held where it is, let go at the end; by the last one where several faults hold it."""
+    """Pause the nodes, and resume them at the end. If several faults hold a node, the last one resumes it."""
     runtime = stage.runtime
     await stage.begin_on_running_nodes(p, joins=NodeState.PAUSED)
     held: list[Any] = []
@@ -27,12 +27,12 @@ async def play(stage: Stage, p: Played) -> None:
     async def hold(node: int) -> Any:
         try:
             return await (_held_already(stage, node) if node in already else runtime.pause(node))
-        except HarnessError as trouble:  # raised once all others are paused: else nobody would resume them
+        except HarnessError as trouble:  # Raised only once all others are paused: else nobody would resume them.
             troubles.append(trouble)
             return None
 
     try:
-        # All at once: with one after the other the first would be held for longer by as long as each takes to show it.
+        # All at once. In turn, the first node would stay paused for as long as the others take to show it.
         held = await stage.together(hold, p.resolved)
         for trouble in troubles:
             raise trouble
@@ -59,7 +59,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 async def _held_already(stage: Stage, node: int) -> dict[str, Any]:
-    """As the evidence of a pause, of a node that another fault holds: that it gives no answer over any link."""
+    """Evidence of a pause for a node that another fault already holds: it answers no probe over any link."""
     probes = await stage.probes([link for link in stage.runtime.links() if link.target == node])
     silent = all(not probe.ok for probe in probes)
     state = "T" if silent and stage.runtime.state(node) is NodeState.PAUSED else "?"

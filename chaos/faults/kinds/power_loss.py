@@ -1,4 +1,4 @@
-"""`power_loss`: a machine without power: what was not synced is gone, or torn."""
+"""`power_loss`: a machine loses power. Data that was not synced is gone, or torn."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CAUGHT_UP_WITHIN_S = 60.0
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Power goes, for all the targets at one moment; what was not synced may be gone. Power comes back at the end.
+    """Power goes for all targets at one moment, and comes back at the end. Data that was not synced may be gone.
 
-    What was before and what follows decides whether some partition had nobody in sync who kept power: so evidence has
-    each one's ISR before (`isr`), and the fault's record is kept open until the nodes have again what the others have
-    (`caught_up_ns`; -1: not within the time there was).
+    The checkers must know whether some partition had no in-sync replica that kept power. So evidence has each
+    partition's ISR before (`isr`). The fault's record stays open until the nodes have caught up with the others
+    (`caught_up_ns`; -1: not within the available time).
     """
     await stage.begin_on_running_nodes(p)
     with stage.taking_down(p, p.resolved):
         lost = await stage.runtime.power_loss(p.resolved)
-    # It has landed when the nodes have ended: what is taken out of their files then is no part of that.
+    # The fault has landed once the nodes have ended, before their files lose anything.
     async with stage.up_after_trouble(p):
         stage.check_landed(p, cast(int, lost.get("ended_ns") or stage.now_ns()))
     await stage.sleep(max(0.0, stage.left_s(p)))
@@ -42,7 +42,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def tell(seen: Json) -> str:
-    """What each broker lost of what was pending."""
+    """How much of its pending data each broker lost."""
     words = []
     for node, lost in mapping(mapping(seen.get("lost")).get("nodes")).items():
         told = mapping(lost)

@@ -22,19 +22,19 @@ APIS = (
     *("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),
     *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot"),
 )
-"""Whose requests and responses may be hit."""
+"""Whose requests and responses the fault may hit."""
 
 ERRORS = (
     *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
     *("UNKNOWN_SERVER_ERROR", "NOT_CONTROLLER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"),
     "STALE_BROKER_EPOCH",
 )
-"""What a link may answer in a broker's stead."""
+"""The errors that a link may answer in a broker's stead."""
 
 ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
-"""Whom requests go to: a fault of anybody else's would hit nothing."""
+"""The brokers that receive such requests. On other brokers the fault would hit nothing."""
 ASKS_S = 0.5
-"""How long before the end of a fault somebody must have a reason to ask."""
+"""How long before the fault's end somebody must have a reason to send such a request."""
 DONE = {
     "drop": "dropped",
     "delay": "delayed",
@@ -45,14 +45,14 @@ DONE = {
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Requests of one API to the targets are dropped, delayed, doubled or answered with an error by the link."""
+    """The link drops, delays or doubles requests of one API to the targets, or answers them with an error."""
     from chaos.faults.acts.links import count, frames
 
     await count(stage, p, asked_over(p.fault.params, p.hit, stage.runtime.links()), frames(p.fault.params))
 
 
 def check(params: Params) -> str:
-    """Answers can be neither doubled nor made."""
+    """A link can neither double nor invent responses."""
     of_requests = params["stream"] == "back" and params["act"] in ("duplicate", "error")
     return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
 

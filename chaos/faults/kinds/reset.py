@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 ANSWERS_MS = 1000
-"""A connection over a link that is measured lives for so long between two resets."""
+"""The life of a measured link's connection between two resets."""
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Reset the targets' connections, at the beginning and every so often until the end."""
+    """Reset the targets' connections at the beginning, and then at intervals until the end."""
     from chaos.faults.acts.links import reset_connections
 
     await reset_connections(stage, p)
 
 
 def lands(fault: Fault, site: Site) -> Fault:
-    """While links are measured their connections are not reset faster than a slow one can answer."""
+    """While another fault measures a link, resets leave enough time for a slow answer."""
     measured = any(Trait.MEASURES_LINKS in other.traits and fault.overlaps(other) for other in site.faults)
     if not fault.params["every_ms"] or not measured:
         return fault

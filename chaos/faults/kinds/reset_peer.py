@@ -1,4 +1,4 @@
-"""`reset_peer`: connections are reset some time after they were first used, again and again."""
+"""`reset_peer`: each connection is reset some time after its first use, again and again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """The targets' connections are reset some time after they were first used, again and again.
+    """Reset each of the targets' connections some time after its first use, again and again.
 
-    Toxiproxy does so in each direction by itself: who waits for an answer hears of it after twice the time.
+    Toxiproxy does so in each direction separately: a client that waits for an answer sees the reset after twice the
+    time.
     """
     from chaos.faults.acts.worse_links import ends, worse
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Each target in turn, and the next one not before every partition is in sync: as brokers are restarted."""
+    """Restart each target in turn. The next restart waits until every partition is in sync."""
     from chaos.faults.acts.nodes import one_by_one
 
     await one_by_one(stage, p)

@@ -1,4 +1,4 @@
-"""`slicer`: bytes arrive in small pieces, so that frames are torn."""
+"""`slicer`: bytes arrive in small pieces, so that frames arrive in parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
 
 SHORTEST_MS = 50.0
-"""A busy machine can cause a smaller delay than this too."""
+"""The least delay that counts: a busy machine can cause a smaller one too."""
 _MEASURED_MS = 80.0
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """What is sent over the targets' links arrives in pieces, one after the other."""
+    """Bytes on the targets' links arrive in pieces, one after the other."""
     from chaos.faults.acts.worse_links import ANSWER_BYTES, slower, worse
 
     params = p.fault.params
@@ -36,7 +36,7 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def check(params: Params) -> str:
-    """Pieces such that they can be measured, and pass all the same."""
+    """The pieces must be slow enough to measure, and fast enough to pass."""
     average, variation = int(params["average_bytes"]), int(params["variation_bytes"])
     delay_ms = params["delay_us"] / 1000
     if variation >= average and variation:

@@ -1,4 +1,4 @@
-"""`slow`: a broker gets a share of a CPU."""
+"""`slow`: a broker gets only a share of a CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ SHARE_TOLERANCE = 0.2
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """A share of a CPU; all of it again at the end. It must have been held often enough for that share to be true."""
+    """Limit each target to a share of a CPU, and lift the limit at the end. As proof, the process must have been held
+    often enough for that share.
+    """
     name, share = f"fault-{p.fault.id}", float(p.fault.params["share"])
     await stage.begin_on_running_nodes(p)
     begun: list[Any] = []

@@ -1,4 +1,4 @@
-"""`slow_close`: that a connection ended is heard late."""
+"""`slow_close`: the end of a connection becomes known late."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """That a connection of the targets ended is heard late."""
+    """The other side learns late that a connection of the targets has ended."""
     from chaos.faults.acts.worse_links import SURE, slower, worse
 
     delay_ms = int(p.fault.params["delay_ms"])
     measure = partial(stage.runtime.ending, timeout_s=PROBE_TIMEOUT_S + 3 * delay_ms / 1000, spoil=True)
-    # A reset may be another fault's, but not one that comes late.
+    # Another fault may cause a reset, but not a late one.
     await worse(
         stage,
         p,

@@ -1,4 +1,4 @@
-"""`stop`: a broker leaves in good order, as by SIGTERM, and its controller moves its leaders first."""
+"""`stop`: a broker shuts down in good order, as by SIGTERM. The controller moves its leaders first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KIND = Kind(
     title="SIGTERM (controlled shutdown), restart at the end",
     fault_class="P",
     duration_s=Number(0.2, 600, 3),
-    # Most of a quorum cannot leave in good order together.
+    # A controlled shutdown needs a quorum: most of its members cannot leave together.
     traits=frozenset({Trait.TAKES_DOWN, Trait.BY_SIGNAL, Trait.OF_ONE_NODE, Trait.OUT_OF_SYNC}),
     worlds=EVERYWHERE,
     draw=Draw(lasts_s=(2.0, 4.0), on_strangers=True, swarm="first"),

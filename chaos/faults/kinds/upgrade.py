@@ -1,4 +1,4 @@
-"""`upgrade`: brokers are restarted one after the other as another version."""
+"""`upgrade`: brokers are restarted one after the other with another version."""
 
 from __future__ import annotations
 

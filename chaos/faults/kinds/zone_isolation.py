@@ -1,4 +1,4 @@
-"""`zone_isolation`: the clients of a zone reach one broker only, and have to find that out for themselves."""
+"""`zone_isolation`: a zone's clients reach one broker only, and must find that out by themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 async def play(stage: Stage, p: Played) -> None:
-    """Cut the zone's links to all brokers but one: the controller, who leads the most partitions, or anybody."""
+    """Cut the zone's links to all brokers but one: the controller, the broker that leads the most partitions, or any
+    broker.
+    """
     from chaos.faults.acts.links import cut
 
     kept = _kept(stage, p)
@@ -27,7 +29,9 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def _kept(stage: Stage, p: Played) -> int:
-    """The broker that the zone still reaches. Unresolved where nobody is the controller, or leads anything."""
+    """The broker that the zone still reaches. Raises Unresolved if no controller is known, or no partition has a
+    leader.
+    """
     assert p.view is not None, "the nemesis has looked"
     keeps, nodes = p.fault.params["keeps"], sorted(p.view.nodes)
     if keeps == "controller":
@@ -43,7 +47,7 @@ def _kept(stage: Stage, p: Played) -> int:
 
 
 def check_target(target: str, params: Params) -> str:
-    """It is of a zone."""
+    """The target must be a client zone."""
     return "" if target.startswith("zone:") else f"target {target!r}: a zone is isolated, as in zone:1"
 
 
@@ -54,7 +58,7 @@ def tell(seen: Json) -> str:
 
 
 def done(params: Params, node: int, links: Sequence[str]) -> str:
-    """Of no broker in particular: its target is a zone."""
+    """Empty for every broker: the target is a zone."""
     return "out of a zone's reach"
 
 
