@@ -1,10 +1,10 @@
 """The hunt: is each planted bug found, how soon, by which check, and does a sound broker stay silent under that plan?
 
-Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without it: a plan that
-fails there as well is a false alarm, or a bug of the broker itself, and finds nothing.
+Plans are drawn seed by seed until one fails with the mutant planted. The same plan then runs without the mutant. If
+that run fails too, the plan finds nothing: it shows a false alarm, or a bug of the broker itself.
 
-Some plans do not shrink: what they need is an accident that every omission undoes. Plans of other seeds that find the
-same mutant mostly do, so the hunt goes on to those rather than to give the first one ever more time.
+Some plans do not shrink: they depend on an accident that every omission undoes. Plans of other seeds that find the same
+mutant mostly do shrink. So the hunt continues with other seeds, rather than spend more time on the first plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chaos.plans.plan import Plan, write_plan
 
 
 class Failed(Protocol):
-    """In what way a plan fails (`chaos.runs.simulation.Failure`). Equal ones are the same."""
+    """The way in which a plan fails (`chaos.runs.simulation.Failure`). Two equal values are the same failure."""
 
     @property
     def kind(self) -> str:
@@ -44,7 +44,7 @@ every bug that is planted here shows with fewer.
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """What a hunt for one mutant came to."""
+    """The result of a hunt for one mutant."""
 
     mutant: str
     tried: int
@@ -68,19 +68,19 @@ class Hunted:
 
     @property
     def is_expected(self) -> bool:
-        """True where one of the mutant's own checks found it."""
+        """Whether one of the mutant's own checks found it."""
         return self.check.partition(" ")[2] in find(self.mutant).expected
 
     @property
     def told_steps(self) -> str:
-        """ "4"; "4 (seed 7)" where that is not the seed that found it first; "-" where nothing was shrunk."""
+        """ "4"; "4 (seed 7)" if another seed found it first; "-" if nothing was shrunk."""
         if self.steps is None:
             return "-"
         return str(self.steps) if self.shrunk_seed == self.seed else f"{self.steps} (seed {self.shrunk_seed})"
 
     @property
     def is_well(self) -> bool:
-        """Found, or known to be masked, and no false alarm on the way."""
+        """Whether the mutant was found, or is known to be masked, and no false alarm came up."""
         return (self.seed is not None or bool(find(self.mutant).masked)) and not self.false_alarms
 
 
@@ -91,7 +91,7 @@ def sound(mutant: Mutant, plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A plan that fails with the mutant planted, and that a sound broker stands."""
+    """A plan that fails with the mutant planted, and passes with a sound broker."""
 
     seed: int
     plan: Plan
@@ -100,7 +100,7 @@ class Find:
 
 @dataclass(slots=True)
 class Search:
-    """Goes through the seeds, as far as `budget_s` of CPU time reaches. What else it meets is noted."""
+    """Goes through the seeds until `budget_s` of CPU time is spent. Notes what else it meets."""
 
     mutant: Mutant
     seeds: Iterator[int]
@@ -114,7 +114,7 @@ class Search:
     troubles: list[tuple[int, str]] = field(default_factory=list)
 
     def next_find(self) -> Find | None:
-        """None where seeds or budget come to an end before there is another."""
+        """The next find. None if seeds or budget run out first."""
         began, spent_s = self.clock(), self.spent_s
         found = None
         for seed in self.seeds:
@@ -143,13 +143,13 @@ class Search:
         return Find(seed, plan, failure)
 
     def finds_as_expected(self) -> Iterator[Find]:
-        """Further finds, by one of the mutant's own checks: another one may show something else."""
+        """Further finds by the mutant's own checks only: another check may show another problem."""
         while (found := self.next_find()) is not None:
             if found.failure.name in self.mutant.expected:
                 yield found
 
     def fails_as(self, failure: Failed) -> Callable[[Plan], Failed | None]:
-        """For a shrinker. A candidate counts only where a sound broker stands it: else it would show something else."""
+        """For a shrinker. A candidate counts only if a sound broker passes it: else it would show another problem."""
 
         def run(candidate: Plan) -> Failed | None:
             try:
@@ -176,8 +176,8 @@ def hunt(
 ) -> Hunted:
     """Try plans until one finds the mutant, or `budget_s` of CPU time is spent.
 
-    A plan that shrinks to more than `FEW_STEPS` is followed by that of the next find, `more` times at most and out of
-    what is left of the budget; the one with the fewest steps stays. `say` hears of each that has too many.
+    If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next find, at most `more` times and within the
+    rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
     """
     search = Search(mutant, iter(seeds), run, budget_s, clock)
     first = search.next_find()
@@ -193,7 +193,7 @@ def hunt(
 def _fewest_steps(
     hunted: Hunted, finds: Iterable[Find], search: Search, shrink: Shrink, say: Callable[[str], None]
 ) -> Hunted:
-    """Shrink one find after the other until one has few steps. No find is looked for before it is needed."""
+    """Shrink one find after the other until one has few steps. The next find is searched only when needed."""
     best = hunted
     for found in finds:
         plan, steps = shrink(found.plan, found.failure, search.fails_as(found.failure))
@@ -211,7 +211,7 @@ def told(failure: Failed) -> str:
 
 
 def alarms(mutant: Mutant, seeds: Iterable[int], run: Run) -> Iterator[tuple[int, str]]:
-    """Seeds under whose plans a sound broker fails: there must be none."""
+    """Seeds under whose plans a sound broker fails. There must be none."""
     for seed in seeds:
         try:
             failure = run(sound(mutant, mutant.plan(seed)), None)

@@ -1,4 +1,4 @@
-"""A broker's program as files: which one it is, and whether it is one."""
+"""A broker's program as files: which program a folder holds, and whether it holds one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAGIC = re.compile(r'^MAGIC = b"(\w+)"', re.MULTILINE)
 
 
 def digest_of(package: Path) -> str:
-    """16 hex digits of all Python files of a package, by name: equal for equal programs, wherever they are."""
+    """16 hex digits over all Python files of a package, by name. Equal programs have equal digests in any folder."""
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         for data in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
@@ -22,9 +22,9 @@ def digest_of(package: Path) -> str:
 
 
 def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
-    """The checkout that --upgrade-to names, where it holds another broker than `first` does. Refused otherwise.
+    """The checkout that --upgrade-to names. Refused if it holds no broker, or the same broker as `first`.
 
-    hurt: its files must be such as can lose power and fail.
+    hurt: its broker must report changes of its files in the same way as `first` does, see `_layout`.
     """
     folder = Path(given).absolute()
     if not (folder / "broker" / "__main__.py").is_file():
@@ -40,7 +40,7 @@ def second_version(given: str, first: Path, *, hurt: bool = False) -> Path:
 
 
 def _layout(folder: Path) -> str | None:
-    """How a checkout's broker tells what was done to its files; None for one that knows nothing of it."""
+    """How a checkout's broker reports what was done to its files; None if it has no file faults."""
     tally = folder / "broker" / "faulted" / "tally.py"
     found = MAGIC.search(tally.read_text()) if tally.is_file() else None
     return found[1] if found else None

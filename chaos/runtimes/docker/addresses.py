@@ -26,7 +26,8 @@ FIRST_LISTENER_PORT = 9091
 
 
 def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IPv4Network]:
-    """Ranges that touch none of `taken`, best first. Drawn: runs that start together try different ones."""
+    """Ranges that overlap none of `taken`, best first. Drawn at random: runs that start together try different ranges.
+    """
     taken = list(taken)
     for pool in POOLS:
         count = 1 << (PREFIX - pool.prefixlen)
@@ -37,14 +38,14 @@ def free_ranges(taken: Iterable[IPv4Network], rng: random.Random) -> Iterator[IP
 
 
 def routed(routes: Path = ROUTES) -> list[IPv4Network]:
-    """What this machine has routes to, the default route left out."""
+    """The ranges that this machine has routes to, without the default route."""
     try:
         lines = routes.read_text().splitlines()[1:]
     except OSError:
         return []
     found = []
     for fields in (line.split() for line in lines):
-        # The kernel prints its own integers, in hex: the first byte of an address is where the machine puts it.
+        # The kernel prints its own integers in hex: the machine's byte order decides where an address's first byte is.
         target, mask = (int.from_bytes(bytes.fromhex(fields[at]), sys.byteorder) for at in (1, 7))
         if mask:
             found.append(IPv4Network((target, mask.bit_count())))
@@ -74,7 +75,7 @@ def node_host(network: IPv4Network, node: int) -> str:
 
 
 def place(network: IPv4Network, nodes: tuple[int, ...], controllers: tuple[int, ...], zones: tuple[str, ...]) -> Layout:
-    """Every broker at an address of its own, every link's proxy at a port of Toxiproxy's."""
+    """Give every broker its own address, and every link's proxy its own port of Toxiproxy."""
     names = (INTERNAL, *zones)
     direct = {
         (name, node): (node_host(network, node), FIRST_LISTENER_PORT + at)

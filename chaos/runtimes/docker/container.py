@@ -1,4 +1,4 @@
-"""One container of a run: started any number of times, and its ends."""
+"""One container of a run, which may start and end any number of times."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Container:
         self._id = ""
 
     async def create(self) -> None:
-        """Have the engine make it."""
+        """Have the engine create it."""
         self._id = await in_thread(self._engine.create, self._spec)
 
     async def made_of(self, image: str) -> Container:
-        """It is forgotten, and the same one made of another image."""
+        """Remove it, and create the same container from another image."""
         await in_thread(self._engine.remove, self._id)
         other = Container(self._engine, self._watch, replace(self._spec, image=image))
         await other.create()
         return other
 
     async def image(self) -> str:
-        """Id of the image that it was made of, as the engine has it."""
+        """The id of its image, as the engine reports it."""
         return await in_thread(self._engine.image_of, self._id)
 
     async def start(self) -> int:
-        """Start it. Its first process's pid on this machine; 0 where it has ended already."""
+        """Start it. Returns its first process's pid on this machine; 0 if that process has ended already."""
         self._watch.check()
         await in_thread(self._engine.start, self._id)
         self.starts += 1
@@ -53,12 +53,12 @@ class Container:
 
     @property
     def death(self) -> Death | None:
-        """How its latest start ended. None while it runs."""
+        """How its latest start ended. None while the container runs."""
         deaths = self._watch.deaths(self._id)
         return deaths[-1] if self.starts and len(deaths) >= self.starts else None
 
     async def died(self, timeout_s: float) -> Death | None:
-        """How its latest start ended, or None where it still runs after `timeout_s`."""
+        """How its latest start ended. None if the container still runs after `timeout_s`."""
         await until(lambda: self.death is not None, timeout_s, self._watch)
         return self.death
 
@@ -71,34 +71,34 @@ class Container:
         await in_thread(self._engine.pause, self._id)
 
     async def unpause(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         await in_thread(self._engine.unpause, self._id)
 
     async def set_cpus(self, cpus: float) -> None:
-        """How many CPUs it may keep busy from now on, through restarts."""
+        """Set how many CPUs it may keep busy from now on, also after restarts."""
         await in_thread(self._engine.set_cpus, self._id, cpus)
 
     async def run(self, command: Sequence[str]) -> str:
-        """What a command prints that root runs in it."""
+        """Run a command in it as root. Returns what the command prints."""
         return await in_thread(self._engine.run_in, self._id, command)
 
     async def cpu(self) -> tuple[float, int]:
-        """CPU seconds that it had since it was started, and in how many periods its quota ran out."""
+        """CPU seconds that it used since its start, and in how many periods its quota ran out."""
         return await in_thread(self._engine.cpu, self._id)
 
     async def state(self) -> dict[str, Any]:
-        """As the engine has it."""
+        """Its state, as the engine reports it."""
         return await in_thread(self._engine.state, self._id)
 
     def check_engine(self) -> None:
-        """HarnessError where the engine is gone."""
+        """HarnessError if the engine is gone."""
         self._watch.check()
 
 
 async def until(condition: Callable[[], bool], timeout_s: float, watch: Watch) -> bool:
-    """Wait for a condition, asking often. False where it does not hold after `timeout_s`.
+    """Wait for a condition, asking often. False if it does not hold within `timeout_s`.
 
-    HarnessError where the engine is gone: what it would tell never comes.
+    HarnessError if the engine is gone: its events no longer arrive.
     """
     with trio.move_on_after(timeout_s):
         while not condition():
@@ -109,22 +109,22 @@ async def until(condition: Callable[[], bool], timeout_s: float, watch: Watch) -
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """A call to the engine. Not abandoned when cancelled: what it makes must be known to be removed."""
+    """Call the engine in a thread. A cancelled call still finishes, because what it makes must later be removed."""
     return await trio.to_thread.run_sync(function, *arguments)
 
 
 def ended_badly(what: str, death: Death, words: str) -> HarnessError:
-    """For what ended before it should."""
+    """The error for a container that ended too early."""
     return HarnessError(f"{what} ended with {told(death)}:\n{words}")
 
 
 def told(death: Death) -> str:
-    """An exit code, with what the kernel had to do with it."""
+    """An exit code, and whether the container ran out of memory."""
     return f"{death.code}" + (" (it was out of its container's memory)" if death.out_of_memory else "")
 
 
 def last_words(log: Path) -> str:
-    """The end of what was printed; empty where there is none."""
+    """The end of what was printed; empty if nothing was."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LAST_WORDS_BYTES))

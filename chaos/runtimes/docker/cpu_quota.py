@@ -1,4 +1,4 @@
-"""Brokers of the docker runtime that get a share of a CPU only: by the quota of their container's control group."""
+"""How the docker runtime limits its brokers to a share of a CPU: by the quota of their container's control group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.runtimes.docker.container import Container
 
 @dataclass(slots=True)
 class Measured:
-    """What came of it: for how long it was on, the CPU time in it, and in how many periods the quota ran out."""
+    """What was measured: how long a limit was on, the CPU time used, and in how many periods the quota ran out."""
 
     lasted_s: float = 0.0
     cpu_s: float = 0.0
@@ -23,9 +23,9 @@ class Measured:
 
 @dataclass(slots=True)
 class Quota:
-    """The shares of one broker by their names, and what is measured while there is any.
+    """The CPU limits of one broker by name, and what is measured while any limit is on.
 
-    The kernel counts anew for each start of a container: an end that nobody asked for takes what it counted with it.
+    The kernel's counters begin anew at each start of a container. If the container ends unasked, they are lost.
     """
 
     whole: float
@@ -36,12 +36,12 @@ class Quota:
     """Time, CPU seconds and stops at which the present stretch began."""
 
     async def begin(self, container: Container) -> None:
-        """Count from here; nothing where there is no share or the container is down."""
+        """Begin to count; does nothing if there is no limit or the container is down."""
         if self.shares and container.death is None and container.starts:
             self._since = (time.monotonic(), *await container.cpu())
 
     async def end(self, container: Container) -> None:
-        """Add up what was counted since."""
+        """Add up what was counted since `begin`."""
         if self._since is not None:
             since, self._since = self._since, None
             if container.death is None:
@@ -51,7 +51,7 @@ class Quota:
                 self._measured.stops += stops - since[2]
 
     async def change(self, container: Container, name: str, share: float | None) -> Measured:
-        """Put a share on, or take the one of this name off (None). What was measured, once none is left."""
+        """Add a limit, or remove the one of this name (None). Returns what was measured, once no limit is left."""
         await self.end(container)
         if share is not None:
             self.shares[name] = share
@@ -66,7 +66,7 @@ class Quota:
 
 
 class Slowed(Protocol):
-    """What is needed of a runtime's node."""
+    """What `QuotaCpus` needs of a runtime's node."""
 
     quota: Quota
 
@@ -92,7 +92,7 @@ class QuotaCpus:
     async def heal(self, name: str, node: int) -> Evidence:
         """As `Cpus.heal`. stops: periods in which the quota ran out.
 
-        A quota does not tell for how long it let a broker run, only what CPU time it had: `ran_share` is `cpu_share`.
+        A quota reports only the CPU time used, and not how long it let a broker run. So `ran_share` is `cpu_share`.
         """
         found = self._nodes[node]
         measured = await found.quota.change(found.container, name, None)

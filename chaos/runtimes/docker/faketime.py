@@ -1,10 +1,10 @@
-"""A broker's wall clock bent from below, by libfaketime: a check on the way by which clocks are bent otherwise.
+"""A broker's wall clock bent by libfaketime, below the broker: this checks the usual way of bending clocks.
 
-The library is loaded before the broker's and answers for the C library, so that the broker knows nothing of it. It
-reads an offset from a file at each question (8.8 us instead of 0.12). What is monotonic stays true
+The dynamic loader loads libfaketime first, and it answers in place of the C library, so the broker does not notice. It
+reads an offset from a file at each call (8.8 us instead of 0.12). Monotonic time stays true
 (FAKETIME_DONT_FAKE_MONOTONIC, without which waits hang), and so do the times of files.
 
-Without rates: libfaketime counts them from the process's start, and not from when they were ordered.
+There are no rates: libfaketime counts a rate from the process's start, not from the moment of the order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFF_BY_S = (86_000, 86_800)
 
 
 def before_program(file: str) -> tuple[str, ...]:
-    """What a command is put behind, so that its time is what `file` says."""
+    """The words before a command, so that the command takes its time from `file`."""
     settings = {
         "LD_PRELOAD": LIBRARY,
         "FAKETIME_TIMESTAMP_FILE": file,
@@ -45,7 +45,7 @@ def before_program(file: str) -> tuple[str, ...]:
 
 
 def check_image(engine: Engine, image: str) -> None:
-    """Refused where libfaketime does not work in an image: it is not there, or for another kind of processor."""
+    """Refused if libfaketime does not work in an image: it is missing, or built for another kind of processor."""
     show = ("env", f"LD_PRELOAD={LIBRARY}", f"FAKETIME={TRIED}", "python", "-c", "import time; print(time.time())")
     try:
         off_by_s = time.time() - float(engine.output_of(image, show, {LABEL: "question"}).split()[-1])
@@ -57,21 +57,23 @@ def check_image(engine: Engine, image: str) -> None:
 
 
 class FakeTime:
-    """One node's file, and what it said when."""
+    """The offset file of one node, and the offsets that were ordered, with their times."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
         self._ordered: list[tuple[int, float]] = []
 
     def order(self, offset_ms: float) -> None:
-        """From now on the node's wall clock is off by so much. The file is never half written."""
+        """From now on the node's wall clock is off by this much. A reader never sees a half-written file."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{offset_ms / 1000:+.6f} x1.0\n" if offset_ms else f"{TRUE}\n")
         fresh.replace(self._file)
         self._ordered.append((time.monotonic_ns(), offset_ms))
 
     def meant(self, words: Sequence[ClockWord]) -> list[ClockWord]:
-        """What the node traced, with the order that it cannot know: only those lines that TELLING_MS caused."""
+        """The node's reports, with the ordered offset filled in where TELLING_MS caused the report: the node cannot
+        know it.
+        """
         return [replace(word, set_ms=self._at(word.t_ns)) if word.set_ms == TELLING_MS else word for word in words]
 
     def _at(self, t_ns: int) -> float:
@@ -79,14 +81,14 @@ class FakeTime:
 
 
 class FakedClocks:
-    """`chaos.runtimes.real.clocks.Clocks` of brokers behind libfaketime, which their own files can bend as well."""
+    """`chaos.runtimes.real.clocks.Clocks` for brokers behind libfaketime. Their own clock files still work too."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._own, self._brokers = FileClocks(brokers), brokers
         self._faked: dict[int, FakeTime] = {}
 
     def begin(self, files: NodeFolder, node: int) -> None:
-        """Before a node's first start: whatever an earlier run on this folder ordered is over."""
+        """Called before a node's first start: cancels what an earlier run in this folder ordered."""
         self._faked[node] = FakeTime(files.path)
         self._faked[node].order(0)
 
@@ -95,7 +97,8 @@ class FakedClocks:
         return self._own.bend(node, offset_ms, rate)
 
     def fake(self, node: int, offset_ms: float) -> Evidence:
-        """As `Clocks.fake`. The broker's own clock file bends nothing, but has it tell its time."""
+        """As `Clocks.fake`. The broker's own clock file bends nothing here; it only makes the broker report its time.
+        """
         asked_ns = time.monotonic_ns()
         self._faked[node].order(offset_ms)
         self._own.bend(node, TELLING_MS if offset_ms else 0, 1.0)

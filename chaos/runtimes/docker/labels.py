@@ -1,4 +1,4 @@
-"""What is written on everything of a run, and finding by it what an interrupted run left."""
+"""The labels on everything that a run makes, by which the leftovers of an interrupted run are found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "s
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Containers and networks of one run, as (id, name), and names of its volumes."""
+    """What is left of one run: containers and networks as (id, name), and the names of its volumes."""
 
     run: str
     harness_alive: bool
@@ -25,21 +25,21 @@ class Leftover:
     volumes: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
-        """As "container NAME", in the order in which they can be removed."""
+        """As "container NAME", in an order in which they can be removed."""
         of_containers = [f"container {name}" for _, name in self.containers]
         of_networks = [f"network {name}" for _, name in self.networks]
         return [*of_containers, *of_networks, *(f"volume {name}" for name in self.volumes)]
 
 
 def labels_of(run: str, folder: str) -> dict[str, str]:
-    """Of a run of this process."""
+    """The labels for a run of this process."""
     me = identify(os.getpid())
     assert me is not None, "this process is alive"
     return {RUN: run, HARNESS: f"{me.pid}:{me.start_ticks}:{me.boot}", FOLDER: folder}
 
 
 def find(engine: Engine) -> list[Leftover]:
-    """Every run that the engine has something of, by its id. EngineError."""
+    """Every run that has left something in the engine, by its id. Raises EngineError."""
     containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
     by_run = {each["Labels"][RUN]: each["Labels"].get(HARNESS, "") for each in (*volumes, *networks, *containers)}
     return [
@@ -55,7 +55,7 @@ def find(engine: Engine) -> list[Leftover]:
 
 
 def remove(engine: Engine, found: Leftover) -> list[str]:
-    """End and forget what is left of a run. Returns what was, as "container NAME". EngineError."""
+    """End and remove what is left of a run. Returns what was removed, as "container NAME". Raises EngineError."""
     assert not found.harness_alive, "a run that is under way ends its own containers"
     for container, _ in found.containers:
         engine.remove(container)
@@ -67,7 +67,7 @@ def remove(engine: Engine, found: Leftover) -> list[str]:
 
 
 def remove_all(engine: Engine, run: str) -> list[EngineError]:
-    """End and forget everything of a run, whatever of it there is. What could not be, is returned."""
+    """End and remove everything of a run. Returns the errors for what could not be removed."""
     troubles: list[EngineError] = []
     try:
         label = f"{RUN}={run}"
@@ -75,7 +75,7 @@ def remove_all(engine: Engine, run: str) -> list[EngineError]:
     except EngineError as error:
         return [error]
     acts = [partial(engine.remove, each["Id"]) for each in containers]
-    # A network goes when nobody is in it any more, a volume when nobody has it.
+    # A network can be removed once no container is in it, a volume once no container has it.
     acts += [partial(engine.remove_network, each["Id"]) for each in networks]
     for act in (*acts, *(partial(engine.remove_volume, each["Name"]) for each in volumes)):
         try:
@@ -86,7 +86,7 @@ def remove_all(engine: Engine, run: str) -> list[EngineError]:
 
 
 def harness_alive(label: str) -> bool:
-    """Whether the process that a label tells of runs still. One that cannot be read tells of nobody."""
+    """Whether the process named in a label still runs. An unreadable label names no process."""
     try:
         pid, ticks, boot = label.split(":")
         return is_alive(ProcessId(int(pid), int(ticks), boot))

@@ -1,4 +1,5 @@
-"""Packets lost on their way to Toxiproxy or from it: rules of iptables in its container, which count what they drop."""
+"""Packet loss on the way to and from Toxiproxy, by iptables rules in its container, which count the packets they drop.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ COUNTED = re.compile(r"^\s*(\d+)\s.*/\* (\S+) \*/", re.MULTILINE)
 
 
 class Losses:
-    """By link and name. `ports`: of each link's proxy. Sent again are lost packets when the kernel's TCP sees fit."""
+    """Losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost packets again."""
 
     def __init__(self, container: Container, ports: Mapping[Link, int]) -> None:
         self._container = container
@@ -26,7 +27,7 @@ class Losses:
         return (link, name) in self._rules
 
     async def add(self, name: str, link: Link, fault: Loss) -> None:
-        """Lose packets from now on. HarnessError for a name that is on this link, or a link that is none."""
+        """Lose packets from now on. HarnessError if the name is in use on this link, or if the link is unknown."""
         if link not in self._ports:
             raise HarnessError(f"there is no link {link}")
         if self.has(name, link):
@@ -37,7 +38,7 @@ class Losses:
             await self._iptables("-A", *rule)
 
     async def remove(self, name: str, link: Link) -> int:
-        """Lose no more. How many packets were lost."""
+        """Stop this loss. Returns how many packets were lost."""
         rules = self._rules.pop((link, name))
         hits = 0
         for rule in rules:
@@ -48,7 +49,7 @@ class Losses:
         return hits
 
     async def reset(self) -> None:
-        """Lose nothing any more."""
+        """Stop every loss."""
         if self._rules:
             self._rules.clear()
             await self._iptables("-F")
@@ -58,7 +59,7 @@ class Losses:
 
 
 def _rules(comment: str, port: int, fault: Loss) -> list[list[str]]:
-    """A rule for each direction: what the link's source sends comes in to its proxy's port, what it gets leaves it."""
+    """One rule for each direction: packets from the link's source to its proxy's port, and packets from that port."""
     ways = {Stream.THERE: [("INPUT", "--dport")], Stream.BACK: [("OUTPUT", "--sport")]}
     ways[Stream.BOTH] = ways[Stream.THERE] + ways[Stream.BACK]
     chance = ["-m", "statistic", "--mode", "random", "--probability", f"{fault.probability:.6f}"]

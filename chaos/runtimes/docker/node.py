@@ -1,4 +1,4 @@
-"""One broker in a container: its folder, its container, and what can be done to it."""
+"""One broker in a container: its folder, its container, and what a run can do to it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LEAVING = ("node_stopping", "node_stopped")
 
 
 class Node:
-    """A broker's place on this machine's disk and its container, which is kept over all incarnations.
+    """A broker's folder on this machine and its container, which is kept over all incarnations.
 
-    Whatever a broker reads or writes is in its folder, which both sides see: settings, trace, what it printed, the
-    offset of its clock, its data, the orders to its disk.
+    The broker keeps all its files in this folder, which host and container share: settings, trace, printed output,
+    clock offset, data, and orders to its disk.
 
-    cpus: how many it may keep busy. owner: the user id that the broker has, where it is not the harness's. hurt: its
-    files can lose power and fail, as `broker.faulted` has it. second: the image that it can be upgraded to.
+    cpus: how many it may keep busy. owner: the broker's user id, if it is not the harness's. hurt: its files can lose
+    power and fail, as in `broker.faulted`. second: the image that it can be upgraded to.
     """
 
     def __init__(
@@ -92,7 +92,9 @@ class Node:
         return {"pid": self._pid, "container": self.container.name, "incarnation": incarnation, "asked_ns": asked_ns}
 
     async def wait_ready(self, timeout_s: float) -> int:
-        """Until this incarnation traces node_ready. When that was seen, in monotonic ns. HarnessError otherwise."""
+        """Wait until this incarnation traces node_ready. Returns that moment in monotonic ns. HarnessError if it does
+        not.
+        """
         tail, incarnation = self._tail, self.files.incarnation
         assert tail is not None, "a node that was launched has a trace"
 
@@ -111,12 +113,12 @@ class Node:
         return time.monotonic_ns()
 
     async def software(self) -> Evidence:
-        """As `Runtime.software`, but for what it speaks."""
+        """As `Runtime.software`, without `speaks`."""
         self.must_be(NodeState.RUNNING)
         return {"runs": await self.container.image(), "by": "the engine: the image of its container"}
 
     async def upgrade(self) -> Evidence:
-        """As `Runtime.upgrade_node`: another container on the same folder."""
+        """As `Runtime.upgrade_node`: makes another container on the same folder."""
         self.must_be(NodeState.DOWN)
         if self._second is None:
             raise Refused("there is no second image to upgrade to")
@@ -137,13 +139,13 @@ class Node:
         self.must_be(NodeState.RUNNING, NodeState.PAUSED)
         await self.quota.end(self.container)
         if self.state is NodeState.PAUSED:
-            # Some engines refuse to signal what is frozen, others would let it run on for a moment to die.
+            # Some engines refuse to signal a frozen container; others let it run for a moment before it dies.
             await self._kill_frozen()
         else:
             await self.container.signal("SIGKILL")
 
     async def gone(self, asked_ns: int) -> Evidence:
-        """Until it has ended of that signal."""
+        """Wait until the signal has ended it."""
         death = await self.container.died(SIGNAL_TIMEOUT_S)
         if death is None:
             raise HarnessError(f"broker {self.id} ({self.container.name}) survived SIGKILL for {SIGNAL_TIMEOUT_S:g} s")
@@ -172,7 +174,7 @@ class Node:
         pid = self._pid
         self._down()
         last = [event for event in tail.events() if event["e"] in LEAVING]
-        # A broker whose controller did not answer in time stops too, and says that nobody let it go.
+        # A broker whose controller did not answer in time stops too, and traces that nobody let it go.
         let_go = bool(last) and last[-1]["e"] == "node_stopped" and last[-1].get("controlled", True)
         times: Evidence = {"asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
         return {
@@ -185,7 +187,8 @@ class Node:
         }
 
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`. The engine freezes all of a container's processes: its word on it is `engine`."""
+        """As `Runtime.pause`. The engine freezes all processes of a container; `engine` is the engine's word for this.
+        """
         self.must_be(NodeState.RUNNING)
         asked_ns = time.monotonic_ns()
         await self.container.pause()
@@ -213,7 +216,7 @@ class Node:
         return {**told, "engine": state["Status"], "asked_ns": asked_ns, "resumed_ns": time.monotonic_ns()}
 
     def poll(self) -> None:
-        """Notice a container that has ended on its own."""
+        """Notice a container that ended unasked."""
         if self._container is None or self.state is NodeState.DOWN or (death := self._container.death) is None:
             return
         words = last_words(self.files.log)
@@ -234,7 +237,7 @@ class Node:
         }
 
     def _hand_over(self) -> None:
-        """Give the broker what was written in its folder since it ran last, as a power loss of the harness's does."""
+        """Give the broker the files that the harness wrote in its folder since its last run, as after a power loss."""
         if self._owner is not None:
             for path in (self.files.path, *self.files.path.rglob("*")):
                 os.chown(path, self._owner, self._owner, follow_symlinks=False)
@@ -244,7 +247,7 @@ class Node:
         self._pid = 0
 
     def must_be(self, *states: NodeState) -> None:
-        """HarnessError where it is in none of these states."""
+        """HarnessError if it is in none of these states."""
         self._watch.check()
         self.poll()
         if self.state not in states:
@@ -252,7 +255,7 @@ class Node:
 
 
 def command(program: Sequence[str], *, hurt: bool, fake_time: bool = False) -> list[str]:
-    """What a broker's container runs: the program, printing to the end of its log."""
+    """What a broker's container runs: the program, whose output is appended to its log."""
     program = (*before_program(f"{INSIDE}/{FILE}"), *program) if fake_time else program
     redirected = f'exec "$@" >>{INSIDE}/broker.log 2>&1'
     faults = ["--faults", f"{INSIDE}/faults"] if hurt else []

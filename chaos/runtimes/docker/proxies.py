@@ -23,7 +23,7 @@ LOG_INSIDE = "/toxiproxy.log"
 
 
 def command(host: str) -> list[str]:
-    """What its container runs, at this address."""
+    """What the container runs, at this address."""
     redirected = f'LOG_LEVEL=warn exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "toxiproxy-server", "-host", host, "-port", str(API_PORT)]
 
@@ -34,7 +34,7 @@ class Proxies:
     def __init__(
         self, container: Container, host: str, routes: Routes, relay: Relay | None = None, *, lossy: bool = False
     ) -> None:
-        """lossy: the container may lose packets."""
+        """lossy: whether the container may lose packets."""
         self._container, self._relay, self._is_lossy = container, relay, lossy
         self._api = ToxiproxyApi(host, API_PORT)
         self._routes = relay.routes if relay is not None else routes
@@ -42,7 +42,7 @@ class Proxies:
         self._losses = Losses(container, {link: listen[1] for link, (listen, _) in routes.items()})
 
     async def start(self, log: Path) -> None:
-        """Start it with a proxy for each link, and the relay before it. HarnessError where one does not come."""
+        """Start it with a proxy for each link, and the relay before it. HarnessError if one of them does not start."""
         if self._relay is not None:
             await self._relay.start(log.with_name("frame-relay.log"))
         await self._container.create()
@@ -52,7 +52,7 @@ class Proxies:
         await trio.to_thread.run_sync(self._api.populate, wanted)
 
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
-        """As `ProxiedLinks.add`; Loss too, and protocol faults as `FramedLinks.add`."""
+        """As `ProxiedLinks.add`, and also Loss; protocol faults as in `FramedLinks.add`."""
         self._check()
         if isinstance(fault, Frames) and self._relay is not None:
             await self._relay.links.add(name, link, fault)
@@ -65,7 +65,7 @@ class Proxies:
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
 
     async def remove(self, name: str, link: Link) -> int | None:
-        """As `ProxiedLinks.remove`. How many packets a Loss lost, how many frames a protocol fault hit."""
+        """As `ProxiedLinks.remove`. Returns how many packets a Loss lost, or how many frames a protocol fault hit."""
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):
             return await self._relay.links.remove(name, link)
@@ -83,7 +83,7 @@ class Proxies:
         await trio.to_thread.run_sync(self._links.reset)
 
     def hurt(self, link: Link) -> bool:
-        """Whether there is a fault on it now."""
+        """Whether the link has a fault now."""
         return self._links.hurt(link)
 
     def troubles(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Proxies:
         self._api.close()
 
     def _check(self) -> None:
-        """HarnessError where Toxiproxy has ended: no link was whole since. Or the relay behind it."""
+        """HarnessError if Toxiproxy or the relay behind it has ended: since then its links are cut."""
         self._container.check_engine()
         if self._relay is not None:
             self._relay.check()

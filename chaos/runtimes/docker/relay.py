@@ -1,4 +1,4 @@
-"""The relay that knows frames, in a container of its own, behind the proxies of links that a plan wants it on."""
+"""The frame-aware relay in its own container, behind the proxies of the links for which a plan needs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_INSIDE, ROUTES_INSIDE = "/frame-relay.log", "/frame-relay.json"
 
 
 def command() -> list[str]:
-    """What its container runs."""
+    """What the relay's container runs."""
     redirected = f'exec "$@" >>{LOG_INSIDE} 2>&1'
     return ["sh", "-c", redirected, "sh", "python", "-P", "-m", "chaos.runtimes.real.frame_relay", ROUTES_INSIDE]
 
@@ -27,7 +27,7 @@ class Relay:
     """Its container, and the faults on its links (`links`)."""
 
     def __init__(self, container: Container, host: str, routes: Routes, framed: Collection[Link]) -> None:
-        """routes: of all proxies."""
+        """routes: the routes of all proxies."""
         self.links = FramedLinks((host, CONTROL_PORT), framed)
         listening = ((host, FIRST_PROXY_PORT + at) for at in range(len(routes)))
         self.routes, through = led_through(routes, framed, listening)
@@ -37,7 +37,7 @@ class Relay:
         self._container = container
 
     async def start(self, log: Path) -> None:
-        """Start it. HarnessError where it does not come."""
+        """Start it. HarnessError if it does not start."""
         await self._container.create()
         await self._container.start()
         with trio.move_on_after(READY_S):
@@ -50,6 +50,6 @@ class Relay:
         raise HarnessError(f"the frame relay {how}; it last said:\n{last_words(log)}")
 
     def check(self) -> None:
-        """HarnessError where it has ended: the links through it are cut since."""
+        """HarnessError if the relay has ended: since then its links are cut."""
         if (death := self._container.death) is not None:
             raise HarnessError(f"the frame relay ended with {told(death)}, which nobody asked it to: its links are cut")

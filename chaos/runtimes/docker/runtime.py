@@ -21,10 +21,10 @@ ACTS = frozenset({Act.KILL, Act.STOP, Act.PAUSE, Act.CLOCK, Act.ROT, Act.SLOW, A
 
 
 class DockerRuntime(RealRuntime):
-    """Brokers of ours in containers, put together.
+    """Squall brokers in containers, composed.
 
-    nodes, zones, settings, controllers: as of `blueprint`. seed: of what is drawn of disks and power losses. The rest
-    as of `Fitting`.
+    nodes, zones, settings, controllers: as in `blueprint`. seed: for random choices in disk faults and power losses.
+    The rest as in `Fitting`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Containers of this machine's engine: one for each broker, every link through a Toxiproxy in one of its own.
+"""Containers of this machine's engine: one for each broker, and one for the Toxiproxy that every link passes through.
 
-Everything that the engine is told to make carries the run's labels (`labels`).
+Everything that the engine makes for a run carries the run's labels (`labels`).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ NOBODY = 10_001
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """What containers are made with. cpus, memory_bytes: limits of each broker. program: what is started with --config
-    FILE for a broker. mounts: more of this machine's files in the brokers' containers. lossy: packets can be lost, for
-    which Toxiproxy's container, and no other, gets NET_ADMIN. framed: links with a frame-aware relay. hurt: a broker is
-    started with --faults FOLDER too. fake_time: brokers run behind libfaketime. second: the id of the image that
-    brokers can be upgraded to. volume_bytes: what each broker's data may take, on a volume of its own (`volumes`); 0: a
+    """What containers are made with. cpus, memory_bytes: limits of each broker. program: the command that starts a
+    broker when --config FILE is added. mounts: further files of this machine in the brokers' containers. lossy: packets
+    can be lost; for this, Toxiproxy's container alone gets NET_ADMIN. framed: links with a frame-aware relay. hurt:
+    brokers also get --faults FOLDER. fake_time: brokers run behind libfaketime. second: the id of the image that
+    brokers can be upgraded to. volume_bytes: the size of each broker's own data volume (`volumes`); 0: data is in a
     folder of this machine.
     """
 
@@ -122,7 +122,7 @@ class Containers:
         self._has_data = True
 
     async def end(self) -> None:
-        """As `Site.end`. What volumes hold comes into the nodes' folders first."""
+        """As `Site.end`. First copies what the volumes hold into the nodes' folders."""
         try:
             if self._has_data:
                 await self._bring_home()
@@ -130,7 +130,7 @@ class Containers:
             await self._end_everything()
 
     async def _make_network(self) -> IPv4Network:
-        """A network of a range that nobody has. Two runs may look at the same time: the engine refuses one of them."""
+        """A network with a free range. If two runs look at the same time, the engine refuses one of them."""
         networks = await in_thread(self._engine.networks)
         refused: EngineError | None = None
         for candidate in free_ranges([*of_networks(networks), *routed()], random.Random()):
@@ -198,7 +198,7 @@ class Containers:
         )
 
     def _file(self, name: str) -> Path:
-        """A file that a container may write into, whoever it is."""
+        """A file that a container may write, whatever its user is."""
         file = self._plan.folder / name
         file.touch()
         file.chmod(0o666)
@@ -230,7 +230,7 @@ class Containers:
             labels=self._labels,
             network=self._network,
             address=host,
-            # Whoever is not root would get no capability.
+            # A user other than root would get no capability.
             user="0:0" if self._with.lossy else self._user,
             mounts=(Mount(str(log), toxiproxy.LOG_INSIDE), *self._volumes.of_keeper()),
             memory_bytes=PROXY_MEMORY,

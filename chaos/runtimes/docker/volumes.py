@@ -1,7 +1,7 @@
 """Brokers' data on volumes of a bounded size, which can really be full.
 
-A volume is in memory, and its engine forgets what is in it once no running container has it: Toxiproxy's container has
-all of them for the whole run. What they hold comes into the nodes' folders when the run is over.
+A volume is in memory. The engine forgets its content once no running container has the volume, so Toxiproxy's container
+has all volumes for the whole run. At the end, their content is copied into the nodes' folders.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ DATA, INSIDE = "/node/data", "/volumes"
 
 
 class Volumes:
-    """One per broker. None of `size_bytes` 0."""
+    """One volume for each broker. No volumes if `size_bytes` is 0."""
 
     def __init__(self, engine: Engine, run: str, nodes: Sequence[int], size_bytes: int) -> None:
         self._engine, self._size_bytes = engine, size_bytes
         self._names = {node: f"squall-{run}-data-{node}" for node in nodes} if size_bytes else {}
 
     async def make(self, labels: Mapping[str, str]) -> None:
-        """Have the engine make them."""
+        """Have the engine make the volumes."""
         for name in self._names.values():
             await in_thread(self._engine.make_volume, name, self._size_bytes, labels)
 
     def of_broker(self, node: int) -> tuple[Mount, ...]:
-        """As its container has it."""
+        """The mount for a broker's container."""
         return (Mount(self._names[node], DATA),) if node in self._names else ()
 
     def of_keeper(self) -> tuple[Mount, ...]:
-        """As Toxiproxy's container has all of them."""
+        """The mounts for Toxiproxy's container, which has all volumes."""
         return tuple(Mount(name, f"{INSIDE}/{node}/data") for node, name in self._names.items())
 
     async def bring(self, keeper: str, folders: Mapping[int, Path]) -> list[EngineError]:
-        """Put what they hold into the nodes' folders. What could not be, is returned."""
+        """Copy the volumes into the nodes' folders. Returns the errors for those that could not be copied."""
         troubles = []
         for node in self._names:
             try:

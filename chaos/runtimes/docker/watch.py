@@ -1,7 +1,7 @@
-"""Hears from the engine that containers of the run ended.
+"""Learns from the engine's events that containers of the run ended.
 
-The engine's events are the one truth about ends: each is told once, with its exit code, and an end that comes while
-nobody asks is not missed. A thread reads them, because the stream has no end of its own.
+These events are the only source for ends: each end is reported once, with its exit code, even while nobody waits for
+it. A thread reads the events, because the stream does not end by itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Death:
 
 
 class Watch:
-    """Deaths of containers by id, in order, since this was made."""
+    """Deaths of containers by id, in order, since this object was made."""
 
     def __init__(self, engine: Engine, label: str) -> None:
         self._engine = engine.second()
-        # Asked for here and not in the thread: what happens after this constructor is heard.
+        # Subscribed here, before the thread starts, so that no event after this constructor is missed.
         self._events = self._engine.events(label)
         self._deaths: dict[str, list[Death]] = {}
         self._short_of_memory: set[str] = set()
@@ -41,17 +41,17 @@ class Watch:
         threading.Thread(target=self._listen, name="docker-events", daemon=True).start()
 
     def deaths(self, container: str) -> list[Death]:
-        """Of one container: as many as its ends so far."""
+        """The deaths of one container: one for each of its ends so far."""
         with self._turn:
             return list(self._deaths.get(container, ()))
 
     def check(self) -> None:
-        """HarnessError once the engine does not tell any more."""
+        """HarnessError once the engine sends no more events."""
         if self._lost is not None:
             raise HarnessError(self._lost)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         self._closed = True
         # The stream may have ended by itself just now.
         with contextlib.suppress(Exception):
@@ -81,5 +81,5 @@ class Watch:
 
 
 def signed(code: int) -> int:
-    """Of what the engine calls 128 + N, -N: ended by signal N, as `subprocess` has it."""
+    """The engine's 128 + N as -N, for an end by signal N, as in `subprocess`."""
     return 128 - code if 128 < code < 128 + 65 else code

@@ -1,4 +1,4 @@
-"""One broker of somebody else's cluster in its container: what can be done to it, and how it is put back."""
+"""One broker of somebody else's cluster in its container: what a plan can do to it, and how it is restored."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ IN_GOOD_ORDER = (0, 143)
 
 
 class TheirContainer:
-    """`container`: the engine's id of it. `advertised`: where clients find the broker.
+    """`container`: its id in the engine. `advertised`: the address at which clients find the broker.
 
-    What is going to be down or paused is noted in the registration first, so that `squall clean` can put it back after
-    a harness that was killed.
+    Before a container is stopped or paused, the registration notes it. So `squall clean` can restore the container
+    after the harness was killed.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TheirContainer:
         self._name = f"broker {node}'s container {container[:12]}"
 
     async def poll(self) -> None:
-        """Notice that it has ended though nobody asked it to."""
+        """Notice that the container ended unasked."""
         if self.state is not NodeState.RUNNING or (seen := await self._seen())["Status"] != "exited":
             return
         self.state = NodeState.DOWN
@@ -58,7 +58,7 @@ class TheirContainer:
         return await self._end("SIGKILL", SIGNAL_S)
 
     async def stop(self, grace_s: float) -> Evidence:
-        """As `Runtime.stop_node`. Only the exit code shows a controlled stop."""
+        """As `Runtime.stop_node`. Only the exit code shows whether the stop was controlled."""
         await self._must_be(NodeState.RUNNING)
         ended = await self._end("SIGTERM", grace_s)
         return {**ended, "controlled": ended["code"] in IN_GOOD_ORDER, "said": ["exit code"]}
@@ -81,7 +81,9 @@ class TheirContainer:
         return {**told, "code": after["ExitCode"], "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
 
     async def start(self) -> Evidence:
-        """As `Runtime.start_node`. Ready is who answers where it is advertised, and is named by Metadata again."""
+        """As `Runtime.start_node`. A broker is ready once it answers at its advertised address and Metadata lists it
+        again.
+        """
         asked_ns = time.monotonic_ns()
         await trio.to_thread.run_sync(self._engine.start, self._container)
         seen = await self._seen()
@@ -107,7 +109,7 @@ class TheirContainer:
         return False
 
     async def pause(self) -> Evidence:
-        """As `Runtime.pause`: the engine freezes the whole container, and says so."""
+        """As `Runtime.pause`: the engine freezes the whole container, and reports this."""
         await self._must_be(NodeState.RUNNING)
         self._registration.hurt(self._container)
         asked_ns = time.monotonic_ns()

@@ -1,7 +1,7 @@
-"""A cluster that somebody else runs: nothing of it is started or ended here, but what a plan does to its containers.
+"""A cluster that somebody else runs. Squall starts and ends none of it, except containers that a plan acts on.
 
-Our own clients reach it through a Toxiproxy of ours, one proxy a broker: whatever address a broker advertises, their
-connections to it are made to its proxy. So clients' links can be hurt, and nobody else's.
+Squall's clients reach the cluster through Squall's own Toxiproxy, with one proxy for each broker. Whatever address a
+broker advertises, these clients connect to its proxy instead. So faults can act on the links of these clients only.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ DELETED = ("", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 class Discovered(dict[int, Address]):
-    """Broker id -> the address that it advertises on the listener that was asked. `topics`: every topic's name."""
+    """Broker id -> the address that it advertises on the listener that was asked. `topics`: the name of every topic."""
 
     topics: frozenset[str] = frozenset()
 
 
 async def discover(bootstrap: str) -> Discovered:
-    """Ask the first bootstrap server that answers. Refused where none does."""
+    """Ask the first bootstrap server that answers. Refused if none answers."""
     why = "no address was given"
     for host, port in addresses(bootstrap):
         try:
@@ -76,7 +76,7 @@ async def discover(bootstrap: str) -> Discovered:
 
 
 class ProxiedEnv(RealEnv):
-    """This machine, where connections to brokers are made to their proxies."""
+    """An Env of this machine whose connections to brokers go to their proxies."""
 
     def __init__(self, node: str, proxies: Mapping[Address, Address]) -> None:
         super().__init__(node)
@@ -88,10 +88,10 @@ class ProxiedEnv(RealEnv):
 
 
 class ExternalRuntime:
-    """`chaos.runtimes.contract.Runtime` over a cluster by its bootstrap servers.
+    """`chaos.runtimes.contract.Runtime` for a cluster given by its bootstrap servers.
 
-    nodes: its broker ids, as they were when the plan was made. containers: broker id to container, of brokers that may
-    be hurt. topics: those that the run makes: there must be none of these names, and at the end they are deleted.
+    nodes: its broker ids when the plan was made. containers: broker id -> container, for the brokers that a plan may
+    act on. topics: the topics that the run makes. None of these may exist before the run; they are deleted at the end.
     """
 
     name = "external"
@@ -121,7 +121,8 @@ class ExternalRuntime:
         self._listening: dict[int, Address] = {}
 
     async def start(self) -> None:
-        """As `Runtime.start`: the cluster is there; our proxies are made. Refused where it is not what was planned."""
+        """As `Runtime.start`: makes Squall's proxies only. Refused if the cluster is not the one that was planned for.
+        """
         server = await trio.to_thread.run_sync(toxiproxy_server, self._say)
         found = await discover(self._bootstrap)
         if set(found) != set(self.nodes):
@@ -152,7 +153,7 @@ class ExternalRuntime:
         self._links = Links(lambda link: (self._listening[link.target],), self._proxies)
 
     async def stop(self) -> None:
-        """As `Runtime.stop`: the cluster is left as it was found; only what the run made or hurt is undone."""
+        """As `Runtime.stop`: leaves the cluster as it was found, and undoes only what the run made or changed."""
         if self._registration is None:
             return
         with trio.CancelScope(shield=True):
@@ -166,7 +167,7 @@ class ExternalRuntime:
                 self._registration = None
 
     async def _leave_as_found(self) -> None:
-        """One broker that does not come back is no reason to leave topics behind."""
+        """Restore the brokers and delete the topics. A broker that does not return must not prevent the deletion."""
         try:
             await self.heal()
         finally:
@@ -176,7 +177,7 @@ class ExternalRuntime:
                 self._say(f"topics of the run may be left: {', '.join(sorted(self._topics))} ({trouble})")
 
     async def _delete_topics(self) -> None:
-        """Delete the topics that the run made, and report those that cannot be deleted."""
+        """Delete the topics that the run made, and report those that could not be deleted."""
         found = await discover(self._bootstrap)
         left = dict.fromkeys(sorted(self._topics & found.topics), "no answer")
         async with trio.open_nursery() as nursery:
@@ -200,21 +201,21 @@ class ExternalRuntime:
         return ProxiedEnv(name, {self._advertised[node]: self._listening[node] for node in self._advertised})
 
     def bootstrap(self, zone: str) -> str:
-        """As `Runtime.bootstrap`: addresses as they are advertised; our own clients are led to the proxies."""
+        """As `Runtime.bootstrap`: the advertised addresses; Squall's clients are led to the proxies."""
         if zone not in self.zones:
             raise Refused(f"there is no zone {zone!r}: what brokers of others say to each other is out of reach")
         return ",".join(shown(self._advertised[node]) for node in self.nodes)
 
     def links(self) -> tuple[Link, ...]:
-        """As `Runtime.links`: clients' only."""
+        """As `Runtime.links`: only links of clients."""
         return tuple(Link(zone, node) for zone in self.zones for node in self.nodes)
 
     def state(self, node: int) -> NodeState:
-        """As `Runtime.state`; of a broker whose container is not known it is nobody's to say."""
+        """As `Runtime.state`. The state of a broker whose container is unknown cannot be told."""
         return self._theirs[node].state if node in self._theirs else NodeState.RUNNING
 
     def exits(self) -> tuple[NodeExit, ...]:
-        """As `Runtime.exits`: of brokers whose containers are known, as far as they were looked at."""
+        """As `Runtime.exits`: for brokers with known containers, as of the last look at each."""
         return tuple(gone for each in self._theirs.values() for gone in each.exits)
 
     def troubles(self) -> tuple[str, ...]:
@@ -280,7 +281,7 @@ class ExternalRuntime:
         return {**told, "failed": [str(link) for link in failed]}
 
     def files(self) -> Mapping[str, bytes]:
-        """As `Runtime.files`: nobody gives us any."""
+        """As `Runtime.files`: empty, the brokers' files are out of reach."""
         return {}
 
     def trace_path(self, node: int) -> Path:
@@ -288,7 +289,7 @@ class ExternalRuntime:
         return self._folder / "nodes" / str(node) / "trace.jsonl"
 
     def log_path(self, node: int) -> Path:
-        """As `Runtime.log_path`: it is with whoever runs the broker."""
+        """As `Runtime.log_path`: whoever runs the broker has its log."""
         return self._folder / "nodes" / str(node) / "broker.log"
 
     def data_path(self, node: int) -> Path:
@@ -308,7 +309,7 @@ class ExternalRuntime:
         _refuse("CPU that can be slowed", f"node {node}")
 
     def clock_words(self, node: int) -> Sequence[ClockWord]:
-        """As `Runtime.clock_words`: it writes no trace."""
+        """As `Runtime.clock_words`: none, the cluster writes no trace."""
         return ()
 
     async def power_loss(self, nodes: Sequence[int]) -> Evidence:
@@ -328,11 +329,11 @@ class ExternalRuntime:
         _refuse("disk that can be hurt", f"node {node}")
 
     async def software(self, node: int) -> Evidence:
-        """Not of ours to say."""
+        """Refused: Squall does not know what somebody else's broker runs."""
         _refuse("version that is ours to know", f"node {node}")
 
     async def upgrade_node(self, node: int) -> Evidence:
-        """Not ours to do."""
+        """Refused: Squall does not upgrade somebody else's broker."""
         _refuse("version that is ours to change", f"node {node}")
 
     async def rot(self, node: int, *, path_glob: str = "*.log", bits: int = 1) -> Evidence:
