@@ -16,6 +16,7 @@ from chaos.commands.run import plan_flags, plan_of, workload_flags
 from chaos.faults.kind import FaultError
 from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
+from chaos.runs.directory import writable
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
 from workloads.registry import DEFAULT, SCENARIOS
@@ -104,6 +105,7 @@ def command(
     from chaos.runs.batch import Order
 
     _check(plan_file, seeds, swarm, mutant, flags)
+    writable(root)
     if seeds is not None:
         order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"] or DEFAULT)
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)

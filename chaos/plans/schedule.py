@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -22,12 +23,16 @@ QUIET_END_S = 3.0
 
 def parse_kinds(text: str) -> tuple[str, ...]:
     """`kill,partition` into action names; "none" into none. FaultError names what is unknown."""
-    if text.strip() in ("", "none"):
+    if text.strip() == "none":
         return ()
+    if not text.strip():
+        raise FaultError(f"no faults are named: one of {', '.join(KINDS)}, or none")
     kinds = tuple(k.strip() for k in text.split(",") if k.strip())
     for kind in kinds:
         if kind not in KINDS:
-            raise FaultError(f"unknown fault {kind!r}: one of {', '.join(KINDS)}, or none")
+            near = difflib.get_close_matches(kind, KINDS, n=1)
+            meant = f"did you mean {near[0]!r}? There are" if near else "one of"
+            raise FaultError(f"unknown fault {kind!r}: {meant} {', '.join(KINDS)}; or none alone")
     return kinds
 
 
