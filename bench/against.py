@@ -21,6 +21,7 @@ from pathlib import Path
 from bench.client import latency, throughput
 from bench.clusters import Squall
 from bench.sheet import say
+from chaos.toolchain.engine import unpack
 
 CERTAINTY = 0.95
 RATE = 1000
@@ -63,7 +64,7 @@ def checkout(revision: str, folder: Path) -> Path:
         return Path(revision).resolve()
     packed = subprocess.run(["git", "archive", revision], stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as files:
-        files.extractall(folder, filter="data")
+        unpack(files, folder)
     return folder
 
 

@@ -40,6 +40,14 @@ ADVICE: tuple[tuple[str, str], ...] = (
 )
 
 
+def unpack(tar: tarfile.TarFile, folder: Path) -> None:
+    """Write an archive's files into a folder, and nothing beside it."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+    else:  # Python 3.11 before 3.11.4, as in Debian 12, knows no filters; archives are our own containers'.
+        tar.extractall(folder)
+
+
 class EngineError(HarnessError):
     """The engine did not answer, or refused. `status` is 0 where there was no answer."""
 
@@ -221,7 +229,7 @@ class Engine:
                 spool.write(piece)
             spool.seek(0)
             with tarfile.open(fileobj=spool) as tar:
-                tar.extractall(target, filter="data")
+                unpack(tar, target)
 
     def create(self, spec: ContainerSpec) -> str:
         """Id of a new container that was not started yet."""
