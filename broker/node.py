@@ -88,7 +88,7 @@ class Node:
         self._checkpointing = trio.Lock()
 
     def address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where this node dials a peer: its own map first, then what it registered, then the voters."""
+        """Where this node dials a peer: by its own map, else by the peer's registration, else by the list of voters."""
         own = self.config.peers.get(node_id)
         if own is not None:
             return own.host, own.port
@@ -126,8 +126,8 @@ class Node:
             membership = self.control.join(self._endpoints(server))
             joined = await self._join(nursery, membership, stop)
             if joined:
-                # Only now: what the log says before this registration is history, and to act on it piece by piece
-                # would be to lead again in epochs that are over, and to delete what was given back later.
+                # Only now: the metadata log before this registration is history. A node that acted on it step by step
+                # would lead again in past epochs, and delete replicas that later records give back to it.
                 self.control.command(self.replicas)
                 self._drop_strays()
                 membership.ready()
@@ -186,11 +186,11 @@ class Node:
         return server
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
-        """Advertise what was said to be advertised; where nothing was, the port that was really opened."""
+        """The addresses to advertise: those in the configuration, else the ports that were really opened."""
         return {e.name: (e.host, e.port or server.ports[e.name]) for e in self.config.advertised}
 
     def _drop_strays(self) -> None:
-        """Delete what this broker holds of partitions that are not its own (any more): the image knows by now."""
+        """Delete the logs of partitions of which this broker has no replica. The image has caught up by now."""
         hosted = {(h.log.topic, h.log.partition) for h in self.replicas.hosted()}
         for topic, partition in list(self.logs.logs):
             if (topic, partition) not in hosted and topic not in self._own_logs:
@@ -224,7 +224,7 @@ class Node:
         self.logs.checkpoint_recovery_points()
         self.logs.close(self.env.wall_ms())
         registered = self._broker_epoch()
-        # One that never got to register has added nothing to what its last life left behind.
+        # A node that never registered has added nothing to the logs that its last run left behind.
         self.logs.mark_clean_shutdown(registered if registered >= 0 else self.logs.previous_broker_epoch)
 
     # ------------------------------------------------------------------ periodic work
@@ -274,7 +274,7 @@ class Node:
 
 
 def by_period(*works: tuple[float, Callable[[], object]]) -> dict[float, list[Callable[[], object]]]:
-    """What is to be done every so many seconds: equally often, in one wake-up. What has no period is never done."""
+    """Group work by its period in seconds: work of one period shares a wake-up. Work without a period never runs."""
     found: dict[float, list[Callable[[], object]]] = {}
     for seconds, act in works:
         if seconds:

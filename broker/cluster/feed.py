@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class ImageFeed:
-    """Replays what the control plane has decided. The one place that changes the committed image.
+    """Replays the control plane's decisions. The one place that changes the committed image.
 
     Followers are called in the order in which they subscribed, once for each run of committed records, with what the
-    run changed; they must not wait. The image is that after the run.
+    run changed. They see the image after the run, and must not wait.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class ImageFeed:
         self._moved = trio.Event()
 
     def follow(self, follower: Callable[[ImageDelta], None], *, caught_up: bool = False) -> None:
-        """Call `follower` with every change from now on, with `caught_up` after one call with all that is there.
+        """Call `follower` with every change from now on; with `caught_up`, first once with the whole image.
 
-        Who acts on what the image says of this node (leads, follows, deletes) must not begin before the image holds the
-        registration of this incarnation: what a restarted node replays first is its past, in pieces.
+        A follower that acts on the image (leads, follows, deletes) must not begin before the image holds this
+        incarnation's registration: before it, a restarted node replays its own past, record by record.
         """
         if caught_up:
             follower(everything(self.image))
@@ -45,9 +45,9 @@ class ImageFeed:
         self._tell()
 
     def restored(self, records: Sequence[Any], offset: int, epoch: int) -> None:
-        """A snapshot, whose last record stood at `offset`, takes the place of all that was: the quorum's `on_snapshot`.
+        """Replace the image by a snapshot whose last record stood at `offset`: the quorum's `on_snapshot`.
 
-        Followers get the difference, as if it were a run of records.
+        Followers get the difference, as if a run of records had made it.
         """
         assert offset >= self.image.offset, f"a snapshot of {offset} for an image of {self.image.offset}"
         self.adopt(restored(records, offset, epoch))
@@ -66,6 +66,6 @@ class ImageFeed:
         moved.set()
 
     async def until(self, holds: Callable[[ClusterImage], bool]) -> None:
-        """Wait until `holds` of the image."""
+        """Wait until `holds(image)` is true."""
         while not holds(self.image):
             await self._moved.wait()

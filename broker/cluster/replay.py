@@ -218,10 +218,11 @@ def _feature_level(image: ClusterImage, record: records.FeatureLevelRecord) -> N
 
 
 def _clear_elr(image: ClusterImage, record: records.ClearElrRecord) -> None:
-    """Min ISR has changed: what was eligible by the old one need not hold what is committed by the new one.
+    """Empty the ELRs because min ISR has changed: a replica eligible under the old value may lack records that are
+    committed under the new one.
 
-    Where the ISR is empty nothing has been committed since, and nobody else knows what has: there it stays (Kafka
-    clears it too, and has nobody left who may lead).
+    The ELR stays where the ISR is empty: nothing has been committed since, and only the ELR's replicas are known to
+    hold the committed records. (Kafka clears the ELR there too, and then nobody is left who may lead.)
     """
     names = [record.topic_name] if record.topic_name else list(image.topic_ids)
     for topic_id in [image.topic_ids[name] for name in names if name in image.topic_ids]:

@@ -1,7 +1,7 @@
 """The part of the configuration that the controller needs: the node's file, with the altered settings on top.
 
-A topic's setting is found at the topic, else among what was altered for this node, else for all nodes, else in the
-node's file, else it is the default: Kafka's precedence.
+A topic's setting comes from the first of these that has it, in Kafka's order: the topic, the settings altered for this
+node, those altered for all nodes, the node's file, the default.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ControllerSettings:
 
 
 def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConfig:
-    """`config` with settings altered at run time; without those that do not go together with this node's file.
+    """`config` with the settings altered at run time, except those that contradict this node's file.
 
-    They were checked against the controller's file when they were altered: nodes may differ.
+    The controller checked them against its own file when they were altered, and this node's file may differ.
     """
     if not altered:
         return config
@@ -71,6 +71,6 @@ def with_altered(config: BrokerConfig, altered: Mapping[str, str]) -> BrokerConf
 
 
 def altered_settings(image: ClusterImage, node_id: int) -> dict[str, str]:
-    """What was altered at run time for one node: for all nodes, and on top for it alone."""
+    """The settings altered at run time for one node: those for all nodes, overridden by those for it alone."""
     everyone: Mapping[str, str] = image.configs.get(CLUSTER_DEFAULT, {})
     return {**everyone, **image.configs.get((BROKER_RESOURCE, str(node_id)), {})}

@@ -1,6 +1,6 @@
 """A cluster image as metadata records, and back: the content of a snapshot of the metadata log (KIP-630).
 
-The records, replayed into an empty image, give an equal one. How they are wrapped into a file is not decided here.
+The records, replayed into an empty image, give an equal image. `snapshot_store` decides how a file holds them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _config_records(image: ClusterImage) -> Iterator[Write]:
 def restored(found: Iterable[Any], offset: int, epoch: int) -> ClusterImage:
     """The image that the records of a snapshot describe; `offset` and `epoch` are of the last record in it.
 
-    A broker is taken to have registered at its epoch: a snapshot does not say where it last amended that.
+    Each broker's registration counts as written at its broker epoch: a snapshot does not keep where it last changed.
     """
     image = ClusterImage(offset=offset, epoch=epoch)
     for record in found:

@@ -1,7 +1,8 @@
-"""To the active controller: requests of clients in an Envelope (KIP-590), and this broker's own as they are.
+"""Sends requests to the active controller: clients' requests in an Envelope (KIP-590), this broker's own as they are.
 
-Both look for the controller anew while it is unknown, changes or cannot be reached, until their time is up. A request
-may therefore reach it twice: what a first attempt did is seen by the second (TOPIC_ALREADY_EXISTS), as with Kafka.
+While the controller is unknown, changes or cannot be reached, both are tried again until their time is up. A request
+may therefore reach the controller twice. The second attempt then sees what the first one did (TOPIC_ALREADY_EXISTS), as
+with Kafka.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class LocalController(Protocol):
     """The controller of this node, active or standing by."""
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """Decide a request: the answer, or a `Later` if it must be committed first. NotController, now or later."""
+        """Decide a request: the answer, or a `Later` if it must be committed first. Either may raise NotController."""
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `begin`, waited for."""
+        """As `begin`, but wait for the answer."""
 
 
 class Forwarder:
@@ -122,7 +123,9 @@ class Forwarder:
             return refusal(api_key, request, ErrorCode.REQUEST_TIMED_OUT)
 
     async def _persist(self, api_key: int, request: Any, send: Send, timeout_ms: int) -> Any:
-        """`send` asks another node, for so many seconds at most; this one is asked directly."""
+        """Try until some controller answers. `send` asks another node, and gets the most seconds to wait; this node's
+        own controller is called directly.
+        """
         backoff_s = FIRST_BACKOFF_S
         now = self._env.mono()
         give_up_at = now + timeout_ms / 1000 + LAST_WORD_S
@@ -155,8 +158,8 @@ class Forwarder:
         return False, None
 
     def controller_moved(self) -> None:
-        """`controller` may tell another node than before: whoever waits for the old one is to ask the new one. (Of this
-        node's own controller they hear by themselves that it is none any more.)
+        """The active controller may have changed: fail requests that wait for the old one, so that they ask the new
+        one. Requests to this node's own controller need no help: it raises NotController when it stops.
         """
         self._peers.wait_only_for(self.controller(), (CONTROL_LANE, CLIENT_LANE))
 
@@ -174,8 +177,8 @@ def _opened(api_key: int, version: int, request: Any, wrapped: EnvelopeResponse)
 async def open_envelope(service: LocalController, envelope: EnvelopeRequest) -> EnvelopeResponse:
     """The controller's side: decide the request inside and wrap its response.
 
-    The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, INVALID_REQUEST for what brokers do not forward or
-    cannot be read.
+    The envelope's own error: NOT_CONTROLLER, UNSUPPORTED_VERSION, or INVALID_REQUEST for a request that brokers do not
+    forward or that cannot be read.
     """
     view = memoryview(envelope.request_data)
     try:

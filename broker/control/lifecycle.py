@@ -104,11 +104,11 @@ class BrokerLifecycle:
             if error is ErrorCode.NONE:
                 break
             self._env.trace("registration_refused", error=error.name)
-            # A running broker that has lost its registration outwaits a controller that cannot be reached.
+            # A running broker that has lost its registration waits as long as no controller can be reached.
             patient = again and error is ErrorCode.REQUEST_TIMED_OUT
             if error in FATAL or (self._env.mono() > deadline and not patient):
                 raise RegistrationFailed(f"broker {self._config.node_id} cannot register: {error.name}")
-            # Most often the session of the incarnation before this one, which ends by itself.
+            # Most often the session of this broker's previous incarnation holds the id; that session ends by itself.
             await self._env.sleep(min(0.1, self._config.broker_session_timeout_ms / 10_000))
         self._env.trace("registered", broker_epoch=self.broker_epoch, incarnation=self.incarnation_id.hex())
         self.registered.set()
@@ -164,7 +164,7 @@ class BrokerLifecycle:
         except NoController:
             return SOON_S
         if reply.error_code == ErrorCode.STALE_BROKER_EPOCH:
-            # The registration is gone: taken over by another incarnation, whose session has to end first.
+            # Another incarnation has taken over the registration; its session has to end first.
             self._env.trace("registration_lost", broker_epoch=self.broker_epoch)
             self._previous_broker_epoch = -1
             await self._register(again=True)
@@ -182,7 +182,7 @@ class BrokerLifecycle:
         return min(SOON_S, interval_s) if awaited else interval_s
 
     def _metadata_changed(self, delta: ImageDelta) -> None:
-        """Send a heartbeat at once if the controller may be waiting for how far this broker has read."""
+        """Send a heartbeat at once if the controller may be waiting for this broker to catch up."""
         self._check_caught_up()
         image, node_id = self._feed.image, self._config.node_id
         own = image.brokers.get(node_id)

@@ -1,7 +1,7 @@
-"""Orders for one broker's data plane, from what has changed in the cluster's image. Pure.
+"""Orders for one broker's data plane, made from the changes of the cluster's image. Pure.
 
-For every plane that tells of its decisions by images: KRaft's does. One whose controller sends orders itself, as
-ZooKeeper's does (LeaderAndIsr, StopReplica), has no need of it.
+For control planes that publish their decisions as images, as KRaft does. A plane whose controller sends the orders
+itself, as ZooKeeper's does (LeaderAndIsr, StopReplica), does not need this module.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def orders_of(image: ClusterImage, delta: ImageDelta, broker_id: int) -> list[Order]:
     """What `broker_id` has to do so that `delta`, which led to `image`, holds for its replicas.
 
-    Brokers come first, because who is fenced bears on who is waited for; deletions come before what may be made anew
-    by the same name; settings come last, when the replicas that they are for are there.
+    Brokers come first, because a leader does not wait for fenced brokers. Deletions come before a topic that may be
+    created anew by the same name. Settings come last, when the replicas that they apply to are there.
     """
     return list(_orders(image, delta, broker_id))
 

@@ -25,7 +25,7 @@ TIMEOUT_MS = 5_000
 
 
 class OwnRequests:
-    """In the name of one broker, in whichever epoch it is registered at that time."""
+    """Requests in the name of one broker, with the broker epoch that it has when it sends them."""
 
     def __init__(self, forwarder: Forwarder, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._forwarder, self._node_id, self._broker_epoch = forwarder, node_id, broker_epoch

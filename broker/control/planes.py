@@ -28,5 +28,5 @@ def control_plane(
 
 
 def own_logs(config: BrokerConfig) -> Mapping[str, LogConfig]:
-    """Logs that control planes keep for themselves, by topic, with their settings: no replica's, and none to delete."""
+    """Logs that control planes keep for themselves, by topic, with their settings. No replica owns or deletes them."""
     return {METADATA_TOPIC: metadata_log_config(config)}

@@ -1,6 +1,6 @@
 """The port between a broker and its control plane: frozen values that pass it, and protocols for either side.
 
-The control plane decides who leads, who is in sync and what there is; the data plane carries records. KRaft's plane
+The control plane decides who leads, who is in sync and what exists; the data plane carries records. KRaft's plane
 (`kraft/`) is the default; one over ZooKeeper, or a list of states in a test, stands behind the same port, and neither
 `replicas/` nor `apis/` nor `node` knows which one it is.
 
@@ -42,8 +42,8 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """This broker leads the partition, or leads it on with another ISR or other replicas: `state` says in which epochs.
-    Ignored where the data plane has obeyed a later one.
+    """This broker leads the partition, or goes on leading it with another ISR or other replicas, in the epochs of
+    `state`. Ignored if the data plane has obeyed a later order.
     """
 
     topic: str
@@ -56,7 +56,9 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """This broker has a replica of the partition, and another broker leads it, or none. Else as `BecomeLeader`."""
+    """This broker has a replica of the partition, and another broker leads it or nobody does. Ignored as
+    `BecomeLeader` is.
+    """
 
     topic: str
     topic_id: bytes
@@ -67,7 +69,7 @@ class BecomeFollower:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """This broker has no replica of the partition any more: its log is deleted. Ignored where there is none, and where
+    """This broker has no replica of the partition any more: its log is deleted. Ignored if there is no replica, or if
     the data plane has obeyed an order of a later leader epoch.
     """
 
@@ -89,7 +91,7 @@ Order = BrokersChanged | StopReplica | BecomeLeader | BecomeFollower | SettingsC
 
 
 class DataPlane(Protocol):
-    """Who obeys."""
+    """The side that obeys the control plane's orders."""
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Carry out orders, one after the other. Must not wait. AssertionError for one that contradicts itself."""
@@ -157,8 +159,8 @@ class IsrAuthority(Protocol):
     """Who decides on ISRs."""
 
     async def alter_isr(self, proposals: Sequence[IsrProposal]) -> Sequence[IsrAnswer]:
-        """One answer for each partition that is decided on, or known. Raises RequestRefused, and OSError where nobody
-        answered: then each may have been decided or not.
+        """One answer for each partition that the controller decided on. Raises RequestRefused, and OSError if nobody
+        answered: each proposal may then have been decided or not.
         """
 
 
@@ -175,7 +177,7 @@ class Decider(Protocol):
     async def forward(
         self, api_key: int, version: int, request: Any, *, client_id: str | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The response to a client's request. Never raises: REQUEST_TIMED_OUT, in the form of the API, where nobody
+        """The response to a client's request. Never raises: REQUEST_TIMED_OUT, in the form of the API, if nobody
         answered in time. The request may have been carried out all the same.
         """
 
@@ -188,7 +190,7 @@ class Membership(Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """Of this incarnation, NOT_REGISTERED before its registration."""
+        """The broker epoch of this incarnation; NOT_REGISTERED before its registration."""
 
     @property
     def caught_up(self) -> trio.Event:
@@ -231,7 +233,7 @@ class ControlPlane(IsrAuthority, ProducerIdSource, Decider, Protocol):
 
     @property
     def broker_epoch(self) -> int:
-        """Of this incarnation, NOT_REGISTERED before its registration."""
+        """The broker epoch of this incarnation; NOT_REGISTERED before its registration."""
 
     @property
     def answered_at(self) -> float:

@@ -103,7 +103,7 @@ class Connection:
         self._relaxed: trio.Event | None = None
 
     def ready(self) -> None:
-        """Some slot was filled: have this connection flushed when the current burst settles."""
+        """A slot was filled: let the server flush this connection when the current burst settles."""
         self._mark_dirty(self)
 
     def flush(self) -> None:
@@ -114,7 +114,7 @@ class Connection:
             for chunk in chunks:
                 if type(chunk) is FileSlice:
                     self._queue_slice(chunk)
-                elif chunk:  # An empty one would never be seen to leave.
+                elif chunk:  # Skip empty chunks: `send` could never report one as sent.
                     out.append(chunk)
                     self._out_bytes += len(chunk)
         if out and not self._blocked and not self.closed:
@@ -123,7 +123,9 @@ class Connection:
             self._relax()
 
     def _queue_slice(self, chunk: FileSlice) -> None:
-        """A small slice is read. If that fails, the connection ends: the bytes have been announced."""
+        """Queue a file slice; read it at once if it is small. If the read fails, the connection ends, because the
+        response's length has already been announced.
+        """
         queued: Chunk = chunk
         if chunk.length <= _COPY_LIMIT and self._out_bytes <= _COPIED_AHEAD:
             try:
@@ -196,7 +198,7 @@ class Connection:
         return not self.closed and (len(self.slots) > max_requests or self._out_bytes > max_bytes)
 
     async def wait_relaxed(self, max_requests: int, max_bytes: int) -> None:
-        """Until `congested` is over or the connection closes."""
+        """Wait until `congested` is over or the connection closes."""
         while self.congested(max_requests, max_bytes):
             self._relaxed = trio.Event()
             await self._relaxed.wait()

@@ -2,7 +2,7 @@
 
 Growing buffers and joining pieces cost 30 to 45 % of throughput where this was measured (ARCHITECTURE.md, "The hot
 path"); so a connection keeps one buffer, small at first, larger once a larger frame comes, and complete frames are
-handed out as views into it. A view is good until the next `burst`.
+handed out as views into it. A view is valid until the next `burst`.
 
 A frame's announced length is never believed before its bytes arrive: the buffer at most doubles while they do, and what
 all connections hold beyond their first small buffer is bounded by `ReceiveMemory` (`queued.max.request.bytes`).
@@ -107,7 +107,9 @@ class Frames:
         return frames
 
     async def _make_room(self) -> None:
-        """For a frame that is here in part: to the front with it while that is little; the buffer grows as it comes."""
+        """Make room for the rest of a frame: move the received part to the front of the buffer, and enlarge the buffer
+        as more of the frame arrives.
+        """
         have = self._end - self._start
         need = 4 + _LENGTH(self._view, self._start)[0] if have >= 4 else 4
         if self._start + need <= len(self._view):
@@ -116,7 +118,7 @@ class Frames:
         if need > len(self._view) and (have == len(self._view) or len(self._view) < LARGE):
             await self._grow(max(LARGE, min(need, 2 * len(self._view))))
         elif not self._start:
-            return  # it is in front already, and its buffer is large enough for what has come
+            return  # the part is in front already, and the buffer still has room
         self._view[:have] = part
         self._start, self._end = 0, have
 

@@ -1,4 +1,4 @@
-"""Answers that have to be waited for, of handlers that most often need not wait."""
+"""A wait for an answer, from a handler that seldom needs to wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 
 class Later(NamedTuple):
-    """What such a handler returns instead of its answer. A task that waits costs more than most answers do."""
+    """What such a handler returns instead of its answer. It starts no task unless it must: a task costs more than most
+    answers do.
+    """
 
     wait: Callable[[], Awaitable[Any]]
-    """To be awaited in a task of its own: the answer. Once."""
+    """Await this once, in a task of its own, to get the answer."""

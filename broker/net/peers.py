@@ -1,7 +1,7 @@
 """Requests to other nodes: one link per node and lane, correlation ids, several requests in flight.
 
-Answers come in request order on a link, so what may wait long at the other side (a parked Fetch of the metadata log)
-has a lane of its own and holds up nobody's heartbeat.
+On a link answers come in request order. A request that may wait long at the other side (a parked Fetch of the metadata
+log) therefore has a lane of its own, and delays nobody's heartbeat.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Turn:
 
 
 class _Channel:
-    """One link to one node. Broken by any failure, and never mended: the next request opens another."""
+    """One link to one node. Any failure breaks it for good, and the next request opens another."""
 
     def __init__(self, env: Env, link: Transport, start: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         self._env, self._link, self._start = env, link, start
@@ -128,7 +128,7 @@ class _Channel:
         waiting.done.set()
 
     def desert(self) -> None:
-        """All outstanding requests fail. The link goes on, and ignores answers to them."""
+        """Fail all outstanding requests. The link goes on, and ignores their answers."""
         for waiting in self._waiting:
             if waiting.answer is None and waiting.failure is None:
                 waiting.failure = LinkClosed("the answer is not wanted any more")
@@ -176,8 +176,8 @@ class PeerClient:
     ) -> Any:
         """The response message to `message`.
 
-        OSError where the node cannot be reached or the link ends first, PeerTimeout after `timeout_ms`, and its link is
-        given up then, or after `left_s`: whether the request was carried out is not known.
+        OSError if the node cannot be reached or the link ends first. PeerTimeout after `timeout_ms`, which also closes
+        the link, or after `left_s`, which does not: nobody knows whether the request was carried out.
         """
         response = response_class(api_key)
 
@@ -222,7 +222,7 @@ class PeerClient:
                     raise waiting.failure
                 return waiting.answer
             if patience_s < left_s:
-                # Whatever came later would stand before the answers of requests made from now on.
+                # Answers come in order, so the overdue answer would delay those of all later requests.
                 channel.close("an answer was overdue")
         raise PeerTimeout(f"node {node_id} did not answer {ApiKey(api_key).name} within {1000 * patience_s:.0f} ms")
 

@@ -93,8 +93,8 @@ class Server:
         self._nursery.start_soon(self._accept, listener, name)
 
     def open_to_clients(self) -> None:
-        """Begin to serve clients. What they asked until now waited in their sockets: an answer from a broker that knows
-        of no leaders yet would only send them into their back-off.
+        """Begin to serve clients. Until now their requests waited in their sockets: an answer from a broker that knows
+        no leaders yet would only send the clients into their back-off.
         """
         self._ready.set()
 
@@ -139,7 +139,7 @@ class Server:
         except MalformedFrame as wrong:
             self._env.trace("malformed_frame", peer=link.peer, listener=listener, why=str(wrong))
         except LinkClosed:
-            pass  # a disk's error is an OSError too: that one ends the node, as it does with Kafka
+            pass  # LinkClosed alone, no other OSError: a disk's error must end the node, as it does with Kafka
         finally:
             frames.close()
             conn.close()
@@ -174,7 +174,7 @@ class Server:
             slot = Slot(conn, correlation_id, version, False)
             conn.slots.append(slot)
             assert route.plain is not None
-            slot.reply(route.plain(None, slot).encode(0))  # the client cannot be expected to read more than version 0
+            slot.reply(route.plain(None, slot).encode(0))  # the client may be able to read no version but 0
             return
         if version >= route.flexible_from:
             at = at + 1 if at < size and frame[at] == 0 else _tags_end(frame, at)
@@ -211,15 +211,15 @@ class Server:
         self.settle()
 
     def _handler_failed(self, slot: Slot, bug: Exception) -> None:
-        """A bug of ours in an answer that changes nothing ends its connection. (AssertionError stops the node.)"""
+        """A handler that only reads has failed by a bug: end the connection. (An AssertionError stops the node.)"""
         self._env.trace("handler_failed", peer=slot.conn.link.peer, version=slot.version, why=repr(bug))
         slot.conn.close()
 
     def answer_later(
         self, handler: Callable[[Any, int, Callable[[list[Any]], None]], None]
     ) -> Callable[[Slot, Any], None]:
-        """A hot route's way to somebody who waits without a task: `handler(request, version, answer)`, and whoever has
-        the response body gives it to `answer`, once.
+        """A hot route for a handler that waits without a task. The server calls `handler(request, version, answer)`;
+        the handler, or whoever has the response body later, calls `answer` once.
         """
 
         def ask(slot: Slot, request: Any) -> None:
@@ -267,7 +267,7 @@ class Server:
 
 
 def _tags_end(frame: memoryview, at: int) -> int:
-    """Behind the header's tagged fields: where they are not the single byte 0, as nearly always."""
+    """Where the header's tagged fields end. For the rare header whose tagged fields are not the single byte 0."""
     if at >= len(frame):
         raise MalformedFrame("request header ends before its tagged fields")
     from broker.protocol.header import decode_request_header

@@ -1,8 +1,8 @@
-"""Requests that wait for something to move, and those of them for which it has moved.
+"""Parked requests that watch something, and the set of those that have been woken because it moved.
 
-Whoever moves something (an append, a high watermark, a role) puts the requests that watch it among the woken; they are
-answered once, when the burst that moved it is over (`Server.settle`). An answer in the middle of a burst would send as
-many small replies as there are batches in it.
+Whoever moves something (an append, a high watermark, a role) adds the requests that watch it to the woken ones. Each is
+answered once, when the burst that moved it is over (`Server.settle`). Answers in the middle of a burst would be one
+small reply for each batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Wakeable(Protocol):
     """A parked request that watches something."""
 
     def wake(self) -> None:
-        """What it watches has moved: answer if that is enough, else wait on. No error if it has been answered."""
+        """Something that this request watches moved: answer if that is enough, else wait on. No error if answered."""
 
 
 Woken = dict[Wakeable, None]

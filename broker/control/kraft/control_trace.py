@@ -1,4 +1,4 @@
-"""What the controller decided, as lines of the node's trace: written by the quorum's leader, once it is committed."""
+"""The controller's decisions as lines of the node's trace. The quorum's leader writes each line after the commit."""
 
 from __future__ import annotations
 

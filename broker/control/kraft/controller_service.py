@@ -2,8 +2,8 @@
 (C2).
 
 A term begins when this node has become the quorum's leader and its image holds everything that earlier leaders wrote.
-From there on decisions are made on a working image, which is ahead of the committed one by what is on its way. Between
-making a decision and appending its records nothing else runs, so decisions are totally ordered by the log.
+From then on it decides on a working image, which is ahead of the committed image by the records not yet committed.
+Nothing else runs between a decision and the append of its records, so the log orders all decisions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TICKS_PER_SESSION = 10
 
 
 class LeadershipLost(Exception):
-    """What a quorum raises where it does not lead (any longer)."""
+    """What a quorum raises if it does not lead, or leads no longer."""
 
 
 class Quorum(Protocol):
@@ -51,10 +51,10 @@ class Quorum(Protocol):
         """Where the next record goes."""
 
     def append(self, records: Sequence[tuple[Any, int]]) -> int:
-        """Append (record, version) pairs as one batch. Offset of the last. Raises where this node does not lead."""
+        """Append (record, version) pairs as one batch. Offset of the last. Raises if this node does not lead."""
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
-        """Until `offset` is committed. Raises where the leadership of `epoch` ends first."""
+        """Wait until `offset` is committed. Raises if the leadership of `epoch` ends first."""
 
     async def describe_quorum(self, request: Any) -> Any:
         """The answer to DescribeQuorum."""
@@ -86,7 +86,7 @@ class ControllerService:
         return self._controller is not None
 
     def on_leadership(self, is_leader: bool, epoch: int) -> None:
-        """The quorum's word: this node leads `epoch` and has replayed all before it, or leads no longer."""
+        """The quorum calls this when this node leads `epoch` and has replayed all before it, or leads no longer."""
         self._resign()
         if not is_leader:
             return
@@ -106,7 +106,7 @@ class ControllerService:
             self._env.trace("controller_resigned", epoch=self._epoch)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do what time demands (fence silent brokers, elect, balance) until cancelled."""
+        """Do what falls due with time (fence silent brokers, elect, balance) until cancelled."""
         task_status.started()
         while True:
             if self._controller is None:
@@ -119,8 +119,8 @@ class ControllerService:
     def handle(self, api_key: int, request: Any) -> Any:
         """Decide a request: the answer, or a `Later` where it must be committed first.
 
-        NOT_CONTROLLER, in the form of the API, where this node is not the controller, or not for long enough. That
-        leaves open whether the request was carried out: its records may yet be committed.
+        NOT_CONTROLLER, in the form of the API, if this node is not the controller or stops being it before the commit.
+        In the second case nobody knows whether the request was carried out: its records may yet be committed.
         """
         try:
             answer = self.begin(api_key, request)
@@ -138,13 +138,13 @@ class ControllerService:
         return Later(finish)
 
     async def decide(self, api_key: int, request: Any) -> Any:
-        """As `begin`, waited for."""
+        """As `begin`, but wait for the answer."""
         answer = self.begin(api_key, request)
         return await answer.wait() if isinstance(answer, Later) else answer
 
     def begin(self, api_key: int, request: Any) -> Any:
-        """As `handle`, but raises NotController, now or when it is waited for, and AssertionError for an API that the
-        controller has not.
+        """As `handle`, but raises NotController, at once or from the `Later`, and AssertionError for an API that the
+        controller does not serve.
         """
         controller = self._controller
         if controller is None:
@@ -157,7 +157,7 @@ class ControllerService:
         self._write(decision, now_ms)
         if self._controller is not controller:
             raise NotController
-        # Also without records of its own: the decision may rest on records that are not committed yet.
+        # Wait even if the decision has no records of its own: it may rest on records that are not committed yet.
         offset = controller.image.offset
         if offset > self._feed.image.offset:
             return Later(partial(self._certain, decision.reply, offset, self._epoch))
@@ -172,7 +172,7 @@ class ControllerService:
         return reply
 
     def _write(self, decision: Decision[Any], now_ms: int) -> bool:
-        """Append and apply a decision, made now. False where it had no records or this node leads no longer."""
+        """Append and apply a decision made just now. False if it has no records or this node leads no longer."""
         controller = self._controller
         assert controller is not None
         if decision.records:
@@ -181,13 +181,13 @@ class ControllerService:
             except self._lost:
                 self._resign()
                 return False
-            # Broker epochs are offsets: the decision was made for this place in the log and no other.
+            # Broker epochs are offsets, so the decision is only valid at the offset that it was made for.
             assert last_offset == controller.next_offset + len(decision.records) - 1
         controller.apply(decision, self._epoch, now_ms)
         return bool(decision.records)
 
     def _committed(self, delta: ImageDelta) -> None:
-        # The first changes that a node replays are those of its earlier lives: they were traced then.
+        # The first run that a node replays is its past, which was traced when it was committed.
         if self._replayed and self._quorum.is_leader:
             trace_changes(self._env, self._feed.image, delta)
         self._replayed = self._replayed or bool(delta)

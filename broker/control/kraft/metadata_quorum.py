@@ -1,8 +1,8 @@
 """This node's seat in the metadata quorum: the pure core of `broker.quorum`, over a log, a file and other nodes (C2).
 
-Every event goes into the core; what it wants done is carried out in its rounds: what must not be forgotten is made
-durable, then the log is written, then messages leave. A round that persists holds up those behind it, not the event
-loop. Syncs of the log run beside, one at a time, each covering everything written before it began.
+Every event goes into the core. This module carries out the core's effects in rounds: first it makes the quorum state
+durable, then it writes the log, then it sends messages. A round that persists state delays the rounds behind it, but
+not the event loop. Syncs of the log run in parallel, one at a time; each covers everything written before it began.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NotLeader(Exception):
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """What the configuration says to the quorum. A node without voters is one by itself."""
+    """The configuration's settings for the quorum. A node without configured voters is its own only voter."""
     fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
     return QuorumSettings(
         node_id=config.node_id,
@@ -73,7 +73,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 
 class QuorumSnapshot(NamedTuple):
-    """What one node thinks of the quorum, at one instant: for whoever looks in and must not disturb."""
+    """What one node knows of the quorum at one instant, for invariants and tests, which must not disturb it."""
 
     state: QuorumState
     """The epoch, and the vote and the leader in it, as this node knows them."""
@@ -130,7 +130,7 @@ class MetadataQuorum:
         """A snapshot that has still to be handed on."""
         self._retention = config.metadata_max_retention_bytes, config.metadata_max_retention_ms
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
-        # A fetch that got lost is asked again before the leader is given up for it.
+        # Shorter than the fetch time-out: a lost fetch is sent again before the leader is given up because of it.
         self._fetch_patience_ms = (self._settings.fetch_max_wait_ms + self._settings.fetch_timeout_ms) // 2
         self._asked: dict[int, Callable[[Reply], None]] = {}
         """Ticket of another node's request to who takes its reply."""
@@ -180,7 +180,7 @@ class MetadataQuorum:
         return self._raft.log.end_offset
 
     def inspect(self) -> QuorumSnapshot:
-        """A look inside, for invariants and tests. Costs little, changes nothing."""
+        """What this node knows now, for invariants and tests. Costs little, changes nothing."""
         seat, log = self._raft.seat, self._log
         role = seat.role
         looked = (
@@ -206,7 +206,7 @@ class MetadataQuorum:
         return self._raft.leader_patience_ms
 
     def deserted_ms(self) -> int:
-        """For how long no majority has fetched from this node; 0 where it does not lead."""
+        """For how long no majority has fetched from this node; 0 if this node does not lead."""
         return self._raft.deserted_ms(self._now_ms())
 
     # -------------------------------------------------------------------------------------------------- for the leader
@@ -223,12 +223,12 @@ class MetadataQuorum:
         return base + len(records) - 1
 
     async def wait_committed(self, offset: int, epoch: int) -> None:
-        """Until `offset`, appended in `epoch`, is committed and handed to `on_committed`.
+        """Wait until `offset`, appended in `epoch`, is committed and handed to `on_committed`.
 
-        Raises NotLeader where this node's leadership of that epoch ends first: it may yet be committed, or not.
+        Raises NotLeader if this node's leadership of that epoch ends first: the record may yet be committed, or not.
         """
         while True:
-            # Asked first: what is at the offset by now may be the next leader's.
+            # Check the leadership first: the record at the offset may by now be the next leader's.
             if self._raft.leadership is None or self._raft.epoch != epoch:
                 raise NotLeader(f"leadership of epoch {epoch} ended, perhaps before offset {offset} was committed")
             if self._applied > offset:
@@ -244,7 +244,7 @@ class MetadataQuorum:
                 await self._moved.wait()
 
     async def leave(self) -> None:
-        """Resign, and take part no more: when this returns the log and the file are not touched again."""
+        """Resign, and take part no more: after this returns, the log and the state file are not touched again."""
         await self.resign()
         self._left = True
         while self._syncing or self._writing or self._round is not None:
@@ -254,7 +254,7 @@ class MetadataQuorum:
 
     @property
     def read_bytes(self) -> int:
-        """Of all batches handed on in this life."""
+        """Bytes of all batches handed on since this node started."""
         return self._storage.read_bytes
 
     @property
@@ -275,7 +275,7 @@ class MetadataQuorum:
         self._wake()
         newest = self._storage.snapshots.newest
         if newest is not None and newest >= snapshot:
-            self._storage.snapshots.delete(snapshot)  # Overtaken by one that was fetched meanwhile.
+            self._storage.snapshots.delete(snapshot)  # A newer snapshot was fetched meanwhile.
             return
         self._storage.snapshots.add(snapshot)
         self._raft.snapshot_taken(snapshot)
@@ -311,7 +311,7 @@ class MetadataQuorum:
         return ticket
 
     def withdraw(self, ticket: int) -> None:
-        """Whoever asked under this ticket waits no more. No error where it has its reply."""
+        """Whoever asked under this ticket waits no more. No error if the reply has been given."""
         self._asked.pop(ticket, None)
 
     # --------------------------------------------------------------------------------------------------------- running
@@ -353,7 +353,7 @@ class MetadataQuorum:
             self._rearm.set()
 
     def _next_round(self) -> bool:
-        """Begin the core's next round. False where there is none, or one is waiting for its state to be durable."""
+        """Begin the core's next round. False if there is none, or if a round waits for its state to be durable."""
         if self._round is not None:
             return False
         ready = self._raft.ready()
@@ -377,7 +377,7 @@ class MetadataQuorum:
         self._wake()
 
     def _carry_out(self, ready: Ready) -> None:
-        """What comes after the state."""
+        """The rest of a round, once its state is durable: write the log, then send the messages."""
         assert self._nursery is not None
         for op in ready.log:
             self._storage.write(op)
@@ -417,8 +417,8 @@ class MetadataQuorum:
         return reply
 
     async def _talk(self, message: Message) -> None:
-        """Send a request. Where its outcome has the core ask the same node again, as each answered fetch does, that is
-        sent from here, too: it takes no other task.
+        """Send a request. If the outcome makes the core ask the same node again, as each answered fetch does, this task
+        sends the next request too, which saves starting another task.
         """
         asked: Message | None = message
         while asked is not None:
@@ -429,7 +429,7 @@ class MetadataQuorum:
             asked, self._next = self._next, None
 
     async def _send(self, message: Message) -> None:
-        """A request to another node, and its reply or failure into the core."""
+        """Send a request to another node, and put its reply or failure into the core."""
         request: Any
         own_id, receiver, ticket, request = message
         api_key, version, body = wire.encode_request(request, own_id, receiver, self._cluster_id)
@@ -453,7 +453,7 @@ class MetadataQuorum:
     # --------------------------------------------------------------------------------------------------------- telling
 
     def _tell(self) -> bool:
-        """Hand on what became committed and what became of leadership. True where there was something."""
+        """Hand on newly committed records and changes of leadership. True if there were any."""
         leadership = self._raft.leadership
         if leadership is not self._term:
             old, self._term, announced, self._announced = self._term, leadership, self._announced, False

@@ -26,7 +26,7 @@ class Core(Protocol):
         """Take in a sender's request: `replied` gets its reply, now or later. Returns a ticket."""
 
     def withdraw(self, ticket: int) -> None:
-        """Whoever asked under this ticket waits no more."""
+        """Whoever asked under this ticket waits for the reply no more."""
 
 
 class QuorumRequests:
@@ -87,7 +87,7 @@ class QuorumRequests:
         return snapshot_wire.write_reply(reply, piece)
 
     async def _reply(self, found: tuple[int, Request]) -> Any:
-        """The core's reply, waited for."""
+        """Wait for the core's reply."""
         replies: list[Reply] = []
         done = trio.Event()
 

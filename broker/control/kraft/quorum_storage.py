@@ -1,4 +1,4 @@
-"""What the quorum keeps on disk: the metadata log, and the small file of what must never be forgotten."""
+"""What the quorum keeps on disk: the metadata log, its snapshots, and the small file with the epoch and the vote."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ class QuorumStorage:
     # ---------------------------------------------------------------------------------------------------------- state
 
     def load_state(self) -> QuorumState:
-        """What was persisted last, durable; the initial state where nothing was. Raises DamagedQuorumState, OSError.
+        """The state that was persisted last, durable; the initial state if there is none. Raises DamagedQuorumState,
+        OSError.
 
-        The run before may have ended between renaming the file and syncing its name, or of a sync that failed: what is
-        read then would be sent to others, and still be lost by a power loss. So it is written anew, because
-        after a sync that failed another one of the same file or directory proves nothing.
+        The run before may have ended between renaming the file and syncing its name, or because a sync failed. This
+        node would then send a state to others which a power loss can still undo. So the file is written anew: after a
+        failed sync, a second sync of the same file or directory proves nothing.
         """
         if not self._env.fs.exists(self._state_path):
             return QuorumState()
@@ -79,7 +80,7 @@ class QuorumStorage:
     def _load_snapshot(self) -> list[Any]:
         """Read the newest snapshot, and put the log in order with it. Raises DamagedQuorumState, OSError.
 
-        A damaged one is dropped where an older one or the log itself still has what was in it.
+        A damaged snapshot is dropped. An older snapshot or the log must then still have its records.
         """
         records: list[Any] = []
         while (newest := self.snapshots.newest) is not None:
@@ -91,10 +92,10 @@ class QuorumStorage:
                 self.snapshots.delete(newest)
         log = self._log
         if newest is not None and log.log_end_offset < newest.end_offset:
-            # Installed, and then the node died; or what the log held beyond was never synced.
+            # The node died after it installed the snapshot, or the end of the log was never synced.
             log.truncate_fully_and_start_at(newest.end_offset)
             return records
-        # The epochs tell that the log was trimmed also where its start was not written down.
+        # The first epoch shows that the log was trimmed, even if the log start was not yet written to its checkpoint.
         start = max(log.log_start_offset, *(first for _, first in log.epochs.entries[:1]), 0)
         if start:
             kept = [found for found in self.snapshots.ids if found.end_offset >= start]
@@ -130,7 +131,7 @@ class QuorumStorage:
         return self._log.size + self.snapshots.size
 
     def write(self, op: LogOp) -> None:
-        """Do to the log what has already been done to its shape: that it turns out otherwise is a bug."""
+        """Do to the log what the core has already done to its shape. A different outcome is a bug."""
         match op:
             case AppendOwn():
                 assert isinstance(op.payload, bytes)
@@ -175,13 +176,13 @@ class QuorumStorage:
         return encode_batch([Record(number, wall_ms, None, value) for number, value in enumerate(values)])
 
     def slice(self, offset: int, limit: int, max_bytes: int) -> FileSlice | None:
-        """Whole batches in [offset, limit), at most `max_bytes` of them but always one; None where there is none."""
+        """Whole batches in [offset, limit): `max_bytes` at most, but at least one batch; None if there is none."""
         if not self._log.log_start_offset <= offset < limit:
             return None
         return self._log.slice(offset, limit, max_bytes, True)
 
     def read(self, offset: int, limit: int) -> tuple[int, Committed]:
-        """Where what is written of [offset, limit) ends, and the metadata records in it, without control records."""
+        """Where the written part of [offset, limit) ends, and its metadata records, without control records."""
         end = min(limit, self._log.log_end_offset)
         found: Committed = []
         if end > offset:
@@ -191,7 +192,7 @@ class QuorumStorage:
                     for record in decode_batch(header, memoryview(batch)):
                         assert record.value is not None
                         if record.offset < offset:
-                            continue  # A snapshot or the log's start stands in the middle of a batch.
+                            continue  # `offset` is in the middle of a batch: a snapshot or the log's start ended there.
                         found.append((record.offset, header.leader_epoch, decode_metadata_record(record.value)))
         return max(end, offset), found
 

@@ -98,7 +98,7 @@ def _encode_fetch(request: Fetch, sender: int, cluster_id: str) -> bytes:
 
 
 def decode_reply(request: Request, view: memoryview) -> Reply:
-    """What another node answered, records copied out of `view`. MalformedFrame for what is no such answer."""
+    """What another node answered, with records copied out of `view`. MalformedFrame if it cannot be such an answer."""
     match request:
         case Vote():
             answer = _only(vote.VoteResponse, ApiKey.VOTE, VOTE_VERSION, view)
@@ -161,7 +161,8 @@ def _decode_fetch_reply(request: Fetch, view: memoryview) -> FetchReply:
 def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
     """Where the whole batches stand, and where their bytes end.
 
-    Checked here, before the core has taken them in: bytes sent from a file that was truncated meanwhile are another's.
+    Checks the batches before the core takes them in. The sender may have truncated its file while it sent from it, and
+    the bytes may then belong to other batches.
     """
     spans, stop = [], 0
     for header, start, stop in batches(records):
@@ -175,11 +176,11 @@ def _spans(records: memoryview) -> tuple[tuple[Span, ...], int]:
 
 
 def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
-    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None where it is."""
+    """Why Vote, BeginQuorumEpoch or EndQuorumEpoch is not for this quorum or this voter; None if it is."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
-        return ErrorCode.INVALID_VOTER_KEY  # Asked at a wrong address, a voter would be counted twice.
+        return ErrorCode.INVALID_VOTER_KEY  # Else a voter that answers at a wrong address would be counted twice.
     topics = request.topics
     if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC or len(topics[0].partitions) != 1:
         return ErrorCode.INVALID_REQUEST
@@ -187,7 +188,7 @@ def refusal(request: Any, cluster_id: str, node_id: int) -> ErrorCode | None:
 
 
 def fetch_refusal(request: FetchIn, cluster_id: str) -> ErrorCode | None:
-    """Why a Fetch is not for this quorum; None where it is. Consumers are refused too."""
+    """Why a Fetch is not for this quorum; None if it is. Consumers are refused too."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_id < 0 or len(request.topics) != 1 or len(request.topics[0][1]) != 1:
@@ -274,8 +275,8 @@ def write_description(
 ) -> describe_quorum.DescribeQuorumResponse:
     """The response to DescribeQuorum. `since_wall_ms`: what to add to the core's times to get wall-clock times.
 
-    INVALID_REQUEST where anything but the metadata log is asked for. Each voter is one listener: all traffic between
-    nodes goes there.
+    INVALID_REQUEST if the request names anything but the metadata log. Each voter has one listener, because all traffic
+    between nodes goes there.
     """
     asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     if asked != [(METADATA_TOPIC, 0)]:

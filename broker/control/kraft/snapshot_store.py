@@ -32,7 +32,7 @@ RECORDS_PER_BATCH = 500
 
 
 class SnapshotStore:
-    """The snapshots of one directory. Calls block; `ids` is changed by the event loop's calls only."""
+    """The snapshots of one directory. Calls block. Only calls from the event loop change `ids`."""
 
     def __init__(self, fs: Fs, directory: str) -> None:
         self._fs, self._directory = fs, directory
@@ -48,20 +48,20 @@ class SnapshotStore:
 
     @property
     def newest(self) -> SnapshotId | None:
-        """The one that reaches farthest."""
+        """The snapshot with the highest end offset."""
         return self.ids[-1] if self.ids else None
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Bytes of all snapshots."""
         return sum(found[0] for found in (self.piece(snapshot, 0, 0) for snapshot in self.ids) if found is not None)
 
     def write(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Durable on return. May run off the event loop; `add` it then."""
+        """Write a snapshot, durable on return. May run off the event loop; call `add` afterwards."""
         replace_file(self._fs, self._path(snapshot), data)
 
     def add(self, snapshot: SnapshotId) -> None:
-        """It was written."""
+        """List a snapshot that `write` has written."""
         self.ids = sorted({*self.ids, snapshot})
 
     def read(self, snapshot: SnapshotId) -> bytes:
@@ -88,7 +88,7 @@ class SnapshotStore:
             file.close()
 
     def with_part(self, snapshot: SnapshotId, position: int, last: bytes) -> bytes:
-        """What the part would be with its last piece."""
+        """The bytes that the part would hold with its last piece."""
         return (self._pread(self._part(snapshot), 0, position) if position else b"") + last
 
     def install(self, snapshot: SnapshotId) -> None:
@@ -150,7 +150,7 @@ def _control(record: tuple[bytes, bytes], offset: int, epoch: int, wall_ms: int)
 
 
 def decode_snapshot(data: bytes) -> tuple[int, list[Any]]:
-    """(last contained timestamp, metadata records) of a whole file. MalformedFrame where it is damaged or cut short."""
+    """(last contained timestamp, metadata records) of a whole file. MalformedFrame if it is damaged or cut short."""
     view = memoryview(data)
     found: list[Any] = []
     kinds: list[int] = []

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Snapshotter:
-    """Every node takes its own. One is due after metadata.log.max.record.bytes.between.snapshots of batches, or
-    metadata.log.max.snapshot.interval.ms after the one before it, where there is anything new at all.
+    """Every node takes its own snapshots. One is due after metadata.log.max.record.bytes.between.snapshots bytes of
+    batches, or metadata.log.max.snapshot.interval.ms after the one before it if anything is new.
     """
 
     def __init__(self, env: Env, config: BrokerConfig, feed: ImageFeed, quorum: MetadataQuorum) -> None:
