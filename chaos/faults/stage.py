@@ -1,4 +1,4 @@
-"""What the acts of the nemesis have in common: one fault as it goes, the runtime, the clock, and probing of links."""
+"""What all acts of the nemesis share: the fault being played, the runtime, the clock, and probes of links."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from workloads.control import Controls
 
 @dataclass
 class Played:
-    """One fault as it went. Times in ns of the run's monotonic clock; None while it has not come to that."""
+    """The course of one fault. Times are ns of the run's monotonic clock; None if that moment has not come yet."""
 
     fault: Fault
     resolved: tuple[int, ...] = ()
     zone: str = ""
-    """The client zone that it hits instead of brokers."""
+    """The client zone that the fault hits; empty if it hits brokers."""
     view: ClusterView | None = None
     """What `resolved` was read from."""
     asked: int | None = None
@@ -41,15 +41,15 @@ class Played:
     landed: bool = False
     error: str | None = None
     trigger: dict[str, Any] | None = None
-    """What it waited for, and what was seen when that was true."""
+    """The condition that the fault waited for, and what was seen when it became true."""
 
     @property
     def hit(self) -> tuple[int | str, ...]:
-        """Whose links a fault of links is on: brokers', or those of a zone's clients."""
+        """Whose links a link fault is on: these brokers', or those of the zone's clients."""
         return (self.zone,) if self.zone else self.resolved
 
     def line(self) -> dict[str, Any]:
-        """For nemesis.jsonl."""
+        """The fault's line of nemesis.jsonl."""
         f, kind = self.fault, self.fault.kind
         links = [str(link) for link in self.evidence.get("links", ())]
         return {
@@ -86,7 +86,10 @@ class Cluster(Protocol):
 
 
 class Stage:
-    """Where faults are played. `record` takes a line of nemesis.jsonl."""
+    """Where faults are played, and who knows which fault holds which node or link.
+
+    record: writes one line of nemesis.jsonl.
+    """
 
     def __init__(
         self, runtime: Runtime, env: Env, seed: int, record: Callable[[dict[str, Any]], None], cluster: Cluster
@@ -96,13 +99,13 @@ class Stage:
         """The workload's clients, once there are any."""
         self._claims: dict[int, dict[int, Fault]] = {}
         self._starting: dict[int, trio.Event] = {}
-        """Nodes that a fault starts just now, and what is set when that is over."""
+        """Nodes that a fault is starting now. The event is set when the start is over."""
         self._leaving: dict[int, trio.Event] = {}
-        """The same of nodes that a fault takes down just now."""
+        """Nodes that a fault is taking down now. The event is set when that is over."""
         self._down: dict[int, set[int]] = {}
-        """Faults that have a node down, by id: the last one to end starts it."""
+        """Node id -> ids of the faults that hold it down. The last of them to end starts the node."""
         self._on_links: dict[Link, dict[str, int]] = {}
-        """Faults that are on a link, by the name that they have on it: their ids."""
+        """Link -> name of each fault that is on it -> id of that fault."""
         self._env, self._seed, self._record = env, seed, record
 
     def now_ns(self) -> int:
@@ -110,23 +113,23 @@ class Stage:
         return now_ns(self._env)
 
     def rng(self, p: Played, purpose: str) -> Random:
-        """A fault's own draws, each purpose by itself."""
+        """The random stream of one fault for one purpose. Streams do not influence each other."""
         return rng_for(self._seed, purpose, p.fault.id)
 
     async def sleep(self, seconds: float) -> None:
-        """So long on the run's clock."""
+        """Wait this long on the run's clock."""
         await trio.sleep(seconds)
 
     def within(self, seconds: float) -> trio.CancelScope:
-        """Around what is given up after so long, without an error."""
+        """A scope that is cancelled after this long, without an error."""
         return trio.move_on_after(seconds)
 
     def shielded(self) -> trio.CancelScope:
-        """Around what is undone, whatever ends the run."""
+        """A scope for undoing a fault: the end of the run does not cancel it."""
         return trio.CancelScope(shield=True)
 
     def note(self, p: Played) -> None:
-        """Record the fault as it stands."""
+        """Write the fault's present state to nemesis.jsonl."""
         self._record(p.line())
 
     def begun(self, p: Played) -> None:
@@ -135,11 +138,13 @@ class Stage:
         self.note(p)
 
     async def begin_on_running_nodes(self, p: Played, *, joins: NodeState = NodeState.RUNNING) -> tuple[int, ...]:
-        """Unresolved where a node is down or paused already: hitting it again would prove nothing. One that an earlier
-        fault is just starting is waited for: its start is part of that fault's proof.
+        """Begin the fault on its nodes, which must run. Raises Unresolved if one is down or paused already: hitting it
+        again would prove nothing.
 
-        joins: PAUSED or DOWN; a node that other faults hold so may be held for longer. Those are returned. Who joins
-        what is down also waits for what is just going down.
+        If an earlier fault is starting a node, this one waits: the start is part of the earlier fault's evidence.
+
+        joins: PAUSED or DOWN. A node that other faults hold in this state is accepted, and is held for longer; these
+        nodes are returned. With DOWN, a node that is going down is waited for, too.
         """
         turning = (self._starting, self._leaving) if joins is NodeState.DOWN else (self._starting,)
         while busy := [each[node] for each in turning for node in p.resolved if node in each]:
@@ -162,12 +167,14 @@ class Stage:
         return tuple(joined)
 
     def is_turning(self, node: int) -> bool:
-        """Some fault is just starting it, or taking it down."""
+        """Whether a fault is starting the node or taking it down at this moment."""
         return node in self._starting or node in self._leaving
 
     def holders(self, p: Played, node: int, state: NodeState) -> dict[int, str]:
-        """Other faults that hold a node down, or paused, by id: their actions. A node whose disk fails, or that came to
-        its crash point, ended by itself: nobody said so yet, but nobody else can have it down.
+        """Fault id -> action of the other faults that hold the node down, or paused.
+
+        A broker ends by itself when its disk fails or at its crash point. The fault behind that has not claimed it
+        yet; if no other fault claims the node, it is that one.
         """
         if state is NodeState.PAUSED:
             return self.others(p, node, Trait.PAUSES)
@@ -177,24 +184,25 @@ class Stage:
         )
 
     def claim(self, p: Played, nodes: Sequence[int] | None = None) -> None:
-        """The fault is on at its nodes from now on; at some of them only, where they are given."""
+        """From now on the fault is on at its nodes. nodes: only at these of them."""
         for node in p.resolved if nodes is None else nodes:
             self._claims.setdefault(node, {})[p.fault.id] = p.fault
 
     def others(self, p: Played, node: int, trait: Trait | None = None) -> dict[int, str]:
-        """Faults that are on at a node beside this one, by id: their actions; of such a trait only, where one is given.
-        What ends one must not end another.
+        """Fault id -> action of the other faults that are on at the node. trait: only faults with this trait.
+
+        The end of one fault must not end another one.
         """
         claims = self._claims.get(node, {})
         found = {number: fault for number, fault in claims.items() if number != p.fault.id}
         return {number: fault.action for number, fault in found.items() if trait is None or trait in fault.traits}
 
     def others_alike(self, p: Played, node: int) -> dict[int, str]:
-        """Of `others` those of this fault's own kind."""
+        """The faults of `others` that have the same action as this one."""
         return {number: action for number, action in self.others(p, node).items() if action == p.fault.action}
 
     def release(self, p: Played, nodes: Sequence[int] | None = None) -> None:
-        """The fault has ended at these nodes; at all of them where none are given."""
+        """The fault has ended at these nodes. nodes: None means all of them."""
         for node, claims in self._claims.items():
             if nodes is None or node in nodes:
                 claims.pop(p.fault.id, None)
@@ -202,8 +210,8 @@ class Stage:
 
     @contextmanager
     def taking_down(self, p: Played, nodes: Sequence[int]) -> Iterator[None]:
-        """Around the act that takes nodes down: the fault has them down from now on. Who would take one of them down as
-        well is kept waiting until the act is over.
+        """Around the act that takes nodes down. From its beginning on, the fault holds them down. Another fault that
+        wants to take one of them down waits until the act is over.
         """
         over = trio.Event()
         self._leaving |= dict.fromkeys(nodes, over)
@@ -217,14 +225,14 @@ class Stage:
             over.set()
 
     def has_down(self, p: Played, nodes: Sequence[int]) -> None:
-        """The fault has these nodes down: none of them is started before it has ended."""
+        """The fault holds these nodes down: no other fault starts them before it has ended."""
         for node in nodes:
             self._down.setdefault(node, set()).add(p.fault.id)
 
     async def up_again(self, p: Played, nodes: Sequence[int]) -> list[Any]:
-        """The fault does not have these nodes down any more. Started together are those that no other one has down.
+        """The fault no longer holds these nodes down. Those that no other fault holds down are started, all together.
 
-        Evidence of each: of its start, or who has it down (`held_by`) and its `state`.
+        Returns evidence for each node: of its start, or who holds it down (`held_by`) and its `state`.
         """
         told: dict[int, Any] = {}
         for node in nodes:
@@ -238,11 +246,11 @@ class Stage:
         return [told[node] for node in nodes]
 
     async def all_up(self, nodes: Sequence[int]) -> list[Any]:
-        """Start nodes together: one alone may wait for a quorum that the others are part of. Evidence of each."""
+        """Start nodes together, because one alone may wait for a quorum that needs the others. Evidence of each."""
         return await self.together(self.up, nodes)
 
     async def up(self, node: int) -> Any:
-        """Start a node, which nobody has down then. Evidence of it."""
+        """Start a node. No fault holds it down after that. Returns evidence of the start."""
         self._down.pop(node, None)
         over = self._starting[node] = trio.Event()
         try:
@@ -254,13 +262,13 @@ class Stage:
 
     @staticmethod
     def came_back(up: Sequence[Any]) -> bool:
-        """Whether all nodes are up again, or still down because other faults have them so."""
+        """Whether every node is up again, or is still held down by another fault."""
         return all(each.get("ready_ns") or each.get("state") == NodeState.DOWN for each in up)
 
     @asynccontextmanager
     async def up_after_trouble(self, p: Played) -> AsyncIterator[None]:
-        """Around what comes before the end: where that raises a HarnessError the fault's nodes are started all the
-        same. Nobody else would do it before the cluster is healed.
+        """Around a fault's acts before its end: if they raise HarnessError, the nodes that are down are started all the
+        same. Nobody else would start them before the cluster is healed.
         """
         try:
             yield
@@ -269,7 +277,7 @@ class Stage:
             raise
 
     async def until_in_sync(self, nodes: Sequence[int]) -> None:
-        """Until every partition that one of these holds has a leader, and all its replicas in sync."""
+        """Wait until every partition with a replica on these nodes has a leader and a full ISR."""
         while not await self._in_sync(nodes):
             await trio.sleep(POLL_S)
 
@@ -279,7 +287,9 @@ class Stage:
         return all(view.leaders[name] >= 0 and set(view.replicas[name]) == set(view.isr[name]) for name in held)
 
     async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:
-        """What an act answers for each of the nodes, all at once. The first HarnessError is raised."""
+        """Do an act on all nodes at the same time; the answers in the order of the nodes. Raises the first
+        HarnessError.
+        """
         found: dict[int, Any] = {}
 
         async def one(node: int) -> None:
@@ -297,51 +307,51 @@ class Stage:
         return [found[node] for node in nodes]
 
     def left_s(self, p: Played) -> float:
-        """Of the fault's duration; negative where it is over."""
+        """Seconds left of the fault's duration; negative after its end."""
         assert p.began is not None
         return p.fault.duration_s - (self.now_ns() - p.began) / 1e9
 
     async def rest(self, p: Played) -> None:
-        """Keep the fault on until its duration is over. One that took longer to land is evidence of nothing."""
+        """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land."""
         self.check_landed(p, self.now_ns())
         await trio.sleep(max(0.0, self.left_s(p)))
 
     def check_landed(self, p: Played, at_ns: int) -> None:
-        """HarnessError where a fault that is on since `at_ns` took longer to land than it was to last."""
+        """Raise HarnessError if the fault, on since `at_ns`, took longer to land than it was to last."""
         assert p.began is not None
         spent_s = (at_ns - p.began) / 1e9
         if spent_s > p.fault.duration_s:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
 
     async def put(self, p: Played, name: str, link: Link, fault: LinkFault) -> Evidence:
-        """Put the fault on a link, under a name of its own there."""
+        """Put the fault on a link, under a name that is unique on this link."""
         self._on_links.setdefault(link, {})[name] = p.fault.id
         return await self.runtime.fault_link(name, link, fault)
 
     async def lift(self, name: str, link: Link) -> Evidence:
-        """Take what has this name off a link."""
+        """Take the fault of this name off a link."""
         try:
             return await self.runtime.heal_link(name, link)
         finally:
             self._on_links.get(link, {}).pop(name, None)
 
     def company(self, p: Played, link: Link) -> frozenset[int]:
-        """Other faults, by id, that are on the link or on its target just now: what is measured over the link with one
-        company cannot be compared with what is measured with another.
+        """Ids of the other faults that are on the link or on its target now. Two measurements over a link can be
+        compared only if this set was the same for both.
         """
         on_link = {number for number in self._on_links.get(link, {}).values() if number != p.fault.id}
         return frozenset(on_link | set(self.others(p, link.target)))
 
     async def probe(self, link: Link) -> Probe:
-        """One probe over a link, with the time that a probe has."""
+        """One probe over a link, with the usual time limit."""
         return await self.runtime.probe(link, timeout_s=PROBE_TIMEOUT_S)
 
     async def probes(self, links: Sequence[Link], timeout_s: float = PROBE_TIMEOUT_S) -> list[Probe]:
-        """One probe over each link, all at once."""
+        """One probe over each link, all at the same time."""
         return await self.each(links, partial(self.runtime.probe, timeout_s=timeout_s))
 
     async def each(self, links: Sequence[Link], measure: Callable[[Link], Awaitable[Probe]]) -> list[Probe]:
-        """What is measured over each link, all at once."""
+        """Measure each link, all at the same time; the answers in the order of the links."""
         found: dict[Link, Probe] = {}
 
         async def one(link: Link) -> None:
@@ -353,7 +363,7 @@ class Stage:
         return [found[link] for link in links]
 
     async def probes_until_ok(self, links: Sequence[Link]) -> list[Probe]:
-        """Probes after healing; a link may need a moment. The last answers, good or bad."""
+        """Probe healed links until all answer or the time is over. Returns the last answers, good or bad."""
         probes = await self.probes(links)
         with trio.move_on_after(HEALED_WITHIN_S):
             while not all(probe.ok for probe in probes):

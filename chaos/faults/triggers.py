@@ -1,4 +1,4 @@
-"""Faults that begin when something is true, at their `at_s` at the earliest. The grammar of `when`, in full:
+"""Triggers: a fault with `when` begins as soon as a condition is true, but not before its `at_s`. The whole grammar:
 
     isr:TOPIC-N OP NUMBER       how many replicas of a partition are in sync
     leader:TOPIC-N OP NUMBER    the id of its leader, -1 for none
@@ -7,8 +7,7 @@
     after fault N began         of the plan's faults, counted from 0
     after fault N ended
 
-OP is one of == != < <= > >=. Whether it is true is looked at every 50 ms. What does not come true in time is a fault
-that did not land.
+OP is one of == != < <= > >=. The condition is checked every 50 ms. If it is not true in time, the fault did not land.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Compared:
     number: int
 
     def holds(self, seen: int) -> bool:
-        """Whether it is true of what was seen."""
+        """Whether the comparison is true for the number that was seen."""
         return OPERATORS[self.op](seen, self.number)
 
 
@@ -65,7 +64,7 @@ Condition = Compared | After
 
 
 def parse(here: str, when: str) -> Condition:
-    """A plan's `when`. FaultError says what is wrong with it."""
+    """Read a plan's `when`. Raises FaultError, which says what is wrong."""
     if after := _AFTER.fullmatch(when.strip()):
         return After(int(after[1]), after[2] == "ended")
     found = _COMPARED.fullmatch(when.strip())
@@ -83,14 +82,14 @@ def parse(here: str, when: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """What there is in a plan."""
+    """What a plan contains: what its conditions may name."""
 
     faults: int
     places: Sequence[str]
     """Partitions, as TOPIC-N."""
     nodes: Sequence[int]
     uncounted: str = ""
-    """Why nobody can tell brokers' calls there; empty where they are counted."""
+    """Why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
 
 
 def uncounted(runtime: str, target: str) -> str:
@@ -101,12 +100,12 @@ def uncounted(runtime: str, target: str) -> str:
 
 
 def counts_calls(when: str | None) -> bool:
-    """Whether a `when` that was checked looks at calls, so that brokers must count them."""
+    """Whether this `when`, already checked, needs brokers to count their calls."""
     return when is not None and when.strip().partition(":")[0] in OF_CALLS
 
 
 def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
-    """Refuse what can never come true in such a plan. `itself`: the fault that waits. FaultError."""
+    """Raise FaultError for a condition that can never be true in this plan. itself: the number of the waiting fault."""
     condition = parse(here, when)
     if isinstance(condition, After):
         if condition.fault >= scope.faults or condition.fault == itself:
@@ -122,7 +121,7 @@ def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
-    """The number that is compared: from a `chaos.faults.targets.ClusterView`, or of calls."""
+    """The number to compare: read from a `chaos.faults.targets.ClusterView`, or the count of a broker's calls."""
     match condition.subject:
         case "isr":
             return len(view.isr.get(condition.of, ()))
@@ -137,8 +136,9 @@ def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int]
 
 
 def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict[str, Any]]:
-    """Some of a plan's faults, by number: what waits for another one waits for it under its new number, and for nobody
-    where that one is left out.
+    """The faults of a plan whose numbers are in `which`, renumbered from 0.
+
+    A fault that waits for another one waits for it under its new number. If that one is left out, it waits for nothing.
     """
     new = {old: at for at, old in enumerate(which)}
     found = []

@@ -1,6 +1,6 @@
-"""Evidence in words: what several kinds of faults say alike. Pure.
+"""Evidence in words: the phrases that several kinds of faults share. Pure.
 
-Evidence of a fault that broke off is there in part only: what is missing is left out, or said to be unknown.
+The evidence of a fault that broke off is incomplete. A missing part is left out of the sentence, or is called unknown.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ Json = Mapping[str, Any]
 
 
 def mapping(value: object) -> Json:
-    """A JSON object; an empty one where there is none."""
+    """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def objects(value: object) -> list[Json]:
-    """The JSON objects of a list."""
+    """The members of a list that are JSON objects; nothing if the value is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
 def texts(value: object) -> list[str]:
-    """The members of a list, as text."""
+    """The members of a list as text; nothing if the value is no list."""
     return [str(each) for each in value] if isinstance(value, (list, tuple)) else []
 
 
 def number(value: object) -> float | None:
-    """A number, if it is one."""
+    """The value as a float, or None if it is no number."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def integer(value: object, otherwise: int = -1) -> int:
-    """An integer, if it is one."""
+    """The value if it is an integer, else `otherwise`."""
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def after(act: Json, asked: str, done: str) -> str:
-    """How long after one time of an act the other was."""
+    """The time from the moment `asked` to the moment `done` of an act, both keys of `act` in ns."""
     begin, end = integer(act.get(asked)), integer(act.get(done))
     if begin < 0 or end < 0:
         return "(at an unknown time)"
@@ -45,12 +45,12 @@ def after(act: Json, asked: str, done: str) -> str:
 
 
 def arrows(links: object) -> str:
-    """Links, for people."""
+    """Links as people read them: `1→2, 2→3`."""
     return ", ".join(link.replace("->", "→") for link in texts(links))
 
 
 def trips(probes: Sequence[Json]) -> str:
-    """How long the probes took that were answered."""
+    """The shortest and the longest round trip of the probes that were answered."""
     times = [t for p in probes if p.get("ok") and (t := number(p.get("round_trip_ms"))) is not None]
     if not times:
         return "(no answer)"
@@ -59,7 +59,7 @@ def trips(probes: Sequence[Json]) -> str:
 
 
 def came_back(up: object) -> list[str]:
-    """Of brokers that were started again, or that other faults have down."""
+    """A sentence for each broker: when it was ready again, or which other fault keeps it down."""
     return [
         f"Incarnation {act.get('incarnation')} (process {act.get('pid')}) was ready "
         f"{after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
@@ -70,20 +70,20 @@ def came_back(up: object) -> list[str]:
 
 
 def _registered(act: Json) -> str:
-    """Of a broker that has no trace: the epoch that the controller gave it, as its log says."""
+    """For a broker without a trace: the broker epoch that it logged when it registered. Else nothing."""
     epoch = act.get("broker_epoch")
     return "" if epoch is None else f", registered with broker epoch {epoch} ({act.get('seen_in')})"
 
 
 def was_down(act: Json) -> str:
-    """Of a broker that other faults had down when this one began."""
+    """The sentence for a broker that another fault had already taken down when this fault began."""
     by = ", ".join(f"fault {fault} ({action})" for fault, action in mapping(act.get("by")).items())
     asked, answered = act.get("asked"), act.get("answered")
     return f"Broker {act.get('node')} was down already, by {by}: {answered} of {asked} probes were answered."
 
 
 def steps_in_turn(seen: Json) -> str:
-    """Of brokers that were restarted one after the other."""
+    """A sentence for each broker of a rolling restart: its new incarnation, and when it was in sync again."""
     words = []
     for step in objects(seen.get("steps")):
         up = mapping(step.get("up"))
@@ -95,7 +95,7 @@ def steps_in_turn(seen: Json) -> str:
 
 
 def cut_and_healed(seen: Json) -> str:
-    """Of links that were cut: probes while on, and afterwards."""
+    """How many probes over the links failed during the cut, and how many were answered after it."""
     during, healed = objects(seen.get("during")), objects(seen.get("after"))
     silent = [probe for probe in during if not probe.get("ok")]
     why = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in silent))
@@ -105,7 +105,7 @@ def cut_and_healed(seen: Json) -> str:
 
 
 def round_trips(seen: Json) -> str:
-    """Of links that are slow."""
+    """The round trips over slowed links: during the fault, before it and after it."""
     before, during, later = (objects(seen.get(when)) for when in ("before", "during", "after"))
     count = len(texts(seen.get("links")))
     words = f"Round trips over {count} links took {trips(during)} while on, {trips(before)} before"
@@ -115,7 +115,7 @@ def round_trips(seen: Json) -> str:
 
 
 def how_they_ended(seen: Json) -> str:
-    """Of links whose connections end."""
+    """How the connections over the links ended, and after how long."""
     during = objects(seen.get("during"))
     how = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in during))
     took = trips([{**probe, "ok": True} for probe in during])
@@ -123,7 +123,7 @@ def how_they_ended(seen: Json) -> str:
 
 
 def counted(seen: Json) -> str:
-    """Of what is counted as it strikes."""
+    """How often a fault struck that counts each time it strikes."""
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
     return f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
 

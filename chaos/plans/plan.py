@@ -1,7 +1,6 @@
 """A plan: everything that is needed to repeat a run, as data. Each run directory holds it as `plan.toml`.
 
-Every setting is also a flag of `squall run`. Reading a plan checks it as a whole. A plan that names something unknown
-is refused, with all errors at once.
+Reading a plan checks all of it. A plan that names something unknown is refused, with all its errors at once.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class FaultPlan(_Part):
 
 
 def _which(table: Any) -> str | None:
-    """The name of the scenario whose table this is, for pydantic; None for what is no table."""
+    """The workload that this table is for, as pydantic's discriminator; None if the value is no table."""
     if isinstance(table, Scenario):
         return table.name
     return str(table.get("name", DEFAULT)) if isinstance(table, Mapping) else None
@@ -159,7 +158,7 @@ class Plan(_Part):
     @model_validator(mode="before")
     @classmethod
     def _of_the_workload(cls, values: Any) -> Any:
-        """Operations are read as the workload has them."""
+        """Read operations with the workload's own model."""
         given = values.get("operations") if isinstance(values, Mapping) else None
         name = _which(values.get("workload", {})) if given else None
         if name not in SCENARIOS:
@@ -183,7 +182,7 @@ class Plan(_Part):
         return self
 
     def _check_external(self) -> None:
-        """What only a cluster that somebody else runs has, and what it cannot have."""
+        """Refuse settings that only an external cluster can have, and those that it cannot have."""
         if self.runtime != "external":
             if self.bootstrap or self.compose or self.cluster.ids or self.target == "other":
                 raise ValueError('bootstrap, compose, cluster.ids and target = "other" are of runtime = "external"')
@@ -211,7 +210,7 @@ class Plan(_Part):
             raise ValueError(f"cluster.volume_mib: {', '.join(beyond)} need brokers' data in folders of this machine")
 
     def _check_target(self) -> None:
-        """Settings are our broker's to refuse where the brokers are ours; others say themselves what they know."""
+        """Check broker settings with our broker's own rules. Other brokers check theirs when they start."""
         self._check_external()
         if self.target == "squall":
             check_broker_settings(self.cluster.settings)
@@ -321,7 +320,7 @@ def _needs_second_version(name: str) -> bool:
 
 
 def _possible(names: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
-    """The kinds for which the cluster has enough brokers, with their default parameters."""
+    """The kinds of faults for which the cluster has enough brokers, with default parameters."""
     return tuple(n for n in names if KINDS[n].needs_nodes(KINDS[n].defaults) <= max(plan.cluster.nodes, 1))
 
 
@@ -335,7 +334,7 @@ def make_plan(values: Mapping[str, Any]) -> Plan:
 
 
 def _where(loc: tuple[int | str, ...]) -> list[str]:
-    """The path of a setting. Which scenario's model checked a table stands in the table already."""
+    """The path of a setting, as it stands in the plan: without the name of the model that checked it."""
     named = [str(part) for part in loc]
     return [named[0], *named[2:]] if named[:1] == ["workload"] and named[1:2] and named[1] in SCENARIOS else named
 

@@ -19,7 +19,7 @@ SESSIONS_S = 150.0
 
 
 class Scene(NamedTuple):
-    """What replaces a seed's own draws. The rest of the plan is drawn as usual."""
+    """The settings that replace the seed's own draws. The rest of the plan is drawn as usual."""
 
     faults: tuple[Fault, ...]
     workload: Mapping[str, Any]
@@ -37,12 +37,12 @@ class _Faults:
         self.made: list[Fault] = []
 
     def add(self, at_s: float, duration_s: float, action: str, target: str, **params: Any) -> None:
-        """One more, its times to a hundredth of a second."""
+        """Add a fault. Its times are rounded to hundredths of a second."""
         self.made.append(make_fault(len(self.made), round(at_s, 2), round(duration_s, 2), action, target, params))
 
 
 def refused_proposals(rng: Random) -> Scene:
-    """A broker dies and comes back, and no leader can tell the controller that it is in sync again."""
+    """A broker dies and comes back, but no leader can report to the controller that it is in sync again."""
     faults, at_s = _Faults(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
@@ -54,7 +54,7 @@ def refused_proposals(rng: Random) -> Scene:
 
 
 def lost_registrations(rng: Random) -> Scene:
-    """The answer to heartbeats is that the controller knows no such registration."""
+    """Heartbeats are answered as if the controller knew no such registration."""
     faults, at_s = _Faults(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
@@ -64,8 +64,8 @@ def lost_registrations(rng: Random) -> Scene:
 
 
 def stale_sessions(rng: Random) -> Scene:
-    """Two of three brokers die one after the other: the only slot that the third one has for fetch sessions is then
-    held by a dead incarnation, and what wants it has to wait for two minutes.
+    """Two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
+    fetch sessions, and the next one that wants it waits for two minutes.
     """
     faults, at_s = _Faults(), rng.uniform(3, 5)
     for node in rng.sample((1, 2, 3), 2):
@@ -77,10 +77,10 @@ def stale_sessions(rng: Random) -> Scene:
 
 
 def rotten_segments(rng: Random) -> Scene:
-    """Segments rot while a follower is away that still needs them.
+    """Segments rot while a follower that still needs them is away.
 
-    With retention, which takes them in the end, and acks=0, of which nothing better is promised: with any other
-    configuration all that such a seed can say is that damage is seen.
+    The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
+    any other configuration such a seed could only show that damage is noticed.
     """
     faults, at_s = _Faults(), 5.0
     for _ in range(2):

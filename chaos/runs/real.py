@@ -90,7 +90,7 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
 
 
 def lacks(plan: Plan) -> list[Lack]:
-    """What a plan needs that is not here and that no run fetches itself, everything at once."""
+    """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
     found = []
     if plan.workload.client != "squall":
         try:
@@ -112,7 +112,7 @@ def room(plan: Plan) -> int:
 
 
 def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Console) -> None:
-    """What ended the run, into run.json and onto the terminal. A bug of ours keeps its traceback in a file."""
+    """Write what ended the run to run.json and to the terminal. A bug of ours leaves its traceback in a file."""
     directory.release()
     gravest = trouble_of(error)
     if not isinstance(gravest, HarnessError):
@@ -125,9 +125,9 @@ def _say_trouble(directory: RunDirectory, run: Run, error: Exception, say: Conso
 
 
 def runtime_maker(plan: Plan, say: Say) -> tuple[Callable[[Path], Runtime], Stranger | None]:
-    """What makes the plan's world in a folder, and who its brokers are where they are not ours.
+    """The function that makes the plan's runtime in a folder, and the brokers' names if they are not ours.
 
-    Refused for what is missing here, before anything is made.
+    Refuses a plan that needs something this machine lacks, before anything is made.
     """
     settings = dict(plan.cluster.settings)
     faults = plan.timeline()
@@ -181,7 +181,9 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
 
 
 def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
-    """What makes the plan's client library, whose own words go to a file in `folder`; None for our own client."""
+    """The function that starts the plan's client library, whose log goes to a file in `folder`. None for our own
+    client.
+    """
     client = plan.workload.client
     if client == "squall":
         return None
@@ -199,7 +201,7 @@ async def _shown(run: Run, progress: Progress) -> None:
 
 
 def repeat_command(directory: RunDirectory) -> str:
-    """What repeats a run: its plan says everything."""
+    """The command that repeats a run. Its plan holds everything."""
     path = directory.plan
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -207,7 +209,7 @@ def repeat_command(directory: RunDirectory) -> str:
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:
-    """A failure inside the harness is no finding about the broker: it goes into the run directory, whole."""
+    """Keep the traceback of a failure inside the harness in the run directory. It is no finding about the broker."""
     import traceback
 
     text = "".join(traceback.format_exception(error))

@@ -1,4 +1,4 @@
-"""A saved run that is taken up again: what it was, how it failed, and the same run once more."""
+"""A saved run: what it was, how it failed, and how to run it again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRY_CPU_S = 60
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run directory's memory of its run."""
+    """What a run directory holds about its run."""
 
     directory: RunDirectory
     plan: Plan
@@ -42,7 +42,7 @@ class Recorded:
 
 
 def recorded(path: Path) -> Recorded:
-    """What is known of the run in `path`. Refused where that is no run directory, or its plan cannot be read."""
+    """Read the run in `path`. Refused if that is no run directory, or if its plan cannot be read."""
     directory = RunDirectory.open(path)
     try:
         plan = read_plan(directory.plan)
@@ -69,21 +69,21 @@ Simulate = Callable[[Plan, str | None], SimResult]
 
 
 def simulate_once(plan: Plan, mutant: str | None) -> SimResult:
-    """The simulator itself, as `Simulate`: up to the first broken invariant."""
+    """The simulator as `Simulate`: it stops at the first broken invariant."""
     return limited(plan, Order(None, mutant, Path(), cpu_limit_s=TRY_CPU_S))
 
 
 def simulate_whole(plan: Plan, mutant: str | None) -> SimResult:
-    """The simulator itself, as `Simulate`: to the end, whatever is broken on the way."""
+    """The simulator as `Simulate`: it goes on to the end, whatever is broken."""
     return limited(plan, Order(None, mutant, Path(), stop_at_first=False, cpu_limit_s=TRY_CPU_S))
 
 
 def tried(
     mutant: str | None, simulate: Simulate = simulate_once, wanted: str | None = None
 ) -> Callable[[Plan], Failure | None]:
-    """How a plan fails; with `wanted`, whether that anomaly or broken invariant is among what is found.
+    """How a plan fails. wanted: look for this anomaly or broken invariant only.
 
-    With a mutant planted only what a sound broker does not do as well is the mutant's doing.
+    With a mutant planted, a failure counts only if the sound broker does not fail in the same way.
     """
 
     def run(plan: Plan) -> Failure | None:
@@ -108,7 +108,7 @@ def _failure(plan: Plan, mutant: str | None, simulate: Simulate, wanted: str | N
 
 
 def sound_plan(plan: Plan, mutant: str) -> Plan:
-    """The plan that a sound broker has to stand."""
+    """The plan that the sound broker must survive."""
     from chaos.mutants import find
     from chaos.mutants.hunt import sound
 
@@ -116,7 +116,7 @@ def sound_plan(plan: Plan, mutant: str) -> Plan:
 
 
 def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
-    """Save a simulated run into `path` itself, in the place of what was there before, with its messages if it has any.
+    """Save a simulated run into `path`, in place of what was there, with its messages if they were collected.
 
     messages.jsonl holds a message a line; its times are the traces' monotonic seconds.
     """
@@ -136,6 +136,6 @@ def _line(message: Any) -> dict[str, Any]:
 
 
 def shown(path: Path) -> str:
-    """A path as a person here would type it."""
+    """A path as a person in this folder would type it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,9 +1,9 @@
 """One run, from a plan to a run directory that can be judged.
 
 cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> a write to every partition -> fresh readers
-read everything, twice, in both isolation levels -> stop -> replica logs compared. What is written stays whatever
-happens: a run that ends early, by its own trouble or by Ctrl-C, can still be verified, and its verdict is `unknown`
-with the reason.
+read everything, twice, in both isolation levels -> stop -> replica logs compared. Everything written so far is kept,
+whatever happens. A run that ends early, by trouble of the harness or by Ctrl-C, can still be verified; its verdict is
+`unknown`, with the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MakeDriver = Callable[[str, Needs], Driver]
 
 
 class Eyes(Protocol):
-    """Whoever sees into the cluster while it runs: in a simulation, the invariants."""
+    """Who sees into the cluster while it runs. In a simulation these are the invariants."""
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """A producer's record was just acknowledged at `offset` (-1: unknown)."""
@@ -65,7 +65,7 @@ class Eyes(Protocol):
         """Why the cluster does not converge, as seen from inside."""
 
     def settled(self) -> None:
-        """The cluster has converged and was read: it still runs, and should be in order."""
+        """The cluster has converged and the final reads are over. It still runs, and should be in order."""
 
 
 class Run:
@@ -200,7 +200,7 @@ class Run:
             self.papers.close()
 
     async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:
-        """Have brokers that are not ours say what they are."""
+        """Ask brokers that are not ours for their version."""
         target = await about(servers, self.plan.cluster.settings, stranger.left_out)
         self.info["target"] = {"name": stranger.name, "version": stranger.version, **target.told()}
         self._save()
@@ -211,7 +211,7 @@ class Run:
         await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
 
     def _zones(self) -> list[Zone]:
-        """The workload's clients, by the listener that brokers advertise to them."""
+        """The workload's client zones, by the listener that brokers advertise to them."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
         needs = self.plan.workload.needs(self.plan.operations or ())
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
@@ -240,7 +240,7 @@ class Run:
         self.info["counters"] = counts_of(counters)
 
     def _surroundings(self, recorder: Recorder, counters: Counters, stop: trio.Event) -> Surroundings:
-        """What the workload runs in. It begins with the warm-up, and its operations count from there."""
+        """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
         traffic = self.plan.workload.traffic()
         return Surroundings(
             env=self.env("workload"),
@@ -261,7 +261,9 @@ class Run:
     async def _write_afterwards(
         self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
     ) -> dict[str, Any]:
-        """What came of a write to every partition: ok, how long it took, and who did not take it, in words."""
+        """The result of a write to every partition: whether all succeeded, how long it took, and which did not, in
+        words.
+        """
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = self.plan.workload.places()
         missing = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)
@@ -284,7 +286,7 @@ class Run:
 
 
 def _ends(p: Played, gone: NodeExit) -> bool:
-    """Whether a broker ended because of a fault, as it should: one whose disk fails stops."""
+    """Whether a broker ended because a fault should end it: a broker whose disk fails stops."""
     hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
 
@@ -302,7 +304,7 @@ def _told(read: FinalRead) -> dict[str, Any]:
 
 
 def _led(view: ClusterView | None, name: str) -> str:
-    """Who leads a partition, and what its ISR is."""
+    """The leader and the ISR of a partition, in words."""
     if view is None:
         return "no broker says who leads it"
     leader = view.leaders.get(name, -1)
@@ -310,13 +312,13 @@ def _led(view: ClusterView | None, name: str) -> str:
 
 
 def describe(p: Played) -> str:
-    """A fault under way, for the display."""
+    """A fault in progress, for the display."""
     details = " ".join(str(v) for v in p.fault.params.values())
     return f"{p.fault.action} {','.join(map(str, p.hit))} {details}".strip()
 
 
 def _told_of(error: BaseException) -> str:
-    """The gravest of what is inside; the harness's own trouble in its own words."""
+    """The gravest error in an exception group. HarnessError keeps its own words."""
     gravest = trouble_of(error)
     return str(gravest) if isinstance(gravest, HarnessError) else f"{type(gravest).__name__}: {gravest}"
 

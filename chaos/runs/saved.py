@@ -26,7 +26,7 @@ SERIES = "series.json"
 
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
-    """The command that repeats a simulated run: its saved plan says everything but the mutant and when to stop."""
+    """The command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop."""
     plan = directory.plan.absolute()
     shown = plan.relative_to(Path.cwd()) if plan.is_relative_to(Path.cwd()) else plan
     words = ["./squall sim --plan", shlex.quote(str(shown)), f"--mutant {mutant}" if mutant else ""]
@@ -70,7 +70,7 @@ def _simulated(result: SimResult) -> dict[str, Any]:
 
 
 def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> None:
-    """As Spark would leave it, and the verdict with the replicas' logs compared as well."""
+    """Write the findings as Spark would leave them, and the verdict, with the replicas' logs compared."""
     from checkers.history import conversion  # with pyarrow: slow to import, and no business of a simulation
 
     conversion.convert(path)
@@ -94,12 +94,12 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
 
 
 def _trouble(result: SimResult) -> bool:
-    """Whether anything ended the run before its time, a broken invariant too."""
+    """Whether anything ended the run early, broken invariants included."""
     return bool(json.loads(result.files[INFO]).get("trouble"))
 
 
 def _write_unknown(path: Path, result: SimResult) -> None:
-    """Nothing was judged: the harness failed."""
+    """Write the verdict `unknown`: the harness failed, and nothing was judged."""
     said = {"schema": 1, "run": path.name, "verdict": result.verdict, "expect": result.plan.expect}
     rest: dict[str, Any] = {
         "reasons": list(result.told),

@@ -47,7 +47,7 @@ ENOUGH_EVERY = 16
 
 
 class _Sim:
-    """One simulation while it goes on."""
+    """One simulation in progress."""
 
     def __init__(self, plan: Plan, *, messages: bool, stop_at_first: bool, enough: Callable[[], bool]) -> None:
         self.plan, self.stop_at_first, self.enough = plan, stop_at_first, enough
@@ -83,7 +83,7 @@ class _Sim:
         return self.stuck
 
     def looked(self) -> None:
-        """After each event: the nodes in which it may have changed something are looked at."""
+        """Called after each event: looks at the nodes that the event may have changed."""
         kernel = self.world.kernel
         stirred = None if kernel.touched else kernel.stirred
         # First: after what is raised here everything still has to come to its end.
@@ -96,7 +96,7 @@ class _Sim:
             self.scope.cancel()
 
     async def main(self) -> None:
-        """The run, for as long as nothing is broken."""
+        """The run, until an invariant is broken."""
         limits = self.plan.limits
         # A final reader has at least as long as counts as stuck.
         reads_s = 4 * (limits.final_read_s + limits.stuck_s)
@@ -109,7 +109,7 @@ class _Sim:
         self.over = True
 
     def simulate(self) -> None:
-        """To its end, whatever that is. Only an interruption is raised."""
+        """Simulate to the end, whatever that is. Raises nothing but an interruption."""
         self.world.kernel.after_event.append(self.looked)
         try:
             self.world.kernel.simulate(self.plan.seed, self.main)
@@ -133,7 +133,7 @@ class _Sim:
 
 
 class _Eyes:
-    """What a run tells its simulation."""
+    """What the run reports to the simulation's invariants, as `Eyes`."""
 
     def __init__(self, sim: _Sim) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
@@ -145,7 +145,7 @@ class _Eyes:
 
 
 class _Papers(MemoryPapers):
-    """Papers that tell the watch whose disk was damaged on purpose."""
+    """The run's papers, which also tell the watch whose disk a fault has damaged."""
 
     def __init__(self, run_id: str, plan: Plan, damaged: Callable[..., None]) -> None:
         super().__init__(run_id)
@@ -162,7 +162,7 @@ class _Papers(MemoryPapers):
 
 
 class TimeLimit(BaseException):
-    """A simulation took too long on the real clock: raised from outside, and never taken for the broker's fault."""
+    """A simulation took too long on the real clock. Raised from outside; never counted against the broker."""
 
 
 def simulate(
@@ -224,7 +224,7 @@ def simulate(
 
 
 def planted(mutant: str | None) -> AbstractContextManager[None]:
-    """Plants a mutant while inside; none, where there is none to plant."""
+    """Inside, the mutant is planted. Does nothing for None."""
     if mutant is None:
         return nullcontext()
     from chaos.mutants import find
@@ -257,7 +257,7 @@ def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
 
 
 def _troubles(sim: _Sim) -> list[str]:
-    """What kept the run from its end."""
+    """What ended the run early."""
     info: dict[str, Any] = sim.run.info if sim.run else {}
     found = []
     if "ended_ns" not in info:
@@ -268,7 +268,7 @@ def _troubles(sim: _Sim) -> list[str]:
 
 
 def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, tuple[str, ...]]:
-    """What is wrong with the broker, the most telling thing first; None where nothing is known to be."""
+    """What is wrong with the broker: the most telling failure; None if nothing is known to be wrong."""
     if sim.world.violations:
         lines = tuple(each.at(each.t - _load_began_s(sim)) for each in sim.world.violations)
         return Failure("invariant", sim.world.violations[0].name), lines
@@ -294,7 +294,7 @@ def failure_of(sim: _Sim, judgement: Judgement | None) -> tuple[Failure | None, 
 
 
 def _crash(words: str) -> tuple[str, str]:
-    """What a broker ended with: the error's name and the innermost of its functions; and the error in full."""
+    """How a broker crashed: the error's name with the innermost function, and the error in full."""
     found = list(re.finditer(r"^[ |+-]*([A-Z][\w.]*)(?::|$)", words, re.MULTILINE))
     frames = re.findall(r'File "[^"]*?broker/[^"]*", line \d+, in (\w+)', words)
     if not found:
@@ -304,7 +304,7 @@ def _crash(words: str) -> tuple[str, str]:
 
 
 def _load_began_s(sim: _Sim) -> float:
-    """The virtual second in which the load with faults began, from which plans count; 0 where it did not."""
+    """The virtual second in which the load with faults began, which is 0 in plans; 0 if it never began."""
     if sim.run is None:
         return 0.0
     info = sim.run.info
@@ -313,7 +313,7 @@ def _load_began_s(sim: _Sim) -> float:
 
 
 def _phase(sim: _Sim) -> str:
-    """What the run was at when it was cut."""
+    """The phase in which the run was cut short."""
     names = [str(each["name"]) for each in sim.run.info["phases"]] if sim.run else []
     return next((name for name in reversed(names) if name != "stop the cluster"), "start the cluster")
 
@@ -323,7 +323,7 @@ def _exits(sim: _Sim) -> list[dict[str, Any]]:
 
 
 def _found(judgement: Judgement, told: tuple[str, ...]) -> Any:
-    """The verdict, with what invariants and liveness found."""
+    """The verdict, findings of invariants and of liveness included."""
     verdict = judgement.verdict
     return replace(verdict, verdict=INVALID, reasons=tuple(dict.fromkeys([*told, *verdict.reasons])))
 

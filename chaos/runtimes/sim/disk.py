@@ -40,7 +40,7 @@ from chaos.runtimes.sim.disk_names import FileNode, Folder, Names, failure, part
 
 
 class Disk:
-    """Files of one node. All chance comes from `rng`, drawn in an order that follows from the calls alone."""
+    """Files of one node. All randomness comes from `rng`; only the order of calls decides the order of draws."""
 
     def __init__(self, rng: random.Random) -> None:
         self.names = Names()
@@ -99,7 +99,7 @@ class Disk:
         self.faults.add(name, fault, used(self.names))
 
     def remove_fault(self, name: str) -> int:
-        """End a fault; one that is not there is no error. Returns how many calls it failed or slowed."""
+        """End a fault, if it is there. Returns how many calls it failed or slowed."""
         return self.faults.remove(name)
 
     def clear_faults(self) -> None:
@@ -111,7 +111,7 @@ class Disk:
         return self.faults.hits(name)
 
     def delay_s(self, op: str) -> float:
-        """How much longer a "write" or an "fsync" takes at present. Nothing here waits: that is up to the Env."""
+        """Seconds that a "write" or an "fsync" takes longer at present. The disk does not wait; the Env does."""
         return self.faults.delay_s(op)
 
     def rot(self, path_glob: str, rng: random.Random, bits: int = 1) -> Evidence:
@@ -124,7 +124,9 @@ class Disk:
         return rot(self.names, path_glob, rng, bits)
 
     def damage(self, how: How, size: int, rng: random.Random) -> Evidence:
-        """A file loses its end, or a directory a file, as `chaos.runtimes.damage` draws it: durably, unseen."""
+        """A file loses its end, or a directory loses a file, durably and without an error. `chaos.runtimes.damage`
+        draws it.
+        """
         chosen = drawn({path: len(node.content.cached) for path, node in self.names.files()}, how, size, rng)
         if chosen is None:
             return evidence(None, b"", None)
@@ -149,7 +151,7 @@ class Disk:
         return bytes(node.content.cached)
 
     def durable(self, path: str) -> bytes | None:
-        """What of one file is sure to survive a power loss now, under this very name. None: not even the name."""
+        """The bytes of one file that a power loss now would surely leave. None: the name itself may be lost."""
         node = self.names.find(path, durable=True)
         return node.content.durable() if isinstance(node, FileNode) else None
 
@@ -162,7 +164,7 @@ class Disk:
         return {path: node.content.durable() for path, node in self.names.durable_files()}
 
     def restore(self, files: Mapping[str, bytes]) -> None:
-        """Hold these files and nothing else, all durable. Handles are revoked."""
+        """Replace all files by these, all durable. Open handles are revoked."""
         self.kill()
         self.names = Names()
         for path in sorted(files):

@@ -25,7 +25,7 @@ CUT = -1
 
 @dataclass(slots=True)
 class Loss:
-    """What became of unsynced changes; adds up over files."""
+    """What a power loss did to unsynced changes. Losses of several files add up."""
 
     bytes_pending: int = 0
     bytes_lost: int = 0
@@ -39,7 +39,7 @@ class Loss:
 
 
 class Content:
-    """A file's bytes, whatever its names are. The cached ones may be read straight; changes go through methods."""
+    """A file's bytes, independent of its names. `cached` may be read directly; changes go through methods."""
 
     __slots__ = ("_after_failure", "cached", "pending")
 
@@ -81,7 +81,9 @@ class Content:
             self.cached.extend(bytes(size - len(self.cached)))
 
     def synced(self) -> None:
-        """An fsync succeeded. What an earlier one failed on stays doubtful: its pages count as clean since then."""
+        """An fsync succeeded. Changes that an earlier fsync failed on stay doubtful: their pages count as clean since
+        then.
+        """
         if self._after_failure:
             self._after_failure.extend([True] * (len(self.pending) - len(self._after_failure)))
         else:
@@ -94,7 +96,7 @@ class Content:
     # -------------------------------------------------------------------------------------------------- power loss
 
     def durable(self) -> bytes:
-        """What is sure to survive, if every doubtful change vanished."""
+        """The bytes that survive for sure: the content without any doubtful change."""
         content, written = self._undone()
         for sure, (op, data) in zip(self._sure(), written, strict=True):
             if sure:
@@ -135,7 +137,7 @@ class Content:
         return loss
 
     def lost(self) -> Loss:
-        """The loss where the file itself goes."""
+        """The loss if the file itself is lost."""
         sure = self._sure()
         pending = sum(op[1] for at, op in enumerate(self.pending) if op[1] != CUT and not sure[at])
         return Loss(bytes_pending=pending, bytes_lost=pending)

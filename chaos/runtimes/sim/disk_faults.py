@@ -1,4 +1,4 @@
-"""What is wrong with a simulated disk for a while: calls that fail, calls that take long, no space; and rotten bits."""
+"""Faults of a simulated disk: calls that fail or take long, a lack of space, and rotten bits."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _strike(active: _Active, op: str, path: str) -> int:
 
 
 def used(names: Names) -> int:
-    """Bytes in all files that have names. Those of removed files that are still open do not count."""
+    """Bytes in all files that have names. Removed files that are still open do not count."""
     return sum(len(node.content.cached) for _, node in names.files())
 
 
@@ -132,7 +132,9 @@ def rot(names: Names, path_glob: str, rng: random.Random, bits: int) -> Evidence
 
 
 def _closed(names: Names) -> list[tuple[str, FileNode]]:
-    """Durable files that nothing is being written to. Of those named by an offset, the last in a directory is open."""
+    """Durable files that are no longer written to. Of files named by an offset, the last one in a directory is still
+    open.
+    """
     durable = {node: path for path, node in names.durable_files()}
     files = list(names.files())
     last = {_series(path): path for path, _ in files}

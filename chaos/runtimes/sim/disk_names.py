@@ -69,7 +69,7 @@ class Change:
     given_up: bool = False
 
     def settle(self) -> None:
-        """Make it durable: both its halves."""
+        """Make the change durable, at its source and at its target."""
         self.done = True
         node = self.node
         moved_on = node.settled > self.number
@@ -83,7 +83,7 @@ class Change:
             node.durable_at = self.target
 
     def _clear(self, place: Place) -> bool:
-        """Whoever is durably there goes. False where a later change has decided on this name already."""
+        """Remove what the name durably stands for. False if a later change has already settled this name."""
         folder, name = place
         if folder.decided.get(name, 0) > self.number:
             return False
@@ -138,7 +138,7 @@ class Names:
         return self.folder("/".join(folders)), name
 
     def files(self) -> Iterator[tuple[str, FileNode]]:
-        """Every file by path, sorted by the names on the way."""
+        """Every file by path, sorted by the parts of the path."""
         return _walk(self.root, "", durable=False)
 
     def durable_files(self) -> Iterator[tuple[str, FileNode]]:
@@ -156,7 +156,7 @@ class Names:
         self._change(source[0].entries[source[1]], source, target)
 
     def remove(self, place: Place) -> None:
-        """Take a name away."""
+        """Remove a name."""
         self._change(place[0].entries[place[1]], place, None)
 
     def sync(self, folder: Folder) -> None:
@@ -177,7 +177,7 @@ class Names:
             change.given_up = True
 
     def _forget(self, node: Node) -> None:
-        """A directory that is durably gone: what is pending in it no longer matters."""
+        """Forget what is pending in a directory that is durably gone."""
         if isinstance(node, Folder) and node in self._unsynced:
             del self._unsynced[node]
             for change in node.pending:
@@ -222,7 +222,7 @@ class Names:
 
 @lru_cache(maxsize=4096)
 def parts(path: str) -> tuple[str, ...]:
-    """The names on the way."""
+    """The parts of a path."""
     return tuple(name for name in path.split("/") if name and name != ".")
 
 

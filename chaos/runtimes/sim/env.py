@@ -63,11 +63,13 @@ class SimClock:
 
     @property
     def is_bent(self) -> bool:
-        """It does not show the true time, or will not soon."""
+        """Whether the clock differs from the true time, or will soon."""
         return bool(self.offset_ms) or self.rate != 1.0
 
     def set(self, offset_ms: float, rate: float) -> None:
-        """Bend it. Monotonic time stays continuous; what already waits keeps its moment; wall time has no old drift."""
+        """Bend the clock. Monotonic time stays continuous, and waits that have begun keep their end. Old drift of wall
+        time is gone.
+        """
         self._anchor_node, self._anchor_true = self.mono(), self._world.mono
         self._never_bent = False
         self.offset_ms, self.rate = offset_ms, rate
@@ -77,11 +79,11 @@ class Disk(Protocol):
     """What an Env asks of a disk."""
 
     def delay_s(self, op: str) -> float:
-        """Seconds that each call takes longer by a fault."""
+        """Seconds that a fault adds to each call."""
 
 
 def _free(op: str, what: str) -> None:
-    """The gate of a client: none of its effects ends it."""
+    """The gate of a client, which never ends at an effect."""
 
 
 def _gone(op: str, what: str) -> None:
@@ -140,12 +142,12 @@ class SimEnv:
             raise NodeDead
 
     def unhold(self, task: trio.lowlevel.Task) -> None:
-        """A task that may have been woken in a pause is cancelled."""
+        """Forget a cancelled task that may have been woken during a pause."""
         if self._held and task in self._held:
             self._held.remove(task)
 
     async def wait(self, register: Callable[[trio.lowlevel.Task], None], forget: Callable[[], None]) -> None:
-        """Park the task until somebody gives it to `wake`. `forget` is called where it is cancelled first."""
+        """Park the task until somebody passes it to `wake`. If it is cancelled first, `forget` is called."""
         if not self.alive:
             raise NodeDead
         task = current_task()
@@ -159,7 +161,7 @@ class SimEnv:
         await self.rest(WaitTaskRescheduled(abort))
 
     def wake(self, task: trio.lowlevel.Task) -> None:
-        """Let a parked task go on: now, or when the node is no longer paused."""
+        """Let a parked task go on: now, or at the end of a pause."""
         if self.paused:
             self._held.append(task)
             return
@@ -202,7 +204,7 @@ class SimEnv:
         return SimSignal(self)
 
     def pause(self) -> None:
-        """Hold every wait, and every deadline."""
+        """Hold every wait and every deadline, as SIGSTOP does."""
         self.paused = True
         for ref in list(self._scopes.values()):
             scope = ref()
@@ -211,9 +213,9 @@ class SimEnv:
                 scope.deadline = inf
 
     def resume(self) -> None:
-        """Let everything go on: each wait as an event of its own, in the order in which they would have ended.
+        """End the pause: each wait becomes an event of its own, in the order in which the waits would have ended.
 
-        Deadlines that are over strike at once.
+        Deadlines that passed during the pause strike at once.
         """
         self.paused = False
         for _ in self._held:
@@ -258,7 +260,7 @@ class SimEnv:
         )
 
     def revoke(self) -> None:
-        """End this incarnation: from here on nothing that its code does reaches the world."""
+        """End this incarnation: from now on nothing that its code does reaches the world."""
         self.alive = False
         self.gate = _gone
         self._kernel.touched = True
@@ -268,7 +270,7 @@ class SimEnv:
 
 
 class _Nap:
-    """A task's wait for a time. Used again for another one, once it is over."""
+    """A task's wait for a time. The object is reused once the wait is over."""
 
     __slots__ = ("_env", "message", "task", "timer")
 
@@ -285,7 +287,7 @@ class _Nap:
 
 
 class SimSignal:
-    """As `broker.env.Signal`: an event of the world's queue instead of a cancel scope."""
+    """As `broker.env.Signal`, by an event in the world's queue instead of a cancel scope."""
 
     __slots__ = ("_env", "_rest", "_set", "_task", "_timer", "_waits")
 

@@ -1,4 +1,4 @@
-"""When garbage is collected in a process that simulates: never while a simulation runs, and best only between two."""
+"""When a process that simulates collects garbage: between two simulations, never during one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _simulated_before = False
 
 @contextmanager
 def garbage_waits() -> Iterator[None]:
-    """Inside, garbage is collected where a simulation begins, and nowhere else. Also a decorator.
+    """Inside, garbage is collected only where a simulation begins. Also a decorator.
 
-    A finaliser must not run at a moment of a simulation that memory decides. And around many of them: what is collected
-    in passing, behind each of them, is looked for among all that its result still holds.
+    During a simulation, memory use would decide when a finaliser runs. Around many simulations it saves time: a
+    collection behind each one would search everything that the results so far still hold.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -26,7 +26,9 @@ def garbage_waits() -> Iterator[None]:
 
 
 def collect_what_was_left() -> None:
-    """By earlier simulations: called where one begins. What was there before the first one is never looked at."""
+    """Collect the garbage of earlier simulations; called where one begins. Objects older than the first one are never
+    searched.
+    """
     global _simulated_before
     if _simulated_before:
         gc.collect()

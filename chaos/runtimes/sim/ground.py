@@ -1,4 +1,4 @@
-"""What every part of a simulated world stands on: its time, its randomness, and the record of what was seen."""
+"""What all parts of a simulated world share: time, randomness, and the record of what happened."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Message:
 
 
 class Ground:
-    """Time, chance and record of one world, from one seed. It knows of no network and no node: those stand on it.
+    """Time, randomness and record of one world, from one seed. Network and nodes are built on it; it knows neither.
 
-    Each purpose draws from a stream of its own, so that taking one fault out of a plan does not shuffle the rest.
+    Each purpose draws from a stream of its own: a plan without one of its faults draws the rest as before.
     """
 
     def __init__(self, seed: int) -> None:
@@ -85,7 +85,7 @@ class Ground:
         return int(self.mono * 1e9)
 
     def traced(self, line: dict[str, Any]) -> None:
-        """A node traced something. The line is kept."""
+        """Keep a line that a node traced."""
         if _PLAIN.issuperset(map(type, line.values())):
             text = _encode_plain(line)
         else:
@@ -96,16 +96,16 @@ class Ground:
         self.trace_text.setdefault(line["n"], []).append(text)
 
     def beside(self, line: dict[str, Any]) -> None:
-        """Something that no node traced stands in its trace as well. It is no part of what must be the same again."""
+        """Add a line to a node's trace that the node did not trace itself. It is no part of the digest."""
         self.trace.append(line)
         self.trace_text.setdefault(line["n"], []).append(self._encode(line).encode())
 
     def delivered(self, size: int, checksum: int) -> None:
-        """Bytes arrived somewhere: part of what must be the same again."""
+        """Bytes arrived somewhere. They are part of the digest."""
         self._hash.update(_DELIVERY.pack(self.kernel.now, size, checksum))
 
     def digest(self) -> str:
-        """Over everything that was traced and delivered so far. One seed, one digest."""
+        """The digest of everything traced and delivered so far. The same seed gives the same digest."""
         return self._hash.hexdigest()
 
 

@@ -25,7 +25,7 @@ _SIZE = Struct(">i")
 
 
 async def ask(env: Env, host: str, port: int, request: Any, version: int) -> Any:
-    """The response to one request. OSError where the connection ends first. Waits for as long as it takes."""
+    """The response to one request, without a time limit. Raises OSError if the connection ends first."""
     link = await env.connect(host, port)
     try:
         frame = encode_request(request.API_KEY, version, 1, CLIENT_ID, request.encode(version))
@@ -54,7 +54,7 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
-    """Whether a broker answers ApiVersions there, and after how long. Never raises but for cancellation."""
+    """Whether a broker answers ApiVersions, and how long that took. Raises nothing but cancellation."""
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):

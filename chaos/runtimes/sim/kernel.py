@@ -34,16 +34,16 @@ GO_ON = Value(None)
 
 
 class Deadlock(Exception):
-    """Nothing can ever happen again: no event is due, and no task waits for a time."""
+    """The simulation cannot go on: no event is due, and no task waits for a time."""
 
 
 class Handle(list[Any]):
-    """One thing that is going to happen: when, which of those at that time, what is called, and with what."""
+    """An event in the queue: its time, its rank among events of that time, the function and its arguments."""
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        """It is not going to happen any more. Idempotent."""
+        """Take the event out of the queue. Idempotent."""
         self[2], self[3] = None, ()
 
 
@@ -71,7 +71,9 @@ class Kernel(trio.abc.Clock):
         self._trouble: BaseException | None = None
 
     def at(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Handle:
-        """Have `fn(*args)` called in `delay_s` virtual seconds. Calls at one instant come in the order of asking."""
+        """Call `fn(*args)` in `delay_s` virtual seconds. Calls at the same instant keep the order in which they were
+        requested.
+        """
         handle = Handle((self.now + delay_s if delay_s > 0.0 else self.now, next(self._serials), fn, args))
         heappush(self._heap, handle)
         return handle
@@ -142,7 +144,7 @@ class Kernel(trio.abc.Clock):
             raise Deadlock(f"more than {FINAL_EVENTS} events at one instant")
 
     def _reach(self, deadline: float) -> None:
-        """Nothing is due before a deadline, or ever."""
+        """No event is due before the next deadline: move the time there."""
         if deadline != math.inf:
             self.now = max(self.now, deadline)
             self.touched = True

@@ -30,7 +30,7 @@ SHORT_READ = 0.02
 
 
 class Incarnation(Protocol):
-    """Whoever has a link's end, as the link knows it: `SimEnv`."""
+    """The owner of one end of a link, as the link sees it: `SimEnv`."""
 
     alive: bool
     paused: bool
@@ -148,7 +148,7 @@ class SimTransport:
     # ------------------------------------------------------------------ the world's side
 
     def finish(self, *, reset: bool = False, silent: bool = False) -> None:
-        """This end is gone. `silent`: without a word, as a machine without power."""
+        """This end is gone. silent: the peer is not told, as when a machine loses power."""
         self.closed = True
         self.env.links.pop(self.serial, None)
         if not silent:
@@ -174,7 +174,7 @@ class SimTransport:
             self.env.wake(task)
 
     def room(self) -> None:
-        """There is room to send again."""
+        """The receiver has room again: a waiting sender goes on."""
         if self._writer is not None:
             task, self._writer = self._writer, None
             self.env.wake(task)
@@ -244,7 +244,7 @@ class Flow:
             self.push = connection.asked if stream is Stream.THERE else connection.answered
 
     def put(self, data: bytes | None, later_s: float = 0.0) -> float:
-        """On its way, past the frame-aware faults. When it will arrive, as far as is known."""
+        """Send bytes past the frame-aware faults. Returns when they will arrive, as far as that is known."""
         wire = self.wire
         now = wire.kernel.now
         if not wire.faulty:
@@ -290,7 +290,7 @@ class Flow:
                 self.connection.over()
 
     def clear(self) -> None:
-        """What was on its way is gone."""
+        """Drop everything that is on its way."""
         self._queue.clear()
         self.held = 0
 
@@ -379,5 +379,5 @@ class SimConnection(Conversation):
             flow.pump()
 
     def over(self) -> None:
-        """Nothing more is going to happen on it."""
+        """Whether nothing more can happen on the connection."""
         self.wire.connections.pop(self.serial, None)

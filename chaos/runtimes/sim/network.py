@@ -23,7 +23,7 @@ SYN_AGAIN_MAX_S = 2.0
 
 
 class Host(Incarnation, Protocol):
-    """Whoever listens or dials, as the network knows it: `SimEnv`."""
+    """Who listens or dials, as the network sees it: `SimEnv`."""
 
     host: str
     source: int | str | None
@@ -49,7 +49,7 @@ class SimListener:
 
     @property
     def full(self) -> bool:
-        """Nobody has accepted anything for long."""
+        """Whether the backlog of connections that nobody has accepted is full."""
         return len(self._queue) >= BACKLOG
 
     async def accept(self) -> SimTransport:
@@ -107,7 +107,7 @@ class Network:
         return [self._wires[key] for key in sorted(self._wires, key=repr)]
 
     def belongs(self, host: str, port: int, source: int | str, target: int | str) -> None:
-        """An address: whose it is, and which zone's clients dial it who have no source of their own."""
+        """Record the owner of an address, and the zone whose clients dial it."""
         self._sides[host, port] = (source, target)
 
     def listen(self, env: Host, port: int) -> SimListener:
@@ -127,7 +127,9 @@ class Network:
             del self._listeners[listener.env.host, listener.port]
 
     async def connect(self, env: Host, host: str, port: int) -> SimTransport:
-        """A connection, after a round trip. ConnectionRefusedError; else waits until somebody answers."""
+        """A connection, after one round trip. Raises ConnectionRefusedError if nobody listens; if packets are lost, it
+        waits.
+        """
         zone, target = self._sides.get((host, port), ("nowhere", host))
         wire = self.wire(env.source if env.source is not None else zone, target)
         again_s = SYN_AGAIN_S

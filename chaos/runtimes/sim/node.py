@@ -40,7 +40,7 @@ DATA = "/data"
 
 
 class _CrashPoint:
-    """Where a node is going to crash."""
+    """The call at which a node will crash."""
 
     def __init__(self, op: CrashOp, nth: int) -> None:
         self.op, self.left = op, nth
@@ -49,7 +49,7 @@ class _CrashPoint:
 
 
 class SimNode:
-    """See the module. `properties` are the settings of all its incarnations. ConfigError where one is wrong."""
+    """See the module. properties: the settings of all incarnations. Raises ConfigError if one is wrong."""
 
     def __init__(self, world: Ground, network: Network, node_id: int, properties: Mapping[str, str]) -> None:
         self._world, self._network = world, network
@@ -78,7 +78,7 @@ class SimNode:
 
     @property
     def pid(self) -> int:
-        """What stands for a process id: another one at each start."""
+        """Stands for a process id: a new number at each start."""
         return self.id * 1000 + self.incarnation
 
     # ------------------------------------------------------------------ life
@@ -112,7 +112,7 @@ class SimNode:
     async def _live(
         self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event
     ) -> None:
-        """One incarnation, to its end. Raises nothing: `exits` says what ended a broker."""
+        """Run one incarnation to its end. Raises nothing: `exits` says why a broker ended."""
         failure: BaseException | None = None
         try:
             with scope:
@@ -140,7 +140,9 @@ class SimNode:
         self.exits.append(NodeExit(self.id, self.incarnation, 1, self._world.now_ns(), _last_words(failure, said)))
 
     async def wait_ready(self, limit_s: float) -> int:
-        """Until it serves clients. ns of that moment. HarnessError where it ends first, or takes too long."""
+        """Wait until the broker serves clients. Returns that moment in ns. Raises HarnessError if it ends first or
+        takes too long.
+        """
         incarnation = self.incarnation
         with trio.move_on_after(limit_s):
             async with trio.open_nursery() as nursery:
@@ -153,7 +155,7 @@ class SimNode:
         raise HarnessError(f"broker {self.id} was not ready within {limit_s:g} s")
 
     def die(self, *, power: bool = False) -> Evidence:
-        """End at once. `power`: what was not synced may be lost, and nobody hears of the end."""
+        """End at once. power: unsynced data may be lost, and no peer is told of the end."""
         env, self.env = self.env, None
         if env is None or self.state is NodeState.DOWN:
             raise HarnessError(f"broker {self.id} is down")
@@ -172,7 +174,7 @@ class SimNode:
         return lost
 
     async def stop(self, grace_s: float) -> bool:
-        """Controlled shutdown, by force after `grace_s`. Whether it left by itself."""
+        """Controlled shutdown; killed after `grace_s`. Returns whether it left by itself."""
         self._stop.set()
         self._world.kernel.touched = True
         with trio.move_on_after(grace_s):
@@ -183,27 +185,27 @@ class SimNode:
         return False
 
     def pause(self) -> None:
-        """Hold it where it is."""
+        """Pause the node."""
         assert self.env is not None
         self.env.pause()
         self.state = NodeState.PAUSED
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the node."""
         assert self.env is not None
         self.state = NodeState.RUNNING
         if not self.slowness.holds:
             self.env.resume()
 
     def hold(self, *, on: bool) -> None:
-        """Hold its effects for a moment, or let them go on. One that is down has none; one that is paused stays so."""
+        """Hold the node's effects, or let them go on. No effect on a node that is down; a paused one stays paused."""
         if self.state is NodeState.RUNNING and self.env is not None:
             self.env.pause() if on else self.env.resume()
 
     # ------------------------------------------------------------------ the clock
 
     def bend_clock(self, offset_ms: float, rate: float) -> None:
-        """Bend the node's clock, and have it say so in its trace: now, and every half a second while it is bent."""
+        """Bend the node's clock. Its trace says so at once, and every half second as long as the clock is bent."""
         self.clock.set(offset_ms, rate)
         self._say_clock()
 
@@ -219,14 +221,14 @@ class SimNode:
     # ------------------------------------------------------------------ crash points
 
     def crash_at(self, op: CrashOp, nth: int) -> _CrashPoint:
-        """Die just before the nth `op` from now on."""
+        """Crash just before the nth call of `op`, counted from now."""
         if self._crash is not None:
             raise HarnessError(f"node {self.id} is going to crash at a {self._crash.op} already")
         self._crash = _CrashPoint(op, nth)
         return self._crash
 
     def forget_crash(self) -> None:
-        """It is not going to."""
+        """Cancel the crash."""
         self._crash = None
 
     def _gate(self, op: str, what: str) -> None:
@@ -247,13 +249,13 @@ class SimNode:
 
 
 class _Started:
-    """What a Node tells as its `task_status`."""
+    """The `task_status` of a Node: it takes what the Node reports when it has started."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         self._done = done
 
     def started(self, value: object = None) -> None:
-        """It serves."""
+        """The broker serves clients."""
         self._done()
 
 
@@ -263,7 +265,7 @@ async def _either(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _only_death(error: BaseException) -> bool:
-    """Nothing but that the incarnation is over."""
+    """Whether the error says nothing but that the incarnation is over."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_death(each) for each in error.exceptions)
     return isinstance(error, NodeDead | trio.Cancelled)

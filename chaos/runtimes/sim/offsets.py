@@ -1,7 +1,7 @@
-"""What no broker traces because it happens for every record, seen from outside: appends, and high watermarks that move.
+"""Appends and moves of high watermarks, watched from outside: brokers do not trace them, they are too many.
 
-Lines of their own in the nodes' traces, for stories; only where somebody asks for them. They are no part of the digest,
-so that a run that is told in full is still the same run.
+They become extra lines of the nodes' traces, for stories, and only on request. They are no part of the digest: a run
+has the same digest with and without them.
 
     {"e": "appended", "topic", "partition", "from", "leo", "epoch", "role"}    offsets [from, leo) are new; role: leader
                                                                                or follower, epoch: whose it is in
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TracedWorld(Protocol):
-    """What is asked of the simulation."""
+    """What this module needs of the simulation."""
 
     @property
     def mono(self) -> float:
@@ -33,14 +33,14 @@ class TracedWorld(Protocol):
 
 
 class Offsets:
-    """Compares every replica's offsets with what they were. `look` is called after each event."""
+    """Compares every replica's offsets with those of the last look. `look` is called after each event."""
 
     def __init__(self, world: TracedWorld) -> None:
         self._world = world
         self._known: dict[tuple[int, str, int], tuple[int, int]] = {}
 
     def look(self) -> None:
-        """Tell what has changed since the last look."""
+        """Trace what has changed since the last look."""
         for node_id, node in self._world.nodes.items():
             if node.node is not None:
                 for hosted in node.node.replicas.hosted():

@@ -1,9 +1,9 @@
-"""The loop in which trio runs tasks, as far as a simulation has a use for it.
+"""A leaner form of the loop in which trio runs tasks, for simulations.
 
-Nothing in a simulation waits for a file descriptor, nobody instruments it, most passes have one task, and the clock
-says itself when something is due. So a pass is spared the system call, six lookups in a `UserDict`, the shuffling of
-single tasks, the counting of checkpoints, and what serves a guest of another event loop; and each cancel scope two
-generators. The order in which tasks run is the same as in trio's own.
+No task of a simulation waits for a file descriptor, there are no instruments, most passes run one task, and the clock
+knows when the next event is due. So this loop leaves out the system call, six lookups in a `UserDict`, the shuffling of
+single tasks, the counting of checkpoints, and guest mode. Each cancel scope needs two generators less. Tasks run in the
+same order as in trio's own loop.
 
 Determinism: trio's scheduler shuffles each batch of tasks with a generator of its own; with
 `_ALLOW_DETERMINISTIC_SCHEDULING` (what trio's Hypothesis plugin sets) the batch is sorted by creation first, and the
@@ -36,7 +36,7 @@ _created = attrgetter("_counter")
 
 @contextmanager
 def lean_trio(seed: str) -> Iterator[None]:
-    """Inside, `trio.run` runs what is said above, its tasks in the order of `seed`."""
+    """Inside, `trio.run` uses the lean loop. The seed decides the order of tasks."""
     assert isinstance(_trio_run._r, random.Random), "this trio schedules in another way: that is why it is pinned"
     before = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r, _trio_run.unrolled_run
     registering = trio.CancelScope._might_change_registered_deadline
@@ -52,7 +52,7 @@ def lean_trio(seed: str) -> Iterator[None]:
 
 
 class Schedule(random.Random):
-    """trio's generator for the order of tasks. Draws as `random.Random` does, and nothing for one task alone."""
+    """trio's generator for the order of tasks. It draws as `random.Random` does, and nothing for a single task."""
 
     def shuffle(self, x: Any) -> None:
         """As `random.Random.shuffle`."""
@@ -61,7 +61,7 @@ class Schedule(random.Random):
 
 
 class _Registers:
-    """A cancel scope's deadline is put among trio's, or taken out, at the end of what may change it."""
+    """Registers or removes a cancel scope's deadline with trio at the end of each change."""
 
     __slots__ = ("_scope",)
 
@@ -93,7 +93,7 @@ def registers(scope: trio.CancelScope) -> _Registers:
 def lean_run(
     runner: Any, async_fn: Any, args: tuple[Any, ...], host_uses_signal_set_wakeup_fd: bool = False
 ) -> Generator[float, Any, None]:
-    """As trio's `unrolled_run`: a pass after the other, until the last task has ended."""
+    """As trio's `unrolled_run`: pass after pass, until the last task has ended."""
     try:
         assert not host_uses_signal_set_wakeup_fd, "a simulation is nobody's guest"
         assert not any(runner.instruments.values()), "a simulation cannot be instrumented"
@@ -168,7 +168,7 @@ def _passes(runner: Any) -> Generator[float, Any, None]:
 
 
 def _listen(runner: Any, events: Any) -> None:
-    """Take in what was heard. An interruption goes to the main task, as soon as it waits when this is asked."""
+    """Handle signals that arrived. An interruption is raised in the main task as soon as that task waits."""
     runner.io_manager.process_events(events)
     if runner.ki_pending and runner.main_task is not None:
         runner.main_task._attempt_delivery_of_pending_ki()

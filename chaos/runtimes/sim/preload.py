@@ -1,5 +1,7 @@
-"""What a broker or a client imports only when it first needs it: a simulation has it before it begins, as it reads no
-file. Nor is loading a part of the work that is measured."""
+"""Modules that a broker or a client imports only at first use are loaded before a simulation begins.
+
+A simulation reads no file, and loading modules is not part of the work that is measured.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ LATE = (
 
 @cache
 def load_what_comes_late() -> None:
-    """Once in a process."""
+    """Load them. Does its work once per process."""
     for name in LATE:
         import_module(name)
     for key in COMMANDS:

@@ -1,4 +1,4 @@
-"""The simulated cluster as `chaos.runtimes.contract.Runtime`: what every world can do, in virtual time."""
+"""The simulated cluster as `chaos.runtimes.contract.Runtime`, in virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ PROBER = "prober"
 
 
 class SimRuntime:
-    """See the module. nodes: how many, with ids from 1, or which ids. controllers: the voters, else the first three."""
+    """See the module. nodes: their number (ids begin at 1) or their ids. controllers: the voters; None means the first
+    three.
+    """
 
     name = "sim"
     acts = frozenset(Act)
@@ -221,7 +223,9 @@ class SimRuntime:
         return {"pid": found.pid, "found": "T", "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
-        """As `Runtime.slow_cpu`: its effects wait for most of each tenth of a second, as of one over its quota."""
+        """As `Runtime.slow_cpu`: the node's effects wait for most of each tenth of a second, like a process over its
+        quota.
+        """
         slowness = self._node(node).slowness
         if name in slowness.shares:
             raise HarnessError(f"broker {node} already has a fault named {name}")

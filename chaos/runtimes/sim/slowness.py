@@ -1,4 +1,4 @@
-"""A simulated node with a share of a CPU: what it does waits for most of each tenth of a second."""
+"""A simulated node with a share of a CPU: it stands still for most of each tenth of a second."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ PERIOD_S = 0.1
 
 
 class Held(Protocol):
-    """What is slowed."""
+    """What can be slowed: a node."""
 
     def hold(self, *, on: bool) -> None:
         """Hold its effects, or let them go on."""
 
 
 class Slowness:
-    """The shares that a node gets at most, by the fault's name: the least counts. They outlive its incarnations."""
+    """The limits on a node's CPU share, by the fault's name. The smallest counts. They survive restarts of the node."""
 
     def __init__(self, kernel: Kernel, node: Held) -> None:
         self.shares: dict[str, float] = {}
@@ -29,14 +29,15 @@ class Slowness:
         self._held_s, self._stops = 0.0, 0
 
     def add(self, name: str, share: float) -> None:
-        """Begin one; the name is unused."""
+        """Begin a limit under an unused name."""
         self.shares[name] = share
         if len(self.shares) == 1:
             self._began, self._held_s, self._stops = self._kernel.now, 0.0, 0
             self._hold()
 
     def remove(self, name: str) -> tuple[int, float]:
-        """End one. How often the node was held, and the share of the time that it ran, once none is left."""
+        """End a limit. If none is left, returns how often the node was held and the share of the time in which it ran.
+        """
         if self.shares.pop(name, None) is None or self.shares:
             return 0, 0.0
         self._end()
@@ -44,7 +45,7 @@ class Slowness:
         return self._stops, 1.0 - self._held_s / lasted_s if lasted_s else 1.0
 
     def clear(self) -> None:
-        """End all."""
+        """End all limits."""
         self.shares.clear()
         self._end()
 

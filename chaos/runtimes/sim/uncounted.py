@@ -1,4 +1,4 @@
-"""Rare paths that no trace tells of, counted by listening in on the broker's own calls while a simulation runs."""
+"""Counts rare paths that leave no trace, by wrapping the broker's own functions during a simulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from broker.log.log import Log
 
 @contextmanager
 def counted(counts: Counter[str]) -> Iterator[None]:
-    """Count into `counts` while inside. Around whatever stands there just now: a planted bug is listened to as well."""
+    """Inside, count into `counts`. It wraps the present functions, so the calls of a planted bug are counted as well.
+    """
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         (Log, "append_as_leader", _dedup),
         (FetchSessions, "open", _eviction),

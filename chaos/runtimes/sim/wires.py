@@ -33,19 +33,19 @@ MEAN_S = 0.00025
 
 
 class Carried(Protocol):
-    """A connection as its wire knows it."""
+    """A connection as its wire sees it."""
 
     serial: int
 
     def reset(self) -> None:
-        """Both ends hear of a reset at once."""
+        """Both ends are reset at the same moment."""
 
     def healed(self, manner: Manner) -> None:
-        """A cut is over: what it held goes on, and where it took bytes the connection is reset."""
+        """A cut is over: bytes that it held go on. If it swallowed bytes, the connection is reset."""
 
 
 class _On:
-    """A fault on a wire, and what it has done."""
+    """A fault on a wire, and how often it struck."""
 
     __slots__ = ("fault", "hits", "seen")
 
@@ -88,12 +88,12 @@ class Wire:
             self.kernel.at(fault.after_ms / 1000, self._reset_if, name)
 
     def fault(self, name: str) -> LinkFault | None:
-        """The fault of this name, where it is on it."""
+        """The fault of this name on the wire, or None."""
         on = self._on.get(name)
         return None if on is None else on.fault
 
     def remove(self, name: str) -> int:
-        """Take a fault off it. How often it struck; 0 for one that is not there."""
+        """Take a fault off the wire. Returns how often it struck; 0 if there is no such fault."""
         on = self._on.pop(name, None)
         if on is None:
             return 0
@@ -109,7 +109,7 @@ class Wire:
             self.remove(name)
 
     def reset_all(self) -> int:
-        """Reset every open connection. How many."""
+        """Reset every open connection. Returns their number."""
         found = list(self.connections.values())
         for connection in found:
             connection.reset()
@@ -153,11 +153,11 @@ class Wire:
         return Manner.HOLD in self._cuts[stream]
 
     def base_s(self) -> float:
-        """One way of a packet."""
+        """Seconds that a packet takes one way, without faults."""
         return BASE_S - log(1.0 - self.rng.random()) * MEAN_S
 
     def takes_connecting_s(self) -> float:
-        """The way back of a connection's first packet, and what latency the wire has both ways."""
+        """Seconds for the answer to a connection's first packet, latency faults of the wire included."""
         there, _ = self.takes(Stream.THERE, 0, 0.0)
         return there + self.takes(Stream.BACK, 0, 0.0)[0]
 
@@ -185,7 +185,7 @@ class Wire:
         return took_s, busy_until
 
     def pieces(self, stream: Stream, data: bytes | None) -> Iterator[tuple[bytes | None, float]]:
-        """Bytes as they arrive: (piece, seconds after the one before)."""
+        """The bytes in pieces as they arrive: (piece, seconds after the piece before it)."""
         slicers = self._of(Slicer, stream)
         if data is None or not slicers:
             yield data, 0.0
@@ -197,7 +197,7 @@ class Wire:
         yield from found
 
     def _sliced(self, slicer: Slicer, pieces: Iterator[tuple[bytes, float]]) -> Iterator[tuple[bytes, float]]:
-        """Pieces that are cut once more, as by toxics in a chain: each waits until those before it are passed on."""
+        """Cut pieces once more, as toxics in a chain do: each piece waits until those before it are passed on."""
         delay_s = slicer.delay_us / 1e6
         behind_s, first = 0.0, True
         for data, gap_s in pieces:
@@ -222,7 +222,7 @@ class Wire:
         return strike(self.frame_faults, stream, api)
 
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, note: str) -> None:
-        """For diagrams: a frame was sent. When it arrives is put in by whoever knows."""
+        """Record a sent frame, for diagrams. Its arrival is filled in later."""
         there = stream is Stream.THERE
         source, target = (self.source, self.target) if there else (self.target, self.source)
         kind = "request" if there else "response"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class World(Ground):
-    """Everything there is, from one seed."""
+    """One world, made from one seed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
