@@ -1,0 +1,51 @@
+"""The runs that are shown: which command each is, and what it is called in the table."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SETS: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "docker": ("--runtime", "docker"),
+    "kafka": ("--target", "kafka"),
+}
+"""What a person types after `./squall run --seed N`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run of `./squall run`, left alone or with a part of the harness killed in the middle."""
+
+    group: str
+    """Whose rows stand together: a set, or "kill engine"."""
+    number: int
+    """From 1, within its group."""
+    flags: tuple[str, ...]
+    seed: int
+    kill: str = ""
+    """Which part is killed; empty: none."""
+    moment: str = ""
+    """When that is, by the name of a moment."""
+
+    @property
+    def name(self) -> str:
+        """Of its row and of its folder."""
+        return f"{self.group.replace(' ', '-')}-{self.number:02}"
+
+    @property
+    def command(self) -> str:
+        """What repeats the run, but for the kill."""
+        return shlex.join(("./squall", *self.arguments))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Of the program, without the folder for runs."""
+        return ("run", "--seed", str(self.seed), *self.flags)
+
+
+def runs_of(group: str, times: int, first_seed: int, extra: tuple[str, ...] = ()) -> list[Case]:
+    """`times` runs of a set, one for each seed from the first one on."""
+    flags = (*SETS[group], *extra)
+    return [Case(group, number + 1, flags, first_seed + number) for number in range(times)]

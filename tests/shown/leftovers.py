@@ -1,0 +1,123 @@
+"""What a run may leave on a machine: processes, containers, networks, volumes, rules, mounts, files, registrations."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.errors import HarnessError
+from chaos.runtimes.docker import labels
+from chaos.runtimes.real.processes import registry
+from chaos.toolchain.engine import Engine, reach_engine
+
+MARK = "SQUALL_SHOWN"
+"""Environment variable of a watched run, which all that it starts inherits. Its value is the run's folder."""
+BRIDGE = re.compile(r"\bbr-[0-9a-f]{12}\b")
+HALF_WRITTEN = (".reserve", "*.new", ".writable-*", ".base-image-*")
+POLL_S = 0.25
+
+
+def left(folder: Path, temporary: Path, limit_s: float) -> list[str]:
+    """What there still is of the run in `folder` after at most `limit_s`, for watchdogs need a moment.
+
+    temporary: the run's TMPDIR.
+    """
+    looks: tuple[Callable[[], list[str]], ...] = (
+        lambda: processes(folder),
+        lambda: registrations(folder),
+        lambda: in_engine(folder),
+        packet_rules,
+        lambda: mounts(folder),
+        lambda: files(folder, temporary),
+    )
+    deadline = time.monotonic() + limit_s
+    while True:
+        found = [each for look in looks for each in look()]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(POLL_S)
+
+
+def processes(folder: Path) -> list[str]:
+    """Of this machine, by their environment or command line; not this one."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        ours = f"{MARK}={folder}".encode() in environment or f"{folder}/" in line
+        if ours and int(entry.name) != os.getpid():
+            found.append(f"process {entry.name}: {line[:120]}")
+    return found
+
+
+def registrations(folder: Path) -> list[str]:
+    """Files of the registry of runs."""
+    return [
+        f"registration {each.path.name} with {len(each.processes)} processes"
+        for each in registry.runs()
+        if Path(each.folder).is_relative_to(folder)
+    ]
+
+
+def in_engine(folder: Path) -> list[str]:
+    """Containers, networks and volumes whose label names a folder below this one. Nothing where no engine answers."""
+    engine = _engine()
+    if engine is None:
+        return []
+    try:
+        kinds = {
+            "container": engine.containers(labels.RUN),
+            "network": engine.networks(labels.RUN),
+            "volume": engine.volumes(labels.RUN),
+        }
+    finally:
+        engine.close()
+    return [
+        f"{kind} {_name(each)}"
+        for kind, all_of_kind in kinds.items()
+        for each in all_of_kind
+        if Path(each["Labels"].get(labels.FOLDER, "/")).is_relative_to(folder)
+    ]
+
+
+def _name(listed: dict[str, object]) -> object:
+    names = listed.get("Names")
+    return names[0].lstrip("/") if isinstance(names, list) else listed["Name"]
+
+
+def packet_rules() -> list[str]:
+    """Rules of iptables for the bridge of a network that is gone. Nothing without root."""
+    program = shutil.which("iptables-save")
+    if program is None or os.geteuid() != 0:
+        return []
+    said = subprocess.run([program], capture_output=True, text=True).stdout.splitlines()
+    there = {entry.name for entry in Path("/sys/class/net").iterdir()}
+    return [f"rule {line}" for line in said if (bridge := BRIDGE.search(line)) and bridge[0] not in there]
+
+
+def mounts(folder: Path) -> list[str]:
+    """File systems mounted below the folder; not those of whoever watches, which are not below `runs`."""
+    lines = Path("/proc/mounts").read_text().splitlines()
+    places = [line.split()[1] for line in lines]
+    return [f"mount {place}" for place in places if Path(place).is_relative_to(folder / "runs" / "latest")]
+
+
+def files(folder: Path, temporary: Path) -> list[str]:
+    """Half-written files of the run directory, and whatever is in its own place for temporary files."""
+    half = [path for pattern in HALF_WRITTEN for path in (folder / "runs").rglob(pattern)]
+    return [f"file {path}" for path in (*sorted(half), *sorted(temporary.iterdir()))]
+
+
+def _engine() -> Engine | None:
+    try:
+        return reach_engine()
+    except HarnessError:
+        return None

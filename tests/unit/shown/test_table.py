@@ -1,0 +1,132 @@
+"""The table of runs that are shown: what counts as wrong, how it goes on after a stop, and what was left is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.shown import __main__ as shown
+from tests.shown import leftovers, row
+from tests.shown.case import SETS, Case, runs_of
+from tests.shown.row import Row
+
+GOOD = Row("default-01", "default", 1, "./squall run --seed 1", "", "", "valid", 0, [], 60.0, 20_000, ["kill"], 1, [])
+NOT_LANDED = "fault 0 (latency node:2): the round trips with and without it do not differ enough"
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({}, []),
+        ({"verdict": "unknown", "exit_code": 2, "reasons": [NOT_LANDED]}, []),
+        (
+            {"verdict": "unknown", "exit_code": 2, "reasons": ["Spark ended with code 1: no memory"]},
+            ["whose bug? Spark ended with code 1: no memory"],
+        ),
+        ({"verdict": "invalid", "exit_code": 1}, ["invalid"]),
+        ({"exit_code": 2}, ["exit code 2 with valid"]),
+        ({"verdict": "none", "exit_code": 130}, ["no verdict"]),
+        ({"verdict": row.HUNG, "exit_code": -1}, [row.HUNG]),
+        ({"verdict": row.REFUSED, "exit_code": 3}, [row.REFUSED]),
+        ({"left": ["network squall-1"]}, ["left behind: network squall-1"]),
+        ({"kill": "engine", "verdict": "unknown", "exit_code": 2, "reasons": ["the engine does not answer"]}, []),
+        ({"kill": "engine", "verdict": "unknown", "exit_code": 1}, ["exit code 1 with unknown"]),
+        ({"kill": "engine", "verdict": "invalid", "exit_code": 1}, ["invalid"]),
+        ({"kill": "harness", "verdict": "none", "exit_code": -9, "judged_again": "unknown"}, []),
+        ({"kill": "harness", "verdict": "none", "exit_code": -9}, ["judged again: not at all"]),
+        ({"kill": "harness", "verdict": "none", "exit_code": -9, "judged_again": "valid"}, ["judged again: valid"]),
+        (
+            {"kill": "harness", "verdict": "none", "exit_code": -9, "judged_again": "invalid"},
+            ["invalid", "judged again: invalid"],
+        ),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_said(change: dict[str, object], wrong: list[str]) -> None:
+    assert replace(GOOD, **change).wrong == wrong  # type: ignore[arg-type]
+
+
+def test_a_table_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    some = [GOOD, replace(GOOD, name="kafka-01", group="kafka", verdict="unknown", exit_code=2, reasons=["a | b"])]
+    row.write(tmp_path, some, 3)
+    assert row.read(tmp_path / "table.json") == some
+    told = (tmp_path / "table.md").read_text()
+    assert "Runs shown: 2 of 3" in told
+    assert "| default | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in told
+    assert "a \\| b" in told
+
+
+def test_a_second_start_goes_on_where_the_first_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def play(case: Case, out: Path, commit: str) -> Row:
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        played.append(case.name)
+        return replace(GOOD, name=case.name, group=case.group, seed=case.seed, command=case.command)
+
+    monkeypatch.setattr(shown, "play", play)
+    wanted = ["--default", "2", "--kafka", "1", "--out", str(tmp_path)]
+    assert shown.main(wanted) == 130
+    assert played == ["default-01", "default-02"]
+    played.clear()
+    assert shown.main(wanted) == 0
+    assert played == ["kafka-01"]
+    assert [each["name"] for each in json.loads((tmp_path / "table.json").read_text())["rows"]] == [
+        "default-01",
+        "default-02",
+        "kafka-01",
+    ]
+
+
+def test_a_row_that_is_wrong_ends_with_1_and_an_order_for_nothing_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shown, "play", lambda case, out, commit: replace(GOOD, verdict="invalid", exit_code=1))
+    assert shown.main(["--default", "1", "--out", str(tmp_path)]) == 1
+    assert "default-01: invalid" in capsys.readouterr().out
+    assert shown.main(["--out", str(tmp_path)]) == 3
+
+
+@pytest.mark.parametrize("group", SETS)
+def test_each_set_is_a_command_of_the_program(group: str) -> None:
+    from chaos.commands.run import command
+
+    (case,) = runs_of(group, 1, 7)
+    context = command.make_context("run", [*case.arguments[1:]])
+    assert context.params["seed"] == 7
+    assert context.params["runtime"] == ("docker" if group == "docker" else None)
+    assert context.params["target"] == ("kafka" if group == "kafka" else None)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that a run in `tmp_path` left behind."""
+    popen = subprocess.Popen(["sleep", "60"], env={**os.environ, leftovers.MARK: str(tmp_path)})
+    yield popen
+    popen.kill()
+    popen.wait()
+
+
+def test_what_is_left_is_seen_and_what_ends_in_time_is_not(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    (tmp_path / "runs/one").mkdir(parents=True)
+    (tmp_path / "runs/one/.reserve").touch()
+    (temporary / "spark-1").mkdir()
+    found = leftovers.left(tmp_path, temporary, 0)
+    assert [each.split()[0] for each in found] == ["process", "file", "file"]
+    assert str(sleeper.pid) in found[0]
+    assert ".reserve" in found[1]
+    assert "spark-1" in found[2]
+    (tmp_path / "runs/one/.reserve").unlink()
+    (temporary / "spark-1").rmdir()
+    sleeper.send_signal(signal.SIGKILL)
+    sleeper.wait()
+    assert leftovers.left(tmp_path, temporary, 5) == []
