@@ -33,7 +33,7 @@ LABEL = "squall.image"
 RELAY = (
     *("__init__.py", "runtimes/__init__.py", "runtimes/contract.py"),
     *("runtimes/wire/__init__.py", "runtimes/wire/conversation.py", "runtimes/wire/frames.py"),
-    *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py"),
+    *("runtimes/real/__init__.py", "runtimes/real/frame_relay.py", "runtimes/real/relay_loop.py"),
 )
 """The relay's modules of the harness."""
 KEPT_S = 24 * 3600

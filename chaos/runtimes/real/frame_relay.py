@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import sys
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from chaos.runtimes.contract import FrameAct, Frames, Stream
+from chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
 from chaos.runtimes.wire.conversation import Conversation, OnLink, strike
 
-CHUNK = 256 * 1024
-MOST = 4 * 1024 * 1024
-"""Bytes on their way in one direction; then nothing more is read."""
 DIAL_S = 10.0
-GIVE_UP = struct.pack("ii", 1, 0)
-"""SO_LINGER that makes a close a reset."""
 
 
 @dataclass
@@ -86,55 +79,21 @@ class Orders:
         return self._links[order["link"]]
 
 
-class Outlet:
-    """The bytes on their way to one end, in order, each sent no earlier than its time. None marks the end."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self._queue: deque[tuple[float, bytes | None]] = deque()
-        self._held = 0
-        self._changed = trio.Event()
-
-    def put(self, data: bytes | None, later_s: float = 0.0) -> None:
-        """Queue bytes behind those that are already on their way."""
-        self._queue.append((trio.current_time() + later_s, data))
-        self._held += len(data or b"")
-        self._tell()
-
-    async def room(self) -> None:
-        """Wait until few enough bytes are on their way."""
-        while self._held > MOST:
-            await self._changed.wait()
-
-    async def run(self) -> None:
-        """Send until the end has been passed on."""
-        while True:
-            while not self._queue:
-                await self._changed.wait()
-            at, data = self._queue[0]
-            await trio.sleep_until(at)
-            if data is None:
-                await self._stream.send_eof()
-                return
-            await self._stream.send_all(data)
-            self._queue.popleft()
-            self._held -= len(data)
-            self._tell()
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
-
-
 class Relayed(Conversation):
-    """One connection through the relay."""
+    """One connection through the relay. It ends when both ends have ended; if one is reset, so is the other."""
 
-    def __init__(self, faults: FrameFaults, source: trio.SocketStream, target: trio.SocketStream) -> None:
+    def __init__(self, loop: Loop, faults: FrameFaults, source: End, target: End) -> None:
         super().__init__()
-        self._faults = faults
-        self._source, self._target = source, target
-        self._outlets = {Stream.THERE: Outlet(target), Stream.BACK: Outlet(source)}
-        self._timers: trio.Nursery | None = None
+        self._loop, self._faults = loop, faults
+        self._ends = {Stream.THERE: (source, target), Stream.BACK: (target, source)}
+        """Where the bytes of a stream come from, and where they go."""
+        self._more = {Stream.THERE, Stream.BACK}
+        """Streams whose source may send more."""
+        for stream, (origin, sink) in self._ends.items():
+            origin.arrived = partial(self._arrived, stream)
+            origin.broken = self._broken
+            sink.sent = partial(self._sent, stream)
+            origin.read(True)
 
     def framed(self) -> bool:
         """As `Conversation.framed`."""
@@ -146,108 +105,86 @@ class Relayed(Conversation):
 
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         """As `Conversation.put`."""
-        self._outlets[stream].put(data, later_s)
+        self._ends[stream][1].put(data, later_s)
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """As `Conversation.later`."""
-        assert self._timers is not None, "bytes come once it runs"
-        self._timers.start_soon(self._wait, delay_s, act)
+        self._loop.later(delay_s, act)
 
-    async def run(self) -> None:
-        """Relay until both ends have ended. If one end is reset, reset the other."""
-        try:
-            async with trio.open_nursery() as self._timers:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._pump, self._source, Stream.THERE)
-                    nursery.start_soon(self._pump, self._target, Stream.BACK)
-                    for outlet in self._outlets.values():
-                        nursery.start_soon(outlet.run)
-                self._timers.cancel_scope.cancel()
-        except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            for end in (self._source, self._target):
-                give_up(end)
+    def _arrived(self, stream: Stream, data: bytes) -> None:
+        origin, sink = self._ends[stream]
+        if not data:
+            self._more.discard(stream)
+            self.ended(stream)
+            sink.put(None)
+        elif stream is Stream.THERE:
+            self.asked(data)
+        else:
+            self.answered(data)
+        if sink.held > MOST:
+            origin.read(False)
 
-    async def _wait(self, delay_s: float, act: Callable[[], None]) -> None:
-        await trio.sleep(delay_s)
-        act()
+    def _sent(self, stream: Stream) -> None:
+        origin, sink = self._ends[stream]
+        if sink.held <= MOST and stream in self._more:
+            origin.read(True)
+        if all(end.finished for end, _ in self._ends.values()):
+            self._close(reset=False)
 
-    async def _pump(self, end: trio.SocketStream, stream: Stream) -> None:
-        outlet = self._outlets[stream]
-        take = self.asked if stream is Stream.THERE else self.answered
-        while data := await end.receive_some(CHUNK):
-            take(bytes(data))
-            await outlet.room()
-        self.ended(stream)
-        outlet.put(None)
+    def _broken(self) -> None:
+        self._close(reset=True)
 
-
-def give_up(end: trio.SocketStream) -> None:
-    """Mark a connection: the close that follows resets it."""
-    try:
-        end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, GIVE_UP)
-    except OSError:
-        pass  # it is closed already
+    def _close(self, *, reset: bool) -> None:
+        for end, _ in self._ends.values():
+            end.close(reset=reset)
 
 
-async def relay(faults: FrameFaults, to: tuple[str, int], source: trio.SocketStream) -> None:
+def relay(loop: Loop, faults: FrameFaults, to: tuple[str, int], source: socket.socket) -> None:
     """Relay one connection from its accept to its end. If the target does not answer, reset the connection."""
-    async with source:
-        try:
-            with trio.fail_after(DIAL_S):
-                target = await trio.open_tcp_stream(*to)
-        except (OSError, trio.TooSlowError):
-            give_up(source)
-            return
-        async with target:
-            for end in (source, target):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await Relayed(faults, source, target).run()
+    near = End(loop, source)
+
+    def connected(target: socket.socket | None) -> None:
+        if target is None:
+            near.close(reset=True)
+        else:
+            Relayed(loop, faults, near, End(loop, target))
+
+    connect(loop, to, DIAL_S, connected)
 
 
-async def control(orders: Orders, stream: trio.SocketStream) -> None:
+def control(loop: Loop, orders: Orders, stream: socket.socket) -> None:
     """Answer the orders that arrive over one connection."""
-    held = b""
-    async with stream:
-        async for data in stream:
-            *lines, held = (held + data).split(b"\n")
-            for line in lines:
-                try:
-                    answer = orders.answer(json.loads(line))
-                except (ValueError, KeyError, TypeError) as wrong:
-                    answer = {"error": f"an order that cannot be read: {type(wrong).__name__}: {wrong}"}
-                await stream.send_all(json.dumps(answer).encode() + b"\n")
+    end, held = End(loop, stream), bytearray()
 
-
-async def main(routes: dict[str, Any]) -> None:
-    """Listen on every route and for orders. Never ends by itself."""
-    links: dict[str, FrameFaults] = {}
-
-    async def serve_route(route: dict[str, Any]) -> None:
-        faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))
-
-        async def serve(source: trio.SocketStream) -> None:
+    def arrived(data: bytes) -> None:
+        if not data:
+            end.close()
+            return
+        held.extend(data)
+        *lines, rest = bytes(held).split(b"\n")
+        held[:] = rest
+        for line in lines:
             try:
-                await relay(faults, to, source)
-            except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-                pass
+                answer = orders.answer(json.loads(line))
+            except (ValueError, KeyError, TypeError) as wrong:
+                answer = {"error": f"an order that cannot be read: {type(wrong).__name__}: {wrong}"}
+            end.put(json.dumps(answer).encode() + b"\n")
 
-        listeners = await trio.open_tcp_listeners(route["listen"][1], host=route["listen"][0])
-        nursery.start_soon(trio.serve_listeners, serve, listeners)
+    end.arrived, end.broken = arrived, end.close
+    end.read(True)
 
-    async def serve_orders(stream: trio.SocketStream) -> None:
-        try:
-            await control(orders, stream)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
 
-    orders = Orders(links)
-    async with trio.open_nursery() as nursery:
-        for route in routes["routes"]:
-            await serve_route(route)
-        host, port = routes["control"]
-        listeners = await trio.open_tcp_listeners(port, host=host)
-        nursery.start_soon(trio.serve_listeners, serve_orders, listeners)
+def main(routes: dict[str, Any]) -> None:
+    """Listen on every route and for orders. Never ends by itself."""
+    loop, links = Loop(), dict[str, FrameFaults]()
+    for route in routes["routes"]:
+        faults, to = links.setdefault(route["link"], FrameFaults()), (route["to"][0], int(route["to"][1]))
+        host, port = route["listen"]
+        loop.listen(host, port, partial(relay, loop, faults, to))
+    host, port = routes["control"]
+    loop.listen(host, port, partial(control, loop, Orders(links)))
+    loop.run()
 
 
 if __name__ == "__main__":
-    trio.run(main, json.loads(Path(sys.argv[1]).read_text()))
+    main(json.loads(Path(sys.argv[1]).read_text()))
