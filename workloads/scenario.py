@@ -138,6 +138,8 @@ class Scenario(BaseModel, ABC):
 
     OPERATION: ClassVar[type[tuple[Any, ...]]]
     """The NamedTuple of its operations."""
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate",)
+    """Settings that say only how operations are drawn: they mean nothing to a plan with operations of its own."""
     LIGHT: ClassVar[Mapping[str, Any]] = {}
     """Settings of a single simulated seed where nobody asks for a rate: every request costs what it costs there, and
     time is free."""
@@ -166,14 +168,21 @@ class Scenario(BaseModel, ABC):
     topic_settings: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _relations_of_all(self) -> Self:
+    def _relations(self) -> Self:
+        if wrong := self.contradictions():
+            raise ValueError("\n".join(wrong))
+        return self
+
+    def contradictions(self) -> list[str]:
+        """Settings that cannot be together, a sentence for each contradiction. A workload adds its own."""
+        found = []
         if self.min_isr > self.replication_factor:
-            raise ValueError(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
+            found.append(f"min_isr {self.min_isr} is above replication_factor {self.replication_factor}")
         traffic = self.traffic()
         if self.zones > max(traffic.producers, traffic.readers):
             clients = f"{traffic.producers} producers and {traffic.readers} readers"
-            raise ValueError(f"zones {self.zones}: {clients} leave one without clients")
-        return self
+            found.append(f"zones {self.zones}: {clients} leave one without clients")
+        return found
 
     # -------------------------------------------------------------------------------------------- what it needs
 

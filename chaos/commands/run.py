@@ -11,13 +11,16 @@ from pydantic.fields import FieldInfo
 
 from chaos.faults.kind import FaultError
 from chaos.faults.kinds import KINDS
-from chaos.plans.plan import LimitsPlan, Plan, PlanError, make_plan, read_plan, with_schedule
+from chaos.plans.parts import LimitsPlan
+from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from workloads.registry import DEFAULT, SCENARIOS, unknown
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
 """Runtimes of a plan's file that are the run's, too."""
+PAIRS = {"--set": "log.segment.bytes=65536", "--topic-set": "segment.bytes=65536"}
+"""A flag that takes NAME=VALUE -> an example of its own."""
 _LEFT_OUT = ("name", "topic_settings")
 
 
@@ -31,33 +34,55 @@ def _settings() -> dict[str, dict[str, FieldInfo]]:
     return found
 
 
-def _default(name: str, having: Mapping[str, FieldInfo]) -> str:
+def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
     """The default of a setting, by workload where they differ or where some have none."""
-    told = {workload: "all" if name == "acks" else str(about.default) for workload, about in having.items()}
+    told = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
     if len(set(told.values())) == 1 and len(told) == len(SCENARIOS):
         return next(iter(told.values()))
     return ", ".join(f"{value} ({workload})" if len(SCENARIOS) > 1 else value for workload, value in told.items())
 
 
-def workload_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--workload, and a flag for every setting of the workloads and of the limits."""
+def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
+    """The default of a workload. light: of a simulation, whose load is lighter unless somebody asks for a rate."""
+    word = {"acks": "all", "idempotence": "on"}.get(name, str(about.default))
+    lighter = SCENARIOS[workload].LIGHT if light else {}
+    if name not in lighter:
+        return word
+    return str(lighter[name]) if name == "rate" else f"{lighter[name]}, or {word} if --rate is given"
+
+
+def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--workload, and a flag for every setting of the workloads and of the limits, with the defaults of that command.
+
+    simulated: the simulator has a lighter load, and no client but our own.
+    """
     limits = {name: {"": about} for name, about in LimitsPlan.model_fields.items()}
-    for name, having in reversed([*limits.items(), *_settings().items()]):
+    settings = {name: having for name, having in _settings().items() if not (simulated and name == "client")}
+    options = [click.option("--workload", callback=_known, metavar="NAME",
+                            help=f"What clients do: {', '.join(SCENARIOS)}. [default: {DEFAULT}]")]  # fmt: skip
+    for name, having in (limits | settings).items():
         about = next(iter(having.values()))
-        flag = "--" + name.replace("_", "-")
-        default = str(about.default) if name in limits else _default(name, having)
-        shown = f"{about.description} [default: {default}]"
-        if about.annotation is bool:
-            option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
-        elif name == "acks":
-            option = click.option(flag, name, type=click.Choice(["all", "-1", "1", "0"]), help=shown)
-        elif get_origin(about.annotation) is Literal:
-            option = click.option(flag, name, type=click.Choice(get_args(about.annotation)), help=shown)
-        else:
-            option = click.option(flag, name, type=about.annotation, help=shown)
-        command = option(command)
-    shown = f"What clients do: {', '.join(SCENARIOS)}. [default: {DEFAULT}]"
-    return click.option("--workload", callback=_known, metavar="NAME", help=shown)(command)
+        default = str(about.default) if name in limits else _default(name, having, light=simulated)
+        options.append(_option(name, about, f"{about.description} [default: {default}]"))
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _option(name: str, about: FieldInfo, shown: str) -> Callable[..., Any]:
+    """The flag of one setting."""
+    flag = "--" + name.replace("_", "-")
+    if about.annotation is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=shown)
+    if name == "acks":
+        return click.option(flag, name, type=click.Choice(["all", "-1", "1", "0"]), help=shown)
+    if get_origin(about.annotation) is Literal:
+        return click.option(flag, name, type=click.Choice(get_args(about.annotation)), help=shown)
+    return click.option(flag, name, type=about.annotation, help=shown)
 
 
 def _known(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
@@ -71,14 +96,14 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{each!r}: NAME=VALUE is wanted, as in {option.opts[0]} segment.bytes=65536")
+            raise click.BadParameter(f"{each!r}: NAME=VALUE is wanted, as in {option.opts[0]} {PAIRS[option.opts[0]]}")
         found[name.strip()] = value.strip()
     return found
 
 
 def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The flags that make a plan; `plan_of` takes what they and `workload_flags` give."""
-    kinds = ",".join(name for name, kind in KINDS.items() if runtime in kind.worlds)
+    kinds = ", ".join(name for name, kind in KINDS.items() if runtime in kind.worlds)
     drawn = ",".join(DEFAULT_KINDS)
     pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
     expect = "Hold the run to what its configuration promises, to everything, or to a loss. [default: config]"
@@ -98,7 +123,15 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
             type=float,
             help="How long the load before the faults lasts, in seconds. [default: 2]",
         ),
-        click.option("--faults", help=f"A list of {kinds}; or none. [default: {drawn}]"),
+        click.option(
+            "--faults", metavar="LIST", help=f"Kinds, with commas between them: {kinds}; or none. [default: {drawn}]"
+        ),
+        click.option(
+            "--fault-count",
+            type=click.IntRange(1),
+            metavar="N",
+            help="How many faults to draw. [default: as many as the load has room for]",
+        ),
         click.option("--nodes", type=int, help="Number of brokers. [default: 3]"),
         click.option("--expect", type=click.Choice(["config", "safe", "loss"]), help=expect),
         click.option("--set", "broker_settings", **pairs, help="A setting of all brokers; may be repeated."),
@@ -153,7 +186,7 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 @click.option("--upgrade-to", metavar="DIR|IMAGE", help="The version to which the fault upgrade changes the brokers.")
 @click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="The kind of broker. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data even if the run is valid.")
-@workload_flags
+@workload_flags()
 def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, **flags: Any) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
@@ -173,10 +206,11 @@ def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: 
 def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:
     """The plan that a file (or the defaults) and the given flags make. PlanError, FaultError.
 
-    runtime: where, else where the file says; but what was simulated is played by processes.
+    runtime: where, else where the file says.
     """
     if plan_file is not None:
         values = read_plan(plan_file).model_dump(mode="json")
+        _check_file(plan_file, values, flags, runtime)
     else:
         values = {"seed": _drawn_seed()}
     values["runtime"] = runtime or (values["runtime"] if values.get("runtime") in KEPT else "process")
@@ -198,9 +232,39 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})
     kinds = parse_kinds(given["faults"]) if "faults" in given else None
     if plan_file is not None and kinds is None:
+        if "fault_count" in given:
+            raise PlanError(f"--fault-count: the faults are those of {plan_file}, unless --faults asks for others")
         return make_plan(values)
+    if kinds == () and "fault_count" in given:
+        raise PlanError("--fault-count: --faults none draws no faults")
     values.pop("faults", None)
-    return with_schedule(values, kinds)
+    plan = with_schedule(values, kinds, given.get("fault_count"))
+    if missing := not_drawn(plan, kinds or ()):
+        click.echo(missing, err=True)
+    return plan
+
+
+def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runtime: str | None) -> None:
+    """Refuse flags that would change nothing in the plan of a file, or make another plan of it than anybody meant."""
+    if runtime is None and values["runtime"] == "sim":
+        raise PlanError(
+            f"{file} is the plan of a simulation. Simulate it: ./squall sim --plan {file}; "
+            f"or give it to processes: ./squall run --runtime process --plan {file}"
+        )
+    operations, workload = len(values["operations"] or ()), values["workload"]["name"]
+    if not operations:
+        return
+    if flags.get("workload") not in (None, workload):
+        raise PlanError(
+            f"--workload {flags['workload']}: the plan has {operations:,} operations of its own, and they are of the "
+            f"workload {workload}: leave --workload out, or remove `operations` from {file}"
+        )
+    if idle := [name for name in SCENARIOS[workload].OF_THE_DRAW if flags.get(name) is not None]:
+        options = ", ".join("--" + name.replace("_", "-") for name in idle)
+        raise PlanError(
+            f"{options}: the plan has {operations:,} operations of its own, and they are its load: leave the option "
+            f"out, or remove `operations` from {file}, so that the load is drawn"
+        )
 
 
 def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str, Any]:

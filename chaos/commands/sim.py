@@ -83,7 +83,7 @@ many seeds of a batch: --max-unknown), 3 usage."""
     show_default=True,
     help="Folder for run directories; a batch keeps those of failing runs.",
 )
-@workload_flags
+@workload_flags(simulated=True)
 def command(
     plan_file: Path | None,
     seeds: range | None,

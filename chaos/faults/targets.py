@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -54,8 +55,10 @@ def check_target(here: str, target: str) -> tuple[str, str]:
             raise FaultError(f"{here}: target {target!r}: zones are counted from 1, as in zone:2")
         return kind, argument
     if kind not in NODE_TARGETS:
-        known = ", ".join((*NODE_TARGETS, ZONE_TARGET))
-        raise FaultError(f"{here}: unknown target {target!r}: one of {known}")
+        known = (*NODE_TARGETS, ZONE_TARGET)
+        near = difflib.get_close_matches(kind, (*known, *CLIENT_TARGETS), n=1)
+        meant = f"did you mean {near[0]!r}? There are" if near else "one of"
+        raise FaultError(f"{here}: unknown target {target!r}: {meant} {', '.join(known)}")
     if kind == "node" and not argument.isdigit():
         raise FaultError(f"{here}: target {target!r}: node needs a broker id, as in node:2")
     if kind in OF_PARTITIONS and argument and "-" not in argument:

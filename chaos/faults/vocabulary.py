@@ -6,7 +6,9 @@ an action.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from chaos.faults.kind import Fault, FaultError, Kind, Trait
@@ -18,36 +20,71 @@ def kind_of(here: str, action: str) -> Kind:
     """The kind of that name. Raises FaultError if there is none."""
     kind = KINDS.get(action)
     if kind is None:
-        raise FaultError(f"{here}: unknown action {action!r}: one of {', '.join(KINDS)}")
+        near = difflib.get_close_matches(action, KINDS, n=1)
+        meant = f"did you mean {near[0]!r}? There are" if near else "one of"
+        raise FaultError(f"{here}: unknown action {action!r}: {meant} {', '.join(KINDS)}")
     return kind
 
 
 def make_fault(
     fault_id: int, at_s: float, duration_s: float, action: str, target: str, params: Mapping[str, Any]
 ) -> Fault:
-    """A checked fault with its parameters' defaults filled in. FaultError says what is wrong."""
-    kind = kind_of(f"fault {fault_id}", action)
+    """A checked fault with its parameters' defaults filled in. FaultError says all that is wrong, a line each."""
     here = f"fault {fault_id} ({action})"
-    kind.duration_s.check(f"{here}: duration_s", duration_s)
+    wrong: list[str] = []
+    kind: Kind | None = None
+    with _into(wrong):
+        kind = kind_of(f"fault {fault_id}", action)
+        kind.duration_s.check(f"{here}: duration_s", duration_s)
     if at_s < 0:
-        raise FaultError(f"{here}: at_s = {at_s}: must not be negative")
-    for name in params:
-        if name not in kind.params:
-            raise FaultError(f"{here}: unknown parameter {name!r}: {', '.join(kind.params) or 'it takes none'}")
-    whom, _ = check_target(here, target)
-    if whom == ZONE_TARGET:
-        params = _of_zone(here, kind, target, params)
-    checked = {
-        name: each.check(f"{here}: {name}", params.get(name, each.default)) for name, each in kind.params.items()
-    }
-    of_client = Trait.OF_CLIENTS in kind.traits
-    if of_clients(target) != of_client:
-        raise FaultError(
-            f"{here}: target {target!r}: one of {', '.join(CLIENT_TARGETS if of_client else NODE_TARGETS)}"
-        )
-    if wrong := kind.check(checked) or kind.check_target(target, checked):
-        raise FaultError(f"{here}: {wrong}")
+        wrong.append(f"{here}: at_s = {at_s}: must not be negative")
+    whom = ""
+    with _into(wrong):
+        whom, _ = check_target(here, target)
+    checked: dict[str, Any] = {}
+    if kind is not None:
+        with _into(wrong):
+            if whom == ZONE_TARGET:
+                params = _of_zone(here, kind, target, params)
+        checked = _params(here, kind, params, wrong)
+        if whom:
+            wrong += _mismatched(here, kind, target)
+    if kind is not None and not wrong and (why := kind.check(checked) or kind.check_target(target, checked)):
+        wrong.append(f"{here}: {why}")
+    if wrong or kind is None:
+        raise FaultError("\n".join(wrong))
     return Fault(fault_id, float(at_s), float(duration_s), kind, target, checked)
+
+
+@contextmanager
+def _into(wrong: list[str]) -> Iterator[None]:
+    """A refusal inside is one of several."""
+    try:
+        yield
+    except FaultError as error:
+        wrong += str(error).splitlines()
+
+
+def _params(here: str, kind: Kind, given: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
+    """The parameters with their defaults; what is wrong with some goes into `wrong`."""
+    for name in given:
+        if name not in kind.params:
+            near = difflib.get_close_matches(name, kind.params, n=1)
+            meant = f"did you mean {near[0]!r}? There are " if near else ""
+            wrong.append(f"{here}: unknown parameter {name!r}: {meant}{', '.join(kind.params) or 'it takes none'}")
+    checked: dict[str, Any] = {}
+    for name, each in kind.params.items():
+        with _into(wrong):
+            checked[name] = each.check(f"{here}: {name}", given.get(name, each.default))
+    return checked
+
+
+def _mismatched(here: str, kind: Kind, target: str) -> list[str]:
+    """Faults of clients hit clients, all others nodes."""
+    of_client = Trait.OF_CLIENTS in kind.traits
+    if of_clients(target) == of_client:
+        return []
+    return [f"{here}: target {target!r}: one of {', '.join(CLIENT_TARGETS if of_client else NODE_TARGETS)}"]
 
 
 def _of_zone(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:

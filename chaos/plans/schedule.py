@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 from chaos.draws import rng_for
@@ -36,11 +39,14 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: float = 0.0) -> tuple[Fault, ...]:
+def make_schedule(
+    seed: int, kinds: Sequence[str], time_s: float, *, restart_s: float = 0.0, count: int | None = None
+) -> tuple[Fault, ...]:
     """Faults one after another with quiet gaps, every kind in turn in an order that the seed draws.
 
     A broker that was ended has `restart_s` to come back before the next fault. Each is short enough to end before the
-    load does; a load too short for any fault raises FaultError.
+    load does; a load too short for any fault raises FaultError. count: so many faults and no others; FaultError where
+    the load is too short for them. None: as many as there is room for.
     """
     if not kinds:
         return ()
@@ -48,27 +54,59 @@ def make_schedule(seed: int, kinds: Sequence[str], time_s: float, *, restart_s: 
         raise FaultError(
             f"a load of {time_s:g} s leaves no room for faults: at least {FIRST_AT_S + QUIET_END_S + 2:g} s"
         )
-    rng = rng_for(seed, "schedule")
+    end_s = time_s - QUIET_END_S
     faults: list[Fault] = []
-    at_s, end_s = FIRST_AT_S + rng.random(), time_s - QUIET_END_S
+    for at_s, fault in islice(_without_end(seed, kinds, restart_s), count):
+        if count is None and at_s + fault.duration_s > end_s:
+            if not faults:
+                faults.append(replace(fault, duration_s=max(fault.kind.duration_s.low, end_s - at_s)))
+            break
+        faults.append(fault)
+    if count is not None:
+        _check_count(faults, count, time_s)
+    return tuple(faults)
+
+
+def _check_count(faults: Sequence[Fault], count: int, time_s: float) -> None:
+    """FaultError where the load is too short for the faults that were asked for, or the seed cannot draw as many."""
+    if len(faults) < count:
+        raise FaultError(f"{count} faults were asked for: a run has {faults[-1].action} only once")
+    fit = sum(_ends_s(fault) <= time_s for fault in faults)
+    if fit < count:
+        needed_s = math.ceil(_ends_s(faults[-1]))
+        raise FaultError(
+            f"{count} faults were asked for: a load of {time_s:g} s has room for {fit}, one of {needed_s} s for all"
+        )
+
+
+def _ends_s(fault: Fault) -> float:
+    """The shortest load with room for a fault."""
+    return fault.at_s + fault.duration_s + QUIET_END_S
+
+
+def room_for_all(seed: int, kinds: Sequence[str], restart_s: float) -> int:
+    """The shortest load, in whole seconds, in which this seed draws each of the kinds."""
+    drawn = [fault for _, fault in islice(_without_end(seed, kinds, restart_s), len(kinds))]
+    return math.ceil(max(map(_ends_s, drawn), default=0.0) + 0.01)  # begins are rounded
+
+
+def _without_end(seed: int, kinds: Sequence[str], restart_s: float) -> Iterator[tuple[float, Fault]]:
+    """What the seed draws for a load without an end. With each fault, when it begins before that is rounded."""
+    rng = rng_for(seed, "schedule")
+    at_s = FIRST_AT_S + rng.random()
     order: list[str] = []
-    while True:
+    for number in itertools.count():
         if not order:
-            order = [name for name in kinds if Trait.ONCE not in KINDS[name].traits or not faults]
+            order = [name for name in kinds if Trait.ONCE not in KINDS[name].traits or not number]
             if not order:
-                return tuple(faults)
+                return
             rng.shuffle(order)
         kind = KINDS[order.pop()]
-        draw = rng_for(seed, "fault", len(faults))
+        draw = rng_for(seed, "fault", number)
         # One after the other, three brokers need three times what one does, and a bit.
         duration_s = round(draw.uniform(*kind.draw.lasts_s), 2)
         duration_s += 4 * restart_s if Trait.ONE_BY_ONE in kind.traits else 0.0
-        if at_s + duration_s > end_s:
-            if not faults:
-                duration_s = max(kind.duration_s.low, end_s - at_s)
-            else:
-                return tuple(faults)
-        faults.append(_draw(len(faults), round(at_s, 2), duration_s, kind, draw))
+        yield at_s, _draw(number, round(at_s, 2), duration_s, kind, draw)
         at_s += duration_s + 1.5 + 2 * draw.random() + (restart_s if Trait.TAKES_DOWN in kind.traits else 0.0)
 
 

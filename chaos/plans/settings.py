@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from broker.config import BrokerConfig, ConfigError, validate_topic_configs
 
+Pairs = tuple[tuple[str, str], ...]
+
 # A broker needs these settings, and every runtime sets them itself.
 _GIVEN = {
     "node.id": "1",
@@ -20,23 +22,36 @@ _GIVEN = {
 }
 
 
-def check_broker_settings(settings: Mapping[str, str]) -> None:
-    """ValueError for a name that does not exist, an impossible value, or one that every runtime gives itself."""
-    _check(tuple(sorted(settings.items())), ())
+def wrong_broker_settings(settings: Mapping[str, str]) -> list[str]:
+    """Names that do not exist, impossible values, and what every runtime gives itself, a sentence each."""
+    given = [name for name in sorted(settings) if name in _GIVEN]
+    found = [f"{name} cannot be given: it follows from where the broker runs" for name in given]
+    rest = tuple(sorted((name, value) for name, value in settings.items() if name not in _GIVEN))
+    return found + _wrong(rest, ())
 
 
-def check_topic_settings(settings: Mapping[str, str]) -> None:
-    """ValueError for a name that no topic has, or an impossible value."""
-    _check((), tuple(sorted(settings.items())))
+def wrong_topic_settings(settings: Mapping[str, str]) -> list[str]:
+    """Names that no topic has, and impossible values, a sentence each."""
+    return _wrong((), tuple(sorted(settings.items())))
+
+
+def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
+    """Refusals, one after the other, each without the settings that were refused before."""
+    found: list[str] = []
+    while error := _refusal(broker, topic):
+        found.append(str(error))
+        kept = [tuple(each for each in pairs if each[0] != error.setting) for pairs in (broker, topic)]
+        if kept == [broker, topic]:
+            break  # a relation between settings, which names none of those given
+        broker, topic = kept
+    return found
 
 
 @lru_cache(maxsize=256)
-def _check(broker: tuple[tuple[str, str], ...], topic: tuple[tuple[str, str], ...]) -> None:
-    for name, _ in broker:
-        if name in _GIVEN:
-            raise ValueError(f"setting {name} cannot be given: it follows from where the broker runs")
+def _refusal(broker: Pairs, topic: Pairs) -> ConfigError | None:
     try:
         config = BrokerConfig.from_properties({**_GIVEN, **dict(broker)})
         validate_topic_configs(config, dict(topic))
     except ConfigError as error:
-        raise ValueError(str(error)) from None
+        return error
+    return None

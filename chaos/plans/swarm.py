@@ -15,7 +15,8 @@ from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, T
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import minority_size
 from chaos.plans.landing import landing
-from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
+from chaos.plans.parts import FAST_FAILOVER
+from chaos.plans.plan import Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
 from chaos.plans.schedule import make_schedule
 from workloads.registry import DEFAULT, SCENARIOS

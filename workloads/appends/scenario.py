@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from broker.env import Env
 from workloads.agenda import Agenda, Drawn, Given, Handover
@@ -38,6 +38,7 @@ class Appends(Scenario):
     """Load and clients."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Handover
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "min_bytes", "max_bytes")
     # 200 records in 30 seconds. Producers hold them for ten times as long as in a real run, and readers rest for longer
     # between polls, so that a request still brings several partitions' records now and then.
     LIGHT: ClassVar[Mapping[str, Any]] = {"rate": 7, "linger_ms": 50, "poll_pause_ms": 500, "readers": 2}
@@ -61,16 +62,18 @@ class Appends(Scenario):
     codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="Compression of batches.")
     poll_pause_ms: int = Field(20, ge=0, le=60_000, description="How long a reader takes over what a poll brought.")
 
-    @model_validator(mode="after")
-    def _relations(self) -> Self:
+    def contradictions(self) -> list[str]:
+        """As `Scenario.contradictions`."""
+        found = super().contradictions()
         if self.min_bytes > self.max_bytes:
-            raise ValueError(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
+            found.append(f"min_bytes {self.min_bytes} is above max_bytes {self.max_bytes}")
         if self.idempotence and self.acks != -1:
-            raise ValueError("idempotence needs acks = -1 (all)")
+            found.append("idempotence needs acks = -1 (all)")
         if self.idempotence and self.max_in_flight > IDEMPOTENT_IN_FLIGHT:
-            raise ValueError("idempotence allows at most 5 requests in flight (max_in_flight)")
-        self.producer_settings()
-        return self
+            found.append("idempotence allows at most 5 requests in flight (max_in_flight)")
+        if self.delivery_timeout_ms <= self.linger_ms:
+            found.append(f"linger_ms {self.linger_ms} leaves nothing of delivery_timeout_ms {self.delivery_timeout_ms}")
+        return found
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""

@@ -44,6 +44,7 @@ class Steady(Scenario):
     """Load and clients. The producer is idempotent, with acks=all and nothing gathered: linger is 0."""
 
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Tick
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes")
     PLAIN: ClassVar[Mapping[int, Any]] = {1: 100}
 
     name: Literal["steady"] = "steady"

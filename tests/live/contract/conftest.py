@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.process.runtime import ProcessRuntime

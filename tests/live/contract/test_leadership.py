@@ -14,7 +14,7 @@ import trio
 
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime

@@ -12,7 +12,7 @@ import trio
 
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runtimes.contract import Link, Runtime
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.layout import addresses, zone_names

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from chaos.commands.clean import command as clean
 from chaos.errors import Refused
-from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan, write_plan
+from chaos.plans.parts import FAST_FAILOVER
+from chaos.plans.plan import Plan, make_plan, write_plan
 from chaos.runs.directory import RunDirectory
 from chaos.runs.real import run_and_judge, runtime_maker
 from chaos.runtimes.external.runtime import discover

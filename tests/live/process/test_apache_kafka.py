@@ -10,7 +10,7 @@ import trio
 
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runs.target_facts import about
 from chaos.runtimes.kafka.runtime import KafkaRuntime

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.errors import Refused
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.vocabulary import make_fault
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runs.observer import Observer
 from chaos.runtimes.contract import Link, NodeState
 from chaos.runtimes.layout import addresses

@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
+from chaos.plans.parts import FAST_FAILOVER
+from chaos.plans.plan import Plan, make_plan
 from chaos.runs.simulation import simulate
 
 BY_MESSAGES = {"replica.lag.max.messages": "4"}

@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from chaos.plans.plan import FAST_FAILOVER, Plan, make_plan
+from chaos.plans.parts import FAST_FAILOVER
+from chaos.plans.plan import Plan, make_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 

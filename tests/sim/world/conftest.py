@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.plans.plan import FAST_FAILOVER
+from chaos.plans.parts import FAST_FAILOVER
 from chaos.runtimes.sim.runtime import SimRuntime
 from chaos.runtimes.sim.world import World
 

@@ -158,3 +158,68 @@ def test_a_partition_that_the_workload_does_not_have_is_no_target(target: str) -
     with pytest.raises(PlanError, match="there is no partition .*: the workload has appends-0-0, "):
         make_plan({"faults": [{"at_s": 1, "duration_s": 2, "action": "kill", "target": target}]})
     make_plan({"faults": [{"at_s": 1, "duration_s": 2, "action": "kill", "target": "leader:appends-0-0"}]})
+
+
+def test_all_mistakes_of_a_plan_are_said_at_once() -> None:
+    fine = {"at_s": 1, "duration_s": 1, "action": "kill"}
+    with pytest.raises(PlanError) as refused:
+        make_plan(
+            {
+                "sed": 3,
+                "time_s": 20,
+                "warmup_s": -1,
+                "cluster": {"settings": {"segment.bytes": "1", "no.such": "2", "num.partitions": "x"}},
+                "workload": {"acks": 7, "min_isr": 4, "max_bytes": 64, "topic_settings": {"a.b": "c"}},
+                "faults": [
+                    {**fine, "action": "kil", "target": "leadr"},
+                    {**fine, "at_s": 99, "target": "node:9"},
+                    {**fine, "durations": 3},
+                    {**fine, "duration_s": 1e9, "target": "node:x", "params": {"spped": 1}},
+                    {**fine, "when": "isr == 1"},
+                ],
+            }
+        )
+    said = str(refused.value).splitlines()
+    expected = (
+        "sed: there is no such setting: did you mean 'seed'?",
+        "warmup_s: Input should be greater than or equal to 0",
+        "workload.acks: ",
+        "workload: min_isr 4 is above replication_factor 3",
+        "workload: min_bytes 100 is above max_bytes 64",
+        "fault 0: unknown action 'kil': did you mean 'kill'?",
+        "fault 0 (kil): unknown target 'leadr': did you mean 'leader'?",
+        "fault 1 begins at 99 s, after the load of 20 s",
+        "faults.2.durations: there is no such setting: did you mean 'duration_s'?",
+        "fault 3 (kill): duration_s = 1000000000.0",
+        "fault 3 (kill): unknown parameter 'spped'",
+        "fault 3 (kill): target 'node:x'",
+    )
+    for each in expected:
+        assert any(line.startswith(each) for line in said), (each, said)
+    assert len(said) == len(expected)
+
+
+def test_what_is_wrong_around_faults_and_settings_is_said_at_once() -> None:
+    fault = {"at_s": 1, "duration_s": 1, "action": "kill"}
+    with pytest.raises(PlanError) as refused:
+        make_plan(
+            {
+                "cluster": {"settings": {"segment.bytes": "1", "no.such": "2", "node.id": "7"}},
+                "workload": {"topic_settings": {"a.b": "c", "segment.bytes": "one"}},
+                "faults": [{**fault, "target": "node:9"}, {**fault, "target": "leader:nobody-0", "when": "isr == 1"}],
+                "operations": [[0.1, 0, "appends-0", 0, 100], *([number, 9] for number in range(500))],
+            }
+        )
+    said = str(refused.value).splitlines()
+    for each in ("segment.bytes", "no.such", "node.id", "a.b", "no node 9", "no partition nobody-0", "isr needs a"):
+        assert [line for line in said if each in line], (each, said)
+    assert len([line for line in said if "operation" in line]) == 4
+    assert "497 more of the 501 operations are wrong" in said
+
+
+def test_a_run_directory_given_for_a_plan_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="is a folder$"):
+        read_plan(tmp_path)
+    (tmp_path / "plan.toml").write_text("")
+    with pytest.raises(PlanError, match="is a folder: did you mean .*/plan.toml"):
+        read_plan(tmp_path)

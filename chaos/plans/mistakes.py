@@ -1,0 +1,206 @@
+"""Everything that is wrong with a plan whose parts can be read, found at once: what they must be together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from chaos.faults import triggers
+from chaos.faults.kind import OUR_WORLDS, Fault, FaultError, Setting, Trait
+from chaos.faults.kinds import KINDS
+from chaos.faults.targets import check_feasible, check_target
+from chaos.faults.vocabulary import make_fault
+from chaos.plans.external import check_external
+from chaos.plans.parts import FaultPlan, PlanParts
+from chaos.plans.settings import wrong_broker_settings, wrong_topic_settings
+
+OPERATIONS_SAID = 3
+"""Of wrong operations: a load has thousands, and what is wrong with one is often wrong with all."""
+AROUND_FAULTS = frozenset({"runtime", "target", "compose", "upgrade_to", "cluster", "workload"})
+"""The parts of a plan that decide whether it can have a fault."""
+
+Found = Iterator[str]
+
+
+def mistakes(
+    plan: PlanParts, *, unread: Collection[str] = (), numbers: Sequence[int] | None = None
+) -> list[str]:  # fmt: skip
+    """One sentence for each mistake.
+
+    unread: parts that could not be read and have their defaults in `plan`; what depends on one is left out.
+    numbers: of the plan's faults, where some could not be read; None: all could.
+    """
+    found: list[str] = []
+    for parts, look in _LOOKS:
+        if not parts & set(unread):
+            found += look(plan)
+    alone = bool(AROUND_FAULTS & set(unread))
+    for number, fault in zip(numbers or range(len(plan.faults)), plan.faults, strict=True):
+        found += _of_fault(plan, number, fault, alone=alone, others_known=numbers is None)
+        if "time_s" not in unread and fault.at_s >= plan.time_s:
+            found.append(f"fault {number} begins at {fault.at_s:g} s, after the load of {plan.time_s:g} s")
+    return found
+
+
+def _replicas(plan: PlanParts) -> Found:
+    if plan.workload.replication_factor > plan.cluster.nodes:
+        yield (
+            f"workload.replication_factor {plan.workload.replication_factor} needs as many nodes; "
+            f"cluster.nodes is {plan.cluster.nodes}"
+        )
+
+
+def _external(plan: PlanParts) -> Found:
+    """Settings that only an external cluster can have, and those that it cannot have."""
+    if plan.runtime != "external":
+        if plan.bootstrap or plan.compose or plan.cluster.ids or plan.target == "other":
+            yield 'bootstrap, compose, cluster.ids and target = "other" are of runtime = "external"'
+        return
+    if not plan.bootstrap:
+        yield 'an external cluster is found by its bootstrap servers: bootstrap = "HOST:PORT"'
+    if plan.target == "squall":
+        yield 'an external cluster is nobody\'s to trust: target = "kafka" or "other"'
+    if len(plan.cluster.ids) != plan.cluster.nodes:
+        yield f"cluster.ids names {len(plan.cluster.ids)} brokers; cluster.nodes is {plan.cluster.nodes}"
+    if plan.workload.zones > 1:
+        yield "workload.zones: an external cluster advertises one address of each broker: 1 zone"
+    if plan.cluster.settings:
+        yield "cluster.settings: an external cluster has its own, which cannot be given"
+
+
+def _target(plan: PlanParts) -> Found:
+    """Our broker's own rules check its settings. Other brokers check theirs when they start."""
+    if plan.target == "squall":
+        yield from (f"cluster.settings: {wrong}" for wrong in wrong_broker_settings(plan.cluster.settings))
+        yield from (f"workload.topic_settings: {wrong}" for wrong in wrong_topic_settings(plan.workload.topic_settings))
+    elif plan.runtime == "sim":
+        yield f'the simulator runs Squall\'s own broker only: target = "{plan.target}" needs processes'
+    elif plan.runtime == "docker":
+        yield f'there are images of Squall\'s own broker only: target = "{plan.target}" needs processes'
+    client = plan.workload.client
+    if client != "squall" and plan.runtime == "sim":
+        yield f'the simulator runs our own client only: client = "{client}" needs processes'
+
+
+def _volumes(plan: PlanParts) -> Found:
+    """Volumes belong to the container engine: faults of files cannot reach data in them."""
+    if not plan.cluster.volume_mib:
+        return
+    if plan.runtime != "docker":
+        yield 'cluster.volume_mib is of runtime = "docker": elsewhere data has no volumes'
+    kinds = (KINDS[fault.action] for fault in plan.faults if fault.action in KINDS)
+    if beyond := sorted({kind.name for kind in kinds if Trait.NEEDS_FILES in kind.traits}):
+        yield f"cluster.volume_mib: {', '.join(beyond)} need brokers' data in folders of this machine"
+
+
+def _operations(plan: PlanParts) -> Found:
+    """Each operation must be one that the workload can do."""
+    wrong = [f"operation {n}: {why}" for n, op in enumerate(plan.operations or ()) if (why := _wrong(plan, op))]
+    yield from wrong[:OPERATIONS_SAID]
+    if len(wrong) > OPERATIONS_SAID:
+        yield f"{len(wrong) - OPERATIONS_SAID} more of the {len(plan.operations or ())} operations are wrong"
+
+
+def _wrong(plan: PlanParts, op: Any) -> str:
+    kind = plan.workload.OPERATION
+    if not isinstance(op, kind):
+        fields = ", ".join(kind._fields)  # type: ignore[attr-defined]
+        return f"{op!r} is no operation of the workload {plan.workload.name}, which is [{fields}]"
+    if not -plan.warmup_s <= op.at_s < plan.time_s:  # type: ignore[attr-defined]
+        return f"at {op[0]:g} s, outside {-plan.warmup_s:g} s to {plan.time_s:g} s"
+    return plan.workload.wrong(op)
+
+
+_LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
+    (frozenset({"cluster", "workload"}), _replicas),
+    (frozenset({"runtime", "target", "bootstrap", "compose", "cluster", "workload"}), _external),
+    (frozenset({"runtime", "target", "cluster", "workload"}), _target),
+    (frozenset({"runtime", "cluster"}), _volumes),
+    (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
+)
+"""The parts that a look depends on, and the look."""
+
+
+# ------------------------------------------------------------------------------------------------------- one fault
+
+
+def possible_fault(plan: PlanParts, number: int, planned: FaultPlan) -> Fault:
+    """One fault of a plan, checked. Raises FaultError with everything that is wrong with it, a line each."""
+    if wrong := _of_fault(plan, number, planned):
+        raise FaultError("\n".join(wrong))
+    fault = _made(number, planned)
+    if planned.when is None:
+        return fault
+    within_s = min(planned.within_s or triggers.WITHIN_S, plan.time_s - planned.at_s)
+    return replace(fault, when=planned.when, within_s=within_s)
+
+
+def _made(number: int, planned: FaultPlan) -> Fault:
+    return make_fault(number, planned.at_s, planned.duration_s, planned.action, planned.target, planned.params)
+
+
+def _of_fault(
+    plan: PlanParts, number: int, planned: FaultPlan, *, alone: bool = False, others_known: bool = True
+) -> list[str]:
+    """What is wrong with a fault. alone: by itself, whatever the plan around it is."""
+    here = f"fault {number} ({planned.action})"
+    wrong: list[str] = []
+    try:
+        fault = _made(number, planned)
+    except FaultError as error:
+        wrong += str(error).splitlines()
+    else:
+        if not alone:
+            wrong += _impossible(plan, fault)
+    if alone:
+        return wrong
+    try:
+        check_target(here, planned.target)
+    except FaultError:
+        pass  # said already
+    else:
+        wrong += _refused(check_feasible, planned.target, plan.nodes, plan.workload.zones, plan.partitions(), here)
+    if others_known:
+        wrong += _waiting(plan, number, planned)
+    return wrong
+
+
+def _refused(check: Callable[..., object], *given: Any, **named: Any) -> list[str]:
+    try:
+        check(*given, **named)
+    except FaultError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
+    """Why this cluster or this runtime cannot have a fault."""
+    here, kind = f"fault {fault.id} ({fault.action})", fault.kind
+    if plan.runtime == "external":
+        yield from _refused(check_external, fault, compose=plan.compose, client=plan.workload.client)
+    elif plan.runtime not in kind.worlds:
+        where = " or ".join(sorted(kind.worlds & OUR_WORLDS))
+        why = f" ({kind.nowhere_else})" if kind.nowhere_else else ""
+        yield f"{here}: not possible in runtime {plan.runtime!r}: use {where}{why}"
+    nodes, replicas = plan.cluster.nodes, plan.workload.replication_factor
+    if why := kind.refuse(fault.params, Setting(plan.runtime, plan.target, nodes, replicas, plan.upgrade_to)):
+        yield f"{here}: {why}"
+    needed = kind.needs_nodes(fault.params)
+    if nodes < needed:
+        few = "a cluster of one has no links between brokers" if needed == 2 else f"it needs {needed} brokers"
+        yield f"{here}: {few}"
+    if plan.target != "squall" and plan.runtime != "external" and Trait.NEEDS_OUR_BROKER in fault.traits:
+        yield f"{here}: only Squall's own broker can be made to: leave it out"
+
+
+def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
+    """What is wrong with the condition that a fault waits for."""
+    here = f"fault {number} ({planned.action})"
+    if planned.when is None:
+        return [] if planned.within_s is None else [
+            f"{here}: within_s = {planned.within_s:g}: there is no `when` to wait for"
+        ]  # fmt: skip
+    uncounted = triggers.uncounted(plan.runtime, plan.target)
+    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted)
+    return _refused(triggers.check, here, planned.when, number, scope)

@@ -1,0 +1,153 @@
+"""The parts of a plan as data, each checked by itself. `chaos.plans.plan` says what they are together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
+
+from workloads.registry import DEFAULT, SCENARIOS
+from workloads.scenario import Scenario
+
+FAST_FAILOVER: Mapping[str, str] = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1800",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "600",
+    "controller.quorum.fetch.timeout.ms": "1200",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "controller.quorum.request.timeout.ms": "1000",
+    "initial.broker.registration.timeout.ms": "600000",
+}
+"""Time-outs of a run's brokers, shorter than Kafka's so that failovers fit into a load of half a minute. One is longer:
+a broker that starts while faults keep the quorum from electing waits for it, where Kafka's would give up after 60 s.
+"""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClusterPlan(_Part):
+    """The brokers."""
+
+    nodes: int = Field(3, ge=1, le=9)
+    ids: tuple[int, ...] = ()
+    """Runtime external only: the brokers' ids as the cluster reported them. In other runtimes the ids are 1, 2 and so
+    on.
+    """
+    settings: dict[str, str] = Field(default_factory=lambda: dict(FAST_FAILOVER))
+    """Broker settings by Kafka's names."""
+    volume_mib: int = Field(0, ge=0, le=1 << 20)
+    """Runtime docker only: MiB that each broker's data may take, on a volume of its own. 0: no limit."""
+
+
+class LimitsPlan(_Part):
+    """How long each step may take after everything is healed, in seconds."""
+
+    converge_s: float = Field(30, gt=0, le=3600, description="Limit for full ISRs after healing.")
+    """Until every ISR is full and every broker is back."""
+    final_read_s: float = Field(30, gt=0, le=3600, description="Limit for each final reader.")
+    stuck_s: float = Field(15, gt=0, le=3600, description="No progress for so long after healing is a finding.")
+    """A finding if no write is acknowledged, or no record is read, for this long after healing."""
+
+
+class FaultPlan(_Part):
+    """One fault as it stands in a file."""
+
+    at_s: float = Field(ge=0)
+    duration_s: float = Field(gt=0)
+    action: str
+    target: str = "random"
+    params: dict[str, Any] = Field(default_factory=dict)
+    when: str | None = None
+    """The condition that the fault waits for, from `at_s` on (`chaos.faults.triggers`)."""
+    within_s: float | None = Field(None, gt=0)
+    """How long the fault waits for its condition, in seconds: at most as long as the load lasts."""
+
+
+def which_workload(table: Any) -> str | None:
+    """The workload that this table is for, as pydantic's discriminator; None if the value is no table."""
+    if isinstance(table, Scenario):
+        return table.name
+    return str(table.get("name", DEFAULT)) if isinstance(table, Mapping) else None
+
+
+@cache
+def _operations(name: str) -> TypeAdapter[Any]:
+    """Reads the operations of a workload."""
+    kind: Any = SCENARIOS[name].OPERATION
+    return TypeAdapter(tuple[kind, ...])
+
+
+def _read(name: str, operation: Any) -> Any:
+    """One operation of a workload, or what stands in its place."""
+    try:
+        return _operations(name).validate_python((operation,))[0]
+    except ValidationError:
+        return operation
+
+
+if TYPE_CHECKING:
+    Workload = Scenario
+else:
+    Workload = Annotated[
+        Union[tuple(Annotated[each, Tag(name)] for name, each in SCENARIOS.items())],  # noqa: UP007
+        Discriminator(which_workload),
+    ]
+"""The model of the `[workload]` table is the scenario's own."""
+
+
+class PlanParts(_Part):
+    """The parts of a plan, each checked by itself. `Plan` says what they must be together."""
+
+    schema_version: Literal[1] = 1
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    runtime: Literal["process", "docker", "sim", "external"] = "process"
+    target: Literal["squall", "kafka", "other"] = "squall"
+    """Whose brokers: Squall's, Apache Kafka's, or somebody else's."""
+    bootstrap: str = ""
+    """Runtime external only: the addresses to ask for its brokers."""
+    compose: str = ""
+    """Runtime external only: the compose file of the brokers' containers, if faults may hit them."""
+    upgrade_to: str = ""
+    """The second version for the fault `upgrade`: a checkout of Squall; for target kafka an unpacked Kafka; for runtime
+    docker also an image.
+    """
+    warmup_s: float = Field(2, ge=0, le=600)
+    time_s: float = Field(30, gt=0, le=86_400)
+    expect: Literal["config", "safe", "loss"] = "config"
+    """The standard of the verdict: the promises of the run's configuration, every promise, or an expected loss."""
+    cluster: ClusterPlan = Field(default_factory=lambda: ClusterPlan.model_validate({}))
+    workload: Workload = Field(default_factory=lambda: SCENARIOS[DEFAULT].model_validate({}))
+    limits: LimitsPlan = Field(default_factory=lambda: LimitsPlan.model_validate({}))
+    faults: tuple[FaultPlan, ...] = ()
+    operations: tuple[Any, ...] | None = None
+    """If given, these operations replace the workload's rate as the load. They are the workload's own NamedTuples."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_workload(cls, values: Any) -> Any:
+        """Read operations with the workload's own model."""
+        given = values.get("operations") if isinstance(values, Mapping) else None
+        name = which_workload(values.get("workload", {})) if given else None
+        if name not in SCENARIOS:
+            return values
+        try:
+            read = _operations(name).validate_python(given)
+        except ValidationError:  # what cannot be read stays as it is: it is said with everything else that is wrong
+            read = tuple(_read(name, each) for each in given) if isinstance(given, list | tuple) else given
+        return {**values, "operations": read}
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Broker ids."""
+        return self.cluster.ids or tuple(range(1, self.cluster.nodes + 1))
+
+    def partitions(self) -> list[str]:
+        """The workload's partitions, as TOPIC-NUMBER."""
+        return [f"{topic}-{number}" for topic, number in self.workload.places()]

@@ -1,0 +1,182 @@
+"""`squall run`: what is refused before anything starts, and what is said of a plan before it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaos import cli
+from chaos.commands import run, sim
+from chaos.plans.operations import concrete
+from chaos.plans.plan import Plan, make_plan, write_plan
+from workloads.registry import SCENARIOS
+
+
+@pytest.fixture
+def shrunk(tmp_path: Path) -> Path:
+    """A plan of processes that brings its own operations, as shrinking leaves one."""
+    plan = concrete(make_plan({"runtime": "sim", "time_s": 10, "workload": {"rate": 20}}))
+    path = tmp_path / "shrunk.toml"
+    path.write_text(write_plan(plan.model_copy(update={"runtime": "process"})))
+    return path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The lines of a refusal, without usage."""
+    assert cli.run(list(arguments)) == 3
+    said = capsys.readouterr().err
+    return said.partition("Error: ")[2].splitlines() or said.splitlines()
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--rate", "50"], "--rate:"),
+        (["--max-bytes", "500", "--rate", "7"], "--rate, --max-bytes:"),
+    ],
+)
+def test_an_option_of_the_load_is_refused_where_the_plan_has_its_own_operations(
+    command: str, flags: list[str], named: str, shrunk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = refused(capsys, command, "--plan", str(shrunk), *flags)
+    assert line.startswith(named)
+    assert "operations of its own, and they are its load" in line
+
+
+def test_every_setting_of_the_draw_alone_is_a_setting() -> None:
+    for scenario in SCENARIOS.values():
+        assert set(scenario.OF_THE_DRAW) <= set(scenario.model_fields)
+
+
+@pytest.mark.parametrize("name", [each for each in SCENARIOS if each != "appends"])
+def test_the_operations_of_another_workload_are_refused_in_a_sentence(
+    name: str, shrunk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = refused(capsys, "run", "--plan", str(shrunk), "--workload", name)
+    assert "operations of its own, and they are of the workload appends" in line
+    text = shrunk.read_text().replace('name = "appends"', f'name = "{name}"')
+    shrunk.write_text("\n".join(line for line in text.splitlines() if not re.match("topics|partitions|acks", line)))
+    lines = refused(capsys, "run", "--plan", str(shrunk))
+    assert len([line for line in lines if ": operation " in line]) <= 4
+    assert len(lines) < 20
+
+
+def test_a_simulated_plan_starts_no_processes_unless_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(write_plan(make_plan({"runtime": "sim"})))
+    (line,) = refused(capsys, "run", "--plan", str(path))
+    assert f"./squall sim --plan {path}" in line
+    started: list[Plan] = []
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: started.append(plan))
+    assert cli.run(["run", "--plan", str(path), "--runtime", "process"]) == 130
+    assert [plan.runtime for plan in started] == ["process"]
+
+
+@pytest.mark.parametrize("flag", ["--set", "--topic-set"])
+def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
+    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = refused(capsys, "run", flag, "nonsense")
+    example = line.rpartition(f"as in {flag} ")[2]
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: None)
+    assert cli.run(["run", flag, example]) == 130
+
+
+# -------------------------------------------------------------------------------------------- faults that are drawn
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Plan:
+    """The plan that `squall run` would have run."""
+    plans: list[Plan] = []
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: plans.append(plan))
+    assert cli.run(["run", "--seed", "7", *arguments]) == 130
+    return plans[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kinds_that_found_no_room_are_named_before_the_run_with_a_time_that_has_room(
+    seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = {"kill", "partition", "pause", "stop"}
+    asked = ["--seed", str(seed), "--faults", ",".join(sorted(kinds))]
+    plan = planned(monkeypatch, *asked, "--time", "12")
+    said = capsys.readouterr().err
+    found = re.search(r"no room in 12 s of load for (.*); --time (\d+) has room for all kinds", said)
+    assert found is not None
+    assert set(found[1].split(", ")) == kinds - {fault.action for fault in plan.faults}
+    plan = planned(monkeypatch, *asked, "--time", found[2])
+    assert {fault.action for fault in plan.faults} == kinds
+    assert not capsys.readouterr().err
+
+
+def test_as_many_faults_are_drawn_as_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    all_of_them = planned(monkeypatch, "--faults", "kill,pause", "--time", "60").faults
+    for count in (1, 3, len(all_of_them)):
+        asked = ["--faults", "kill,pause", "--time", "60", "--fault-count", str(count)]
+        assert planned(monkeypatch, *asked).faults == all_of_them[:count]
+    capsys.readouterr()
+    (line,) = refused(capsys, "run", "--seed", "7", "--time", "60", "--fault-count", "40")
+    found = re.search(r"has room for (\d+), one of (\d+) s for all", line)
+    assert found is not None
+    assert len(planned(monkeypatch, "--time", found[2], "--fault-count", "40").faults) == 40
+
+
+def test_a_count_without_faults_to_draw_is_refused(shrunk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--faults", "none"], ["--plan", str(shrunk)]):
+        (line,) = refused(capsys, "run", *arguments, "--fault-count", "3")
+        assert line.startswith("--fault-count:")
+    (line,) = refused(capsys, "run", "--upgrade-to", ".", "--faults", "upgrade", "--fault-count", "2")
+    assert "only once" in line
+
+
+# --------------------------------------------------------------------------------------------------------- the help
+
+
+def defaults_of(command: str) -> dict[str, str]:
+    """Option -> the default that its help names."""
+    module = {"run": run, "sim": sim}[command]
+    return {
+        option.opts[0]: found[1]
+        for option in module.command.params
+        if (found := re.search(r"\[default: (.*)\]", getattr(option, "help", "") or ""))
+    }
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("extra", [[], ["--rate", "3"]])
+@pytest.mark.parametrize("command", ["run", "sim"])
+def test_the_help_of_a_command_shows_the_defaults_that_hold_for_it(
+    command: str, extra: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: plans.append(plan))
+    monkeypatch.setattr(sim, "_single", lambda plan, *_: plans.append(plan) or 0)
+    cli.run([command, "--seed", "1", "--workload", name, *extra])
+    table = plans[0].workload.model_dump()
+    seen = 0
+    for option, told in defaults_of(command).items():
+        setting = option.lstrip("-").replace("-", "_")
+        if setting not in table or (extra and setting == "rate"):
+            continue
+        by_workload = {each[1]: each[0] for each in re.findall(r"([^()]+) \((\w+)\)(?:, )?", told)}
+        word = by_workload[name] if by_workload else told
+        without, _, with_rate = word.partition(", or ")
+        word = with_rate.split()[0] if extra and with_rate else without
+        value = {"acks": {-1: "all"}, "idempotence": {True: "on"}}.get(setting, {}).get(table[setting], table[setting])
+        assert word == str(value), option
+        seen += 1
+    assert seen >= 6
+
+
+def test_the_simulator_offers_no_client_library_that_it_refuses() -> None:
+    said = CliRunner().invoke(sim.command, ["--help"]).output
+    assert "confluent" not in said
+    assert "confluent" in CliRunner().invoke(run.command, ["--help"]).output
