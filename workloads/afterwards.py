@@ -7,8 +7,8 @@ and it is a process of the history like any producer: final readers must find wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 import trio
@@ -43,6 +43,8 @@ class _Writing:
     """Partitions that have acknowledged nothing yet, and what the last outcome was."""
     attempt_s: float
     zone: str
+    offsets: dict[Place, int] = field(default_factory=dict)
+    """Of the records that were acknowledged, where the leader told them."""
 
     async def attempt(self) -> None:
         """A fresh producer writes to whatever lacks."""
@@ -77,18 +79,30 @@ class _Writing:
         if outcome.status is Status.OK:
             self.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
             self.lacking.pop(place, None)
+            if outcome.offset >= 0:
+                self.offsets[place] = outcome.offset
         else:
             self.recorder.send_not_ok(op, outcome.status, outcome.error)
             self.lacking[place] = outcome.error
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of it."""
+
+    offsets: Mapping[Place, int]
+    """Of the acknowledged records: readers have to come behind them."""
+    lacking: Mapping[Place, str]
+    """Partitions that acknowledged nothing, with the last error."""
+
+
 async def write_afterwards(
     env: Env, bootstrap: Sequence[Address], places: Sequence[Place], recorder: Recorder, limit_s: float, zone: str = ""
-) -> dict[Place, str]:
+) -> Written:
     """Write to every partition until each has acknowledged a record, for at most `limit_s`.
 
-    The partitions that acknowledged nothing, with the last error. Never raises for what the cluster does. Records under
-    way at the limit have no outcome in the history: nobody knows whether they were appended.
+    Never raises for what the cluster does. Records under way at the limit have no outcome in the history: nobody knows
+    whether they were appended.
     """
     writing = _Writing(env, bootstrap, recorder, dict.fromkeys(places, NO_ANSWER), limit_s / ATTEMPTS, zone)
     with env.timeout(limit_s):
@@ -97,4 +111,4 @@ async def write_afterwards(
             if writing.lacking:
                 await env.sleep(PAUSE_S)
     recorder.flush()
-    return writing.lacking
+    return Written(writing.offsets, writing.lacking)

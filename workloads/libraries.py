@@ -14,6 +14,7 @@ import trio
 from workloads.client.cluster import Address, Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.counters import Counters
+from workloads.live_readers import LiveReaders
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
 
 
@@ -143,14 +144,15 @@ async def read_by(
     recorder: Recorder,
     counters: Counters,
     task: ReaderTask,
-    sent_all: trio.Event,
+    readers: LiveReaders,
 ) -> None:
-    """One of the workload's readers is this library's: record what it did, until all has been sent."""
+    """One of the workload's readers is this library's: record what it did, until it may end."""
     about = {"isolation": task.isolation, "reader": task.number}
     process = recorder.process("reader", driver.version, about, client=driver.client, zone=task.zone)
+    readers.begins(process, driver.client, task.places)
 
     async def end(reader: Reading) -> None:
-        await sent_all.wait()
+        await readers.may_end.wait()
         reader.finish()
 
     async with trio.open_nursery() as nursery:
@@ -158,7 +160,20 @@ async def read_by(
         nursery.start_soon(end, reader)
         while (said := await reader.next()) is not None:
             record(said, recorder, counters, process)
+            readers.moved(process, _positions(said))
             recorder.flush()
+
+
+def _positions(said: Assigned | Read | Sought | Troubled) -> Mapping[Place, int]:
+    """Where a reader is after what it did, for the partitions that it was about."""
+    match said:
+        case Assigned(at):
+            return at
+        case Sought(place, position, _):
+            return {place: position}
+        case Read(_, _, parts):
+            return {each.place: each.position for each in parts}
+    return {}
 
 
 def record(said: Assigned | Read | Sought | Troubled, recorder: Recorder, counters: Counters, process: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from workloads.counters import Counters
     from workloads.final_reads import FinalRead
     from workloads.libraries import Zone
+    from workloads.live_readers import LiveReaders
     from workloads.needs import Needs
     from workloads.recorder import Recorder
     from workloads.section import Section
@@ -88,6 +89,12 @@ class SwarmGround(NamedTuple):
     """A fault may hit fsyncs: they have to happen."""
 
 
+def _live_readers() -> LiveReaders:
+    from workloads.live_readers import LiveReaders
+
+    return LiveReaders()
+
+
 @dataclass(slots=True)
 class Surroundings:
     """Where a scenario runs.
@@ -109,6 +116,8 @@ class Surroundings:
     envs: Callable[[str], Env] | None = None
     acknowledged: Acknowledged | None = None
     operations: Sequence[Operation] | None = None
+    readers: LiveReaders = field(default_factory=_live_readers)
+    """Where the workload's readers say how far they have come, and are told when they may end."""
 
     def own(self, name: str) -> Env:
         """The Env of one client."""
@@ -230,7 +239,8 @@ class Scenario(BaseModel, ABC):
     async def run(self, around: Surroundings) -> None:
         """Drive the load until `around.stop`, then wait until every operation has its outcome.
 
-        Raises WorkloadFailed where it cannot begin, OSError where the history cannot be written.
+        `around.readers.load_over` is called then, and readers go on until `around.readers.may_end`. Raises
+        WorkloadFailed where it cannot begin, OSError where the history cannot be written.
         """
 
     async def final_reads(

@@ -1,4 +1,4 @@
-"""One of a workload's readers beside the load: from the start of its partitions, and on, while there is load."""
+"""One of a workload's readers beside the load: from the start of its partitions, and on, until it may end."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ async def tail(
     places: Sequence[Place],
     isolation: int,
     poll_pause_ms: int,
-    sent_all: trio.Event,
 ) -> None:
-    """The reader of this number, of our own client or of its zone's library, until `sent_all` and its last poll."""
-    zone = around.zone(number)
+    """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll."""
+    zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
         task = ReaderTask(number, places, isolation, zone.name)
-        await read_by(zone.driver, around.recorder, around.counters, task, sent_all)
+        await read_by(zone.driver, around.recorder, around.counters, task, readers)
         return
     env, handle = around.own(f"reader-{number}"), around.controls.readers[number]
     async with trio.open_nursery() as nursery:
@@ -51,23 +50,27 @@ async def tail(
             zone=zone.name,
             extra={"reader": number},
         )
+        readers.begins(reader.process, "squall", places)
         starts: dict[Place, int] = {}
-        while len(starts) < len(places) and not sent_all.is_set():
+        while len(starts) < len(places) and not readers.may_end.is_set():
             left = [place for place in places if place not in starts]
             listed = await reader.list_offsets(left, EARLIEST, LIST_LIMIT_S)
             starts.update({place: found.offset for place, found in listed.items() if not found.error})
         reader.assign(starts)
+        readers.moved(reader.process, starts)
         pause_s = poll_pause_ms / 1000
         look_at_s = 0.0
-        while not sent_all.is_set():
+        while not readers.may_end.is_set():
             if env.mono() >= look_at_s:
                 await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
                 look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
-            await handle.going(sent_all)
+            await handle.going(readers.may_end)
             handle.done += 1
             polled = await reader.poll("poll", POLL_LIMIT_S)
+            readers.moved(reader.process, {each.place: each.position for each in polled.fetched})
             for event in polled.events:
                 await _recover(reader, event)
+                readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
             await env.sleep(pause_s)
         client.close()
 

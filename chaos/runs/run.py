@@ -1,9 +1,9 @@
 """One run, from a plan to a run directory that can be judged.
 
-cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> a write to every partition -> fresh readers
-read everything, twice, in both isolation levels -> stop -> replica logs compared. Everything written so far is kept,
-whatever happens. A run that ends early, by trouble of the harness or by Ctrl-C, can still be verified; its verdict is
-`unknown`, with the reason.
+cluster -> topics -> warm-up -> load with faults -> heal -> convergence -> a write to every partition, which the
+workload's own readers poll before they end -> fresh readers read everything, twice, in both isolation levels -> stop ->
+replica logs compared. Everything written so far is kept, whatever happens. A run that ends early, by trouble of the
+harness or by Ctrl-C, can still be verified; its verdict is `unknown`, with the reason.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
-from workloads.afterwards import write_afterwards
+from workloads.afterwards import Written, write_afterwards
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
 from workloads.final_reads import FinalRead
 from workloads.libraries import Driver, Zone
+from workloads.live_readers import Behind, LiveReaders
 from workloads.needs import Needs
 from workloads.recorder import Recorder
 from workloads.scenario import Surroundings
@@ -177,17 +178,7 @@ class Run:
                     await self._meet(self._stranger, servers)
                 async with self._phase("create topics"):
                     await self._create_topics(observer)
-                await self._load(recorder, nemesis)
-                async with self._phase("heal"):
-                    self.info["heal"] = await self.runtime.heal()
-                self._say_landed(nemesis)
-                async with self._phase("converge"):
-                    limit_s = self.plan.limits.converge_s
-                    self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
-                    if self._eyes is not None and not self.info["converged"]["ok"]:
-                        self.info["converged"]["stuck"] = self._eyes.stuck()
-                async with self._phase("writes after healing"):
-                    self.info["writes_after_healing"] = await self._write_afterwards(observer, servers, recorder)
+                await self._load_and_heal(observer, servers, recorder, nemesis)
                 async with self._phase("final reads"):
                     self.info["final_reads"] = await self._final_reads(env, servers, recorder)
                 if self._eyes is not None and self.info["converged"]["ok"]:
@@ -217,27 +208,58 @@ class Run:
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
         return [Zone(name, addresses(each), drivers.get(name)) for name, each in servers.items()]
 
-    async def _load(self, recorder: Recorder, nemesis: Nemesis) -> None:
-        """Warm-up without faults, then the load with them; the workload ends once all of it is settled."""
-        counters, stop = Counters(), trio.Event()
+    async def _load_and_heal(
+        self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
+    ) -> None:
+        """All that the workload's readers live through: the load, the healing, and the writes after it."""
+        counters = Counters()
+        around = self._surroundings(recorder, counters, trio.Event())
+        nemesis.clients = around.controls
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
-        async with trio.open_nursery() as nursery:
-            around = self._surroundings(recorder, counters, stop)
-            nemesis.clients = around.controls
-            nursery.start_soon(self.plan.workload.run, around)
-            async with self._phase("warm-up"):
-                await trio.sleep(self.plan.warmup_s)
-            async with self._phase("load with faults" if nemesis.played else "load"):
-                with trio.CancelScope() as faults:
-                    async with trio.open_nursery() as load:
-                        load.start_soon(nemesis.play)
-                        await trio.sleep(self.plan.time_s)
-                        # A fault that takes much longer than planned to end must not keep the run for ever.
-                        faults.deadline = trio.current_time() + self.plan.limits.converge_s
-            async with self._phase("settle"):
-                stop.set()
+        async with trio.open_nursery() as clients:
+            clients.start_soon(self._work, around)
+            await self._load(around, nemesis)
+            async with self._phase("heal"):
+                self.info["heal"] = await self.runtime.heal()
+            self._say_landed(nemesis)
+            await self._converge(observer)
+            async with self._phase("writes after healing"):
+                written = await self._write_afterwards(observer, servers, recorder)
+            async with self._phase("reads after healing"):
+                self.info["reads_after_healing"] = await self._read_afterwards(observer, around.readers, written)
+                around.readers.let_go()
         self.info["counters"] = counts_of(counters)
+
+    async def _work(self, around: Surroundings) -> None:
+        """The workload. Whatever it does, nobody waits for its outcomes once it has ended."""
+        try:
+            await self.plan.workload.run(around)
+        finally:
+            around.readers.load_over()
+
+    async def _load(self, around: Surroundings, nemesis: Nemesis) -> None:
+        """Warm-up without faults, then the load with them, until every operation has its outcome."""
+        async with self._phase("warm-up"):
+            await trio.sleep(self.plan.warmup_s)
+        async with self._phase("load with faults" if nemesis.played else "load"):
+            with trio.CancelScope() as faults:
+                async with trio.open_nursery() as load:
+                    load.start_soon(nemesis.play)
+                    await trio.sleep(self.plan.time_s)
+                    # A fault that takes much longer than planned to end must not keep the run for ever.
+                    faults.deadline = trio.current_time() + self.plan.limits.converge_s
+        async with self._phase("settle"):
+            around.stop.set()
+            await around.readers.settled.wait()
+        self.info["counters"] = counts_of(around.counters)
+
+    async def _converge(self, observer: Observer) -> None:
+        async with self._phase("converge"):
+            limit_s = self.plan.limits.converge_s
+            self.info["converged"] = await observer.converged(self.plan.workload.topic_names(), limit_s)
+            if self._eyes is not None and not self.info["converged"]["ok"]:
+                self.info["converged"]["stuck"] = self._eyes.stuck()
 
     def _surroundings(self, recorder: Recorder, counters: Counters, stop: trio.Event) -> Surroundings:
         """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
@@ -252,6 +274,7 @@ class Run:
             envs=self.env,
             acknowledged=self._eyes.acknowledged if self._eyes else None,
             operations=of_the_run(self.plan),
+            readers=LiveReaders(stay=True),
         )
 
     def _say_landed(self, nemesis: Nemesis) -> None:
@@ -260,21 +283,36 @@ class Run:
 
     async def _write_afterwards(
         self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder
-    ) -> dict[str, Any]:
-        """The result of a write to every partition: whether all succeeded, how long it took, and which did not, in
-        words.
-        """
+    ) -> Written:
+        """Write to every partition. run.json has: whether all succeeded, how long it took, and which did not."""
         limit_s, began = self.plan.limits.stuck_s, trio.current_time()
         places = self.plan.workload.places()
-        missing = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)
+        written = await write_afterwards(self.env("afterwards"), servers, places, recorder, limit_s, ZONE)
         took_s = round(trio.current_time() - began, 3)
-        lacking = {f"{topic}-{index}": why for (topic, index), why in missing.items()}
+        lacking = {f"{topic}-{index}": why for (topic, index), why in written.lacking.items()}
         if lacking:
-            view = None
-            with trio.move_on_after(ASK_LIMIT_S):
-                view = await observer.view()
+            view = await _seen_by(observer)
             lacking = {name: f"{why}; {_led(view, name)}" for name, why in lacking.items()}
-        return {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
+        told = {"ok": not lacking, "limit_s": limit_s, "took_s": took_s, "lacking": lacking}
+        self.info["writes_after_healing"] = told
+        return written
+
+    async def _read_afterwards(self, observer: Observer, readers: LiveReaders, written: Written) -> dict[str, Any]:
+        """Whether the workload's readers polled what was written after healing: how many there are, and who did not."""
+        limits, began = self.plan.limits, trio.current_time()
+        goals = {place: offset + 1 for place, offset in written.offsets.items()}
+        limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
+        behind = await readers.reach(self.env("reads afterwards"), goals, limits.stuck_s, limit_s)
+        took_s = round(trio.current_time() - began, 3)
+        view = await _seen_by(observer) if behind else None
+        return {
+            "ok": not behind,
+            "readers": len(readers),
+            "partitions": len(goals),
+            "limit_s": limits.stuck_s,
+            "took_s": took_s,
+            "behind": [_behind(each, view) for each in behind],
+        }
 
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
@@ -301,6 +339,26 @@ def _told(read: FinalRead) -> dict[str, Any]:
     told = {"process": read.process, "round": read.round, "isolation": read.isolation, "records": read.records}
     waiting = [f"{topic}-{index}" for topic, index in read.waiting]
     return {**told, "missing": missing, "waiting": waiting, "idle_s": round(read.idle_s, 3)}
+
+
+def _behind(reader: Behind, view: ClusterView | None) -> dict[str, Any]:
+    name = f"{reader.place[0]}-{reader.place[1]}"
+    return {
+        "process": reader.process,
+        "client": reader.client,
+        "place": name,
+        "position": reader.position,
+        "goal": reader.goal,
+        "idle_s": round(reader.idle_s, 3),
+        "why": _led(view, name),
+    }
+
+
+async def _seen_by(observer: Observer) -> ClusterView | None:
+    """Who leads what, if a broker says so soon."""
+    with trio.move_on_after(ASK_LIMIT_S):
+        return await observer.view()
+    return None
 
 
 def _led(view: ClusterView | None, name: str) -> str:

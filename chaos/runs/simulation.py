@@ -36,7 +36,15 @@ from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import INVALID, UNKNOWN
 from workloads import payload
 
-MUST_SUCCEED = ("start the cluster", "create topics", "heal", "converge", "writes after healing", "final reads")
+MUST_SUCCEED = (
+    "start the cluster",
+    "create topics",
+    "heal",
+    "converge",
+    "writes after healing",
+    "reads after healing",
+    "final reads",
+)
 """Phases without faults: what a cluster cannot do in them is its own fault."""
 START_S, STOP_S = 120.0, 120.0
 """Virtual seconds that starting and stopping may take, beside what the plan itself takes."""
@@ -98,8 +106,8 @@ class _Sim:
     async def main(self) -> None:
         """The run, until an invariant is broken."""
         limits = self.plan.limits
-        # A final reader has at least as long as counts as stuck.
-        reads_s = 4 * (limits.final_read_s + limits.stuck_s)
+        # A final reader, as the live ones together, has at least as long as counts as stuck.
+        reads_s = 5 * (limits.final_read_s + limits.stuck_s)
         most_s = START_S + self.plan.warmup_s + self.plan.time_s + 3 * limits.converge_s + limits.stuck_s + reads_s
         self.run = Run(self.plan, self.papers, self.runtime, Nobody(), "", eyes=_Eyes(self))
         with self.scope:

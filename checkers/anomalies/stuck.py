@@ -1,8 +1,8 @@
 """stuck-producer and stuck-consumer: nothing succeeds for longer after healing than the plan allows.
 
-Three things show it. The gaps of the load that follows the last fault (no evidence: the measures show it). The write
-to every partition after healing (`writes`) and final reads that get nothing (`final`), both from run.json: the load may
-have ended before the outage did, so these look in every run.
+Four things show it. The gaps of the load that follows the last fault (no evidence: the measures show it). From run.json
+the write to every partition after healing (`writes`), the workload's own readers that do not poll it (`live`), and
+final reads that get nothing (`final`): the load may have ended before the outage did, so these look in every run.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ FILE = "run.json"
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 WRITES = "writes"
 """Evidence: the write to every partition after healing."""
+LIVE = "live"
+"""Evidence: the workload's own readers, which lived through the faults and did not poll those writes."""
 ANOMALIES = (
     Anomaly(
         PRODUCER,
@@ -86,31 +88,54 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
     if info.get("trouble"):
         return Afterwards()
     parts = {partition.name: partition.part for partition in partitions}
-    written, reads = info.get("writes_after_healing"), info.get("final_reads")
-    converged = info.get("converged") or {"ok": False}
-    limit_s = limits.stuck_consumer_s
+    written, reads, live = (info.get(name) for name in ("writes_after_healing", "final_reads", "reads_after_healing"))
     witnesses: list[Witness] = []
     notes: list[str] = []
-    passed_over = []
-    if written is None:
-        passed_over.append(PRODUCER)
-    else:
+    if written is not None:
         for name, why in written["lacking"].items():
             took_ns = int(written["took_s"] * 1e9)
             witnesses.append(Witness(PRODUCER, WRITES, parts.get(name, -1), -1, -1, -1, -1, took_ns))
             notes.append(f"{name} took no write within {written['limit_s']:g} s after healing: {why}")
     # Where the cluster has not converged, that is the finding, and a read that waits for it is none of its own.
-    if written is None or reads is None or not converged["ok"] or limit_s is None:
+    converged = written is not None and (info.get("converged") or {"ok": False})["ok"]
+    if reading := converged and limits.stuck_consumer_s is not None:
+        _of_live_readers(live or {"behind": ()}, parts, witnesses, notes)
+        _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
+    shaken = bool(info.get("harness"))
+    passed_over = [PRODUCER] if shaken or written is None else []
+    if shaken or not reading or None in (written, reads, live):
         passed_over.append(CONSUMER)
-    else:
-        for each in reads:
-            idle_s = each.get("idle_s", 0.0)
-            for name in each.get("waiting", ()) if idle_s >= limit_s else ():
-                part, proc = parts.get(name, -1), each["process"]
-                witnesses.append(Witness(CONSUMER, FINAL, part, -1, -1, -1, proc, int(idle_s * 1e9)))
-                why = each["missing"][name]
-                notes.append(f"a final read of {name} by process {proc} got nothing for {idle_s:.1f} s: {why}")
     return Afterwards(findings_of(witnesses), notes, passed_over)
+
+
+def _of_live_readers(
+    live: Mapping[str, Any], parts: Mapping[str, int], witnesses: list[Witness], notes: list[str]
+) -> None:
+    for each in live["behind"]:
+        who = f"reader {each['process']} ({each['client']})"
+        at = f"{each['place']} at {each['position']}, wanted {each['goal']}; {each['why']}"
+        if each["idle_s"] < live["limit_s"]:
+            notes.append(f"{who} was slow: {live['took_s']:g} s after the writes after healing it read {at}")
+            continue
+        part, idle_ns = parts.get(each["place"], -1), int(each["idle_s"] * 1e9)
+        witnesses.append(Witness(CONSUMER, LIVE, part, -1, -1, -1, each["process"], idle_ns))
+        notes.append(f"{who} got nothing for {each['idle_s']:.1f} s after healing: {at}")
+
+
+def _of_final_readers(
+    reads: Sequence[Mapping[str, Any]],
+    limit_s: float,
+    parts: Mapping[str, int],
+    witnesses: list[Witness],
+    notes: list[str],
+) -> None:
+    for each in reads:
+        idle_s = each.get("idle_s", 0.0)
+        for name in each.get("waiting", ()) if idle_s >= limit_s else ():
+            part, proc = parts.get(name, -1), each["process"]
+            witnesses.append(Witness(CONSUMER, FINAL, part, -1, -1, -1, proc, int(idle_s * 1e9)))
+            why = each["missing"][name]
+            notes.append(f"a final read of {name} by process {proc} got nothing for {idle_s:.1f} s: {why}")
 
 
 def of_the_history(findings: Iterable[Finding]) -> list[Finding]:

@@ -141,19 +141,18 @@ class Appends(Scenario):
 
         began = around.env.mono()
         await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
-        sent_all = trio.Event()
         needs = self.needs(around.operations or ())
         settings = SenderSettings(needs.producer, self.client_settings(), self.topic_names(), needs.max_record_bytes)
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.assignment(number), number % 2)
-                nursery.start_soon(read, self.poll_pause_ms, sent_all)
+                nursery.start_soon(read, self.poll_pause_ms)
             async with trio.open_nursery() as producing:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
                     sender = Sender(env, around, settings, number, self._agenda(env, around, number, began))
                     producing.start_soon(sender.run, around.stop)
-            sent_all.set()
+            around.readers.load_over()
         around.recorder.flush()
 
     def _agenda(self, env: Env, around: Surroundings, number: int, began: float) -> Agenda:

@@ -25,7 +25,8 @@ from workloads.appends import Appends
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
 from workloads.counters import Counters
-from workloads.libraries import Assigned, Read, Sought, Troubled, record
+from workloads.libraries import Assigned, Read, ReaderTask, Sought, Troubled, read_by, record
+from workloads.live_readers import LiveReaders
 from workloads.recorder import Recorder
 
 PLACE = ("t", 0)
@@ -156,6 +157,27 @@ async def test_a_reader_tells_of_polls_damage_seeks_and_errors(driver: LibraryDr
     assert read.parts[0].bad[0][0] == 1
     assert sought == Sought(PLACE, 1, "gone")
     assert troubled == Troubled("RuntimeError: no broker")
+
+
+async def test_a_library_s_reader_lives_on_until_it_may_end_and_says_where_it_is(
+    driver: LibraryDriver, tmp_path: Path
+) -> None:
+    recorder = Recorder(RealEnv("test"), str(tmp_path / "history.jsonl"), "run")
+    recorder.partition(*PLACE)
+    readers = LiveReaders(stay=True)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            task = ReaderTask(0, [PLACE], 0, "CLIENT")
+            nursery.start_soon(read_by, driver, recorder, Counters(), task, readers)
+            readers.load_over()
+            while not len(readers):
+                await trio.lowlevel.checkpoint()
+            assert await readers.reach(RealEnv("test"), {PLACE: 1}, 20, 20) == []
+            # Its script reads to 2, and is thrown back to 1.
+            behind = await readers.reach(RealEnv("test"), {PLACE: 3}, 0.5, 20)
+            readers.let_go()
+    recorder.close()
+    assert [(each.client, each.place, each.position) for each in behind] == [("confluent", PLACE, 1)]
 
 
 def test_a_libraries_poll_stands_in_the_history_as_our_own_does(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.apis.fetch import FetchApi
+from broker.apis.fetch import DelayedFetch, FetchApi
 from broker.log.log import Log
 from broker.log.results import AppendResult
 from broker.protocol.errors import ErrorCode
+from broker.protocol.hot import FetchPartOut
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runs.saved import save
@@ -80,6 +81,40 @@ def hang_fetches(monkeypatch: pytest.MonkeyPatch, healed: list[bool]) -> None:
     monkeypatch.setattr(FetchApi, "handle", hanging)
 
 
+def starve(monkeypatch: pytest.MonkeyPatch, healed: list[bool], *, newcomers: bool) -> None:
+    """A broker that answers consumers with nothing once the faults are over, as if its log ended where they are.
+
+    Not `newcomers`: only those whose connection is older than that.
+    """
+    older: dict[Any, None] = {}
+    satisfied, wake, read = FetchApi.satisfied, DelayedFetch.wake, FetchApi._read
+
+    def starves(fetch: DelayedFetch) -> bool:
+        if fetch.replica_id >= 0:
+            return False
+        if not healed:
+            older[fetch.slot.conn] = None
+        return bool(healed) and (newcomers or fetch.slot.conn in older)
+
+    def of_some(self: FetchApi, fetch: DelayedFetch) -> bool:
+        return not starves(fetch) and satisfied(self, fetch)
+
+    def for_some(self: DelayedFetch) -> None:
+        if not starves(self):
+            wake(self)
+
+    def to_some(self: FetchApi, fetch: DelayedFetch, want: Any, left: int, first: bool) -> FetchPartOut:
+        if not starves(fetch):
+            return read(self, fetch, want, left, first)
+        end = want.part.offset
+        nothing: Any = b""
+        return FetchPartOut(want.part.index, 0, end, end, 0, None, -1, nothing, None, None, None)
+
+    monkeypatch.setattr(FetchApi, "satisfied", of_some)
+    monkeypatch.setattr(DelayedFetch, "wake", for_some)
+    monkeypatch.setattr(FetchApi, "_read", to_some)
+
+
 def info_of(result: SimResult) -> Mapping[str, Any]:
     info: Mapping[str, Any] = json.loads(result.files["run.json"])
     return info
@@ -103,6 +138,10 @@ def test_a_sound_broker_acknowledges_a_write_to_every_partition_and_final_reader
     assert (writer.role, writer.settings["acks"], writer.settings["idempotence"]) == ("producer", -1, True)
     values = {record.val for record in history.records.rows() if record.val >> 40 == writer.proc and record.final}
     assert len(values) == 2
+    polled = info_of(result)["reads_after_healing"]
+    assert (polled["ok"], polled["behind"], polled["readers"], polled["partitions"]) == (True, [], 1, 2)
+    (reader,) = [each.proc for each in history.processes if each.role == "reader"]
+    assert {record.val for record in history.records.rows() if record.proc == reader} >= values
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
     assert {"stuck-producer", "stuck-consumer"} <= looked_for(verdict)
 
@@ -136,7 +175,30 @@ def test_a_broker_whose_fetch_hangs_after_healing_is_a_stuck_consumer(
     assert result.failure == Failure("liveness", "stuck-consumer"), result.told
     assert info_of(result)["writes_after_healing"]["ok"]
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
-    # Each of the four final readers, both partitions: two readers in each isolation level.
+    # Each of the four final readers, both partitions: two readers in each isolation level. The workload's own reader
+    # had asked before, and was answered with the writes.
     found = [(each["name"], each["evidence"], each["count"]) for each in verdict["anomalies"]]
     assert found == [("stuck-consumer", "final", 4)] * 2
     assert any("got nothing for" in note for note in verdict["notes"])
+
+
+@pytest.mark.parametrize("newcomers", [False, True])
+def test_a_broker_that_answers_fetches_with_nothing_after_healing_is_a_stuck_consumer(
+    newcomers: bool, monkeypatch: pytest.MonkeyPatch, healed: list[bool], tmp_path: Path
+) -> None:
+    starve(monkeypatch, healed, newcomers=newcomers)
+    result = simulate(small())
+    assert result.verdict == "invalid"
+    assert result.failure == Failure("liveness", "stuck-consumer"), result.told
+    polled = info_of(result)["reads_after_healing"]
+    assert [(each["place"], each["client"]) for each in polled["behind"]] == [
+        ("appends-0-0", "squall"),
+        ("appends-0-1", "squall"),
+    ]
+    verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
+    # Its answers say that there is nothing: no gap of the load shows it. Fresh readers may be served well.
+    evidence = {each["evidence"] for each in verdict["anomalies"]}
+    assert evidence == ({"live", "final"} if newcomers else {"live"})
+    words = [note for note in verdict["notes"] if note.startswith("reader ") and "got nothing for 8." in note]
+    assert len(words) == 2
+    assert all("leader " in each and "ISR [" in each for each in words)

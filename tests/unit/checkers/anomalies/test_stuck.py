@@ -35,7 +35,14 @@ def info(**other: Any) -> dict[str, Any]:
     """run.json of a run in which all went well, but for `other`."""
     written = {"ok": True, "limit_s": 15, "took_s": 0.1, "lacking": {}}
     whole = {"process": 9, "round": 1, "isolation": 0, "records": 4, "missing": {}, "waiting": [], "idle_s": 0}
-    sound = {"trouble": None, "converged": {"ok": True}, "writes_after_healing": written, "final_reads": [whole]}
+    polled = {"ok": True, "readers": 1, "partitions": 2, "limit_s": 15, "took_s": 0.1, "behind": []}
+    sound = {
+        "trouble": None,
+        "converged": {"ok": True},
+        "writes_after_healing": written,
+        "reads_after_healing": polled,
+        "final_reads": [whole],
+    }
     return {**sound, **other}
 
 
@@ -72,6 +79,30 @@ def test_a_final_read_that_gets_nothing_for_as_long_as_the_plan_allows_is_a_stuc
     assert found.passed_over == []
 
 
+def behind(idle_s: float) -> dict[str, Any]:
+    """A reader of the workload that did not poll what was written to t-1 after healing."""
+    about = {"process": 4, "client": "confluent", "place": "t-1", "position": 7, "goal": 8, "why": "leader 2"}
+    return {"ok": False, "limit_s": 15, "took_s": 20.0, "behind": [{**about, "idle_s": idle_s}]}
+
+
+def test_a_reader_of_the_workload_that_gets_nothing_for_as_long_as_the_plan_allows_is_a_stuck_consumer() -> None:
+    found = afterwards(info(reads_after_healing=behind(15.0)), PARTITIONS, LIMITS)
+    (finding,) = found.findings
+    assert (finding.anomaly, finding.evidence, finding.proc) == ("stuck-consumer", "live", 4)
+    assert (finding.parts, finding.witnesses[0].other) == (((1, 1),), 15_000_000_000)
+    assert found.notes == [
+        "reader 4 (confluent) got nothing for 15.0 s after healing: t-1 at 7, wanted 8; leader 2",
+    ]
+    assert of_the_history(found.findings) == []
+
+
+def test_a_reader_of_the_workload_that_is_slow_is_told_of_and_is_no_finding() -> None:
+    found = afterwards(info(reads_after_healing=behind(3.0)), PARTITIONS, LIMITS)
+    assert not found.findings
+    (note,) = found.notes
+    assert note.startswith("reader 4 (confluent) was slow: 20 s after the writes after healing")
+
+
 def test_a_reader_that_lacks_what_it_does_not_wait_for_is_not_stuck() -> None:
     reads = hung(0.0, missing={"t-1": "OFFSET_OUT_OF_RANGE"}, waiting=[])
     assert afterwards(info(final_reads=reads), PARTITIONS, LIMITS).findings == []
@@ -82,7 +113,10 @@ def test_a_reader_that_lacks_what_it_does_not_wait_for_is_not_stuck() -> None:
     [
         ({"trouble": "Toxiproxy ended"}, {"stuck-producer", "stuck-consumer"}),
         ({"writes_after_healing": None}, {"stuck-producer", "stuck-consumer"}),
+        ({"harness": ["Toxiproxy ended"], "final_reads": []}, {"stuck-producer", "stuck-consumer"}),
+        ({"reads_after_healing": None, "final_reads": []}, {"stuck-consumer"}),
         ({"converged": {"ok": False}}, {"stuck-consumer"}),
+        ({"converged": {"ok": False}, "reads_after_healing": behind(15.0)}, {"stuck-consumer"}),
         ({"final_reads": None}, {"stuck-consumer"}),
     ],
 )
