@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from chaos.errors import Refused
 
 RUNS = Path("runs")
 LATEST = "latest"
-RESERVE = ".reserve"
 RESERVE_BYTES = 8 << 20
 """Room reserved during a run, so that a full disk still has space for the verdict."""
 
@@ -23,6 +23,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._reserve: int | None = None
+        """A file without a name: the system frees it, too, when a harness ends that could not."""
 
     @classmethod
     def create(cls, root: Path, seed: int, *, latest: bool = True) -> RunDirectory:
@@ -94,17 +96,19 @@ class RunDirectory:
 
     def reserve(self) -> None:
         """Reserve the room for the verdict. Refused if the disk has none."""
-        path = self.path / RESERVE
+        self.release()
         try:
-            with path.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+            self._reserve = _unnamed(self.path)
+            os.posix_fallocate(self._reserve, 0, RESERVE_BYTES)
         except OSError as full:
-            path.unlink(missing_ok=True)
+            self.release()
             raise Refused(f"{self.path}: not even {RESERVE_BYTES >> 20} MiB can be written: {full.strerror}") from None
 
     def release(self) -> None:
         """Free the reserved room for the next writer. Idempotent."""
-        (self.path / RESERVE).unlink(missing_ok=True)
+        if self._reserve is not None:
+            os.close(self._reserve)
+            self._reserve = None
 
     def write_info(self, info: dict[str, Any]) -> None:
         """Replace run.json whole."""
@@ -119,6 +123,13 @@ class RunDirectory:
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _unnamed(folder: Path) -> int:
+    """A file descriptor of a new file of this file system, which has no name. OSError."""
+    descriptor, name = tempfile.mkstemp(prefix=".reserve-", dir=folder)
+    os.unlink(name)
+    return descriptor
 
 
 def writable(root: Path, needed_bytes: int = 0) -> None:

@@ -7,6 +7,7 @@ compared, where the brokers' data is there -> the verdict (`checkers.verdict`). 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from rich.console import Console
 from chaos.errors import HarnessError
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
+from chaos.runtimes.real.processes.child import TETHER
 from chaos.toolchain.java import java
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
@@ -86,7 +88,9 @@ def analyse(directory: RunDirectory, say: Console) -> str | None:
     except HarnessError as missing:
         return str(missing)
     log = directory.path / SPARK_LOG
-    command = [sys.executable, "-P", "-m", "spark_analysis", str(directory.path), "--java-home", str(home)]
+    # Tethered: a harness that is killed leaves no Spark that goes on alone.
+    tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
+    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), "--java-home", str(home)]
     with log.open("wb") as out:
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=SPARK_LIMIT_S)

@@ -362,9 +362,9 @@ def find_engine() -> Engine:
     return engine
 
 
-def reach_engine() -> Engine:
-    """The engine of this machine, whether it will do or not. Refused where none answers."""
-    url = os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
+def reach_engine(url: str = "") -> Engine:
+    """The engine of this machine, whether it will do or not. Refused where none answers. url: of another one."""
+    url = url or os.environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     if not url.startswith("unix://"):
         raise Refused(
             f"DOCKER_HOST is {url}: runs in containers need an engine of this machine (unix://...), "

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from tests.shown import row as rows
 from tests.shown.case import SETS, Case, runs_of
+from tests.shown.kills import PARTS, kills_of
 from tests.shown.playing import commit_of_checkout, play
+from tests.shown.private_engine import NoEngine
 from tests.shown.row import REFUSED, Row
 
 
@@ -50,7 +52,10 @@ def play_all(cases: Sequence[Case], out: Path, kept: Sequence[Row]) -> list[Row]
             say(f"{told}: {known.verdict}, played before")
             continue
         say(f"{told}: {case.command}" + (f", {case.kill} is killed {case.moment}" if case.kill else ""))
-        row = play(case, out, commit)
+        try:
+            row = play(case, out, commit)
+        except NoEngine as lacking:
+            row = not_played(case, str(lacking))
         done[case.name] = row
         rows.write(out, _sorted(done.values()), len(asked))
         say(f"  {row.verdict} ({row.exit_code}) in {row.wall_s:.0f} s" + "".join(f"\n  {each}" for each in row.wrong))
@@ -63,8 +68,17 @@ def _sorted(done: Iterable[Row]) -> list[Row]:
     return sorted(done, key=lambda each: (order.index(each.group) if each.group in order else len(order), each.name))
 
 
+def not_played(case: Case, why: str) -> Row:
+    """The row of a case that this machine cannot play: the next start tries it again."""
+    told = (case.name, case.group, case.seed, case.command, case.kill, case.moment)
+    return Row(*told, REFUSED, 3, [why], 0.0, None, [], None, [])
+
+
 def _cases(arguments: argparse.Namespace) -> list[Case]:
-    return [case for group in SETS for case in runs_of(group, getattr(arguments, group), arguments.first_seed)]
+    seed = arguments.first_seed
+    runs = [case for group in SETS for case in runs_of(group, getattr(arguments, group), seed)]
+    extra = ("--runtime", "docker") if arguments.in_containers else ()
+    return [*runs, *(case for part in arguments.kill for case in kills_of(part, arguments.times, seed, extra))]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         shown = " ".join(("./squall run", *flags))
         parser.add_argument(f"--{group}", type=int, default=0, metavar="N", help=f"N times `{shown}`")
     parser.add_argument("--first-seed", type=int, default=1, help="of each of these; others follow (default: 1)")
+    parser.add_argument("--kill", action="append", choices=PARTS, default=[], help="runs in which this is killed")
+    parser.add_argument("--times", type=int, default=5, help="of each part (default: 5)")
+    parser.add_argument("--in-containers", action="store_true", help="kill in runs of containers")
     parser.add_argument("--out", type=Path, default=Path("runs/shown"), help="default: runs/shown")
     return parser
 

@@ -7,31 +7,33 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chaos.errors import HarnessError
 from chaos.runtimes.docker import labels
 from chaos.runtimes.real.processes import registry
-from chaos.toolchain.engine import Engine, reach_engine
+from chaos.toolchain.engine import SOCKET, reach_engine
 
 MARK = "SQUALL_SHOWN"
 """Environment variable of a watched run, which all that it starts inherits. Its value is the run's folder."""
 BRIDGE = re.compile(r"\bbr-[0-9a-f]{12}\b")
-HALF_WRITTEN = (".reserve", "*.new", ".writable-*", ".base-image-*")
+HALF_WRITTEN = (".reserve*", "*.new", ".writable-*", ".base-image-*")
 POLL_S = 0.25
 
 
-def left(folder: Path, temporary: Path, limit_s: float) -> list[str]:
+def left(
+    folder: Path, temporary: Path, limit_s: float, socket: Path = Path(SOCKET), inside: Sequence[str] = ()
+) -> list[str]:
     """What there still is of the run in `folder` after at most `limit_s`, for watchdogs need a moment.
 
-    temporary: the run's TMPDIR.
+    temporary: the run's TMPDIR. socket: of the engine that it used. inside: what has a command look at its network.
     """
     looks: tuple[Callable[[], list[str]], ...] = (
         lambda: processes(folder),
         lambda: registrations(folder),
-        lambda: in_engine(folder),
-        packet_rules,
+        lambda: in_engine(folder, socket),
+        lambda: packet_rules(inside),
         lambda: mounts(folder),
         lambda: files(folder, temporary),
     )
@@ -67,10 +69,11 @@ def registrations(folder: Path) -> list[str]:
     ]
 
 
-def in_engine(folder: Path) -> list[str]:
+def in_engine(folder: Path, socket: Path) -> list[str]:
     """Containers, networks and volumes whose label names a folder below this one. Nothing where no engine answers."""
-    engine = _engine()
-    if engine is None:
+    try:
+        engine = reach_engine(f"unix://{socket}")
+    except HarnessError:
         return []
     try:
         kinds = {
@@ -93,14 +96,15 @@ def _name(listed: dict[str, object]) -> object:
     return names[0].lstrip("/") if isinstance(names, list) else listed["Name"]
 
 
-def packet_rules() -> list[str]:
+def packet_rules(inside: Sequence[str]) -> list[str]:
     """Rules of iptables for the bridge of a network that is gone. Nothing without root."""
     program = shutil.which("iptables-save")
     if program is None or os.geteuid() != 0:
         return []
-    said = subprocess.run([program], capture_output=True, text=True).stdout.splitlines()
-    there = {entry.name for entry in Path("/sys/class/net").iterdir()}
-    return [f"rule {line}" for line in said if (bridge := BRIDGE.search(line)) and bridge[0] not in there]
+    # Asked in this order: a network that comes meanwhile has its bridge before its rules.
+    rules = subprocess.run([*inside, program], capture_output=True, text=True).stdout.splitlines()
+    bridges = subprocess.run([*inside, "cat", "/proc/net/dev"], capture_output=True, text=True).stdout
+    return [f"rule {line}" for line in rules if (bridge := BRIDGE.search(line)) and bridge[0] not in bridges]
 
 
 def mounts(folder: Path) -> list[str]:
@@ -114,10 +118,3 @@ def files(folder: Path, temporary: Path) -> list[str]:
     """Half-written files of the run directory, and whatever is in its own place for temporary files."""
     half = [path for pattern in HALF_WRITTEN for path in (folder / "runs").rglob(pattern)]
     return [f"file {path}" for path in (*sorted(half), *sorted(temporary.iterdir()))]
-
-
-def _engine() -> Engine | None:
-    try:
-        return reach_engine()
-    except HarnessError:
-        return None

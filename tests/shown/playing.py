@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from chaos.toolchain.engine import SOCKET
 from tests.shown import leftovers
 from tests.shown.case import Case
-from tests.shown.row import HUNG, REFUSED, Row
+from tests.shown.kills import PARTS, Missed, Part, kill_at
+from tests.shown.row import CODES, HUNG, REFUSED, Row
+from tests.shown.words import played_faults, read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 900
 """Of a run. Nothing of a default run takes longer than a fifth of it."""
 ENDING_S = 90
 """For a run that was asked to end."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a harness that was killed."""
 LEFT_S = 20
 """For watchdogs that end what a killed harness left."""
 
@@ -35,11 +41,14 @@ class Playing:
         # A short path, for sockets in it; everything that a run leaves there is seen.
         self.temporary = Path(tempfile.mkdtemp(prefix="squall-shown-"))
         self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def runs(self) -> Path:
+        self.runs = folder / "runs"
         """What --runs is."""
-        return self.folder / "runs"
+        self.arguments: tuple[str, ...] = ()
+        """Of the case's command."""
+        self.inside: tuple[str, ...] = ()
+        """What the command is prefixed with."""
+        self.socket = Path(SOCKET)
+        """Of the engine that it uses."""
 
     @property
     def latest(self) -> Path:
@@ -51,7 +60,7 @@ class Playing:
         marked = {leftovers.MARK: str(self.folder), "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"}
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [str(ROOT / "squall"), *arguments],
+                [*self.inside, str(ROOT / "squall"), *arguments],
                 cwd=ROOT,
                 env={**os.environ, **marked, **variables},
                 stdin=subprocess.DEVNULL,
@@ -93,41 +102,79 @@ class Playing:
         shutil.rmtree(self.temporary, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a run ended. code: None past the limit. missed: why nothing was killed; empty where something was."""
+
+    code: int | None
+    wall_s: float
+    missed: str
+
+
 def play(case: Case, out: Path, commit: str) -> Row:
-    """Play a case in `out`/runs/NAME, which is emptied first."""
+    """Play a case in `out`/runs/NAME, which is emptied first. NoEngine where it needs one that cannot be had."""
     folder = out / "runs" / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     playing = Playing(folder)
-    began, load, clock = datetime.now(UTC), os.getloadavg()[0], time.monotonic()
+    began, load = datetime.now(UTC), os.getloadavg()[0]
+    part = PARTS.get(case.kill)
     try:
-        playing.start(*case.arguments, "--runs", str(playing.runs))
-        code = playing.wait()
-        wall_s = time.monotonic() - clock
-        left = leftovers.left(folder, playing.temporary, LEFT_S)
-        return _row(case, playing, code, wall_s, left, commit, began, load)
+        with part.around(playing) if part else nullcontext({}) as variables:
+            played = _played(case, playing, part, variables)
+        left = leftovers.left(folder, playing.temporary, LEFT_S, playing.socket, playing.inside)
+        again = _judged_again(playing) if case.kill and played.code in KILLED else ""
+        return _row(case, playing, played, left, again, commit, began, load)
     finally:
         playing.end()
         playing.close()
 
 
+def _played(case: Case, playing: Playing, part: Part | None, variables: Mapping[str, str]) -> Played:
+    clock, missed = time.monotonic(), ""
+    playing.arguments = case.arguments
+    playing.start(*case.arguments, "--runs", str(playing.runs), **variables)
+    if part is not None:
+        try:
+            kill_at(case.moment, part, playing)
+        except Missed as error:
+            missed = str(error)
+    code = playing.wait()
+    played = Played(code, time.monotonic() - clock, missed)
+    if part is not None:
+        part.afterwards(playing)
+    return played
+
+
+def _judged_again(playing: Playing) -> str:
+    """What `./squall verify` says of what a killed run left: a verdict, or "refused" where there is nothing of it."""
+    if not (playing.latest / "plan.toml").exists():
+        return "nothing was recorded"
+    code = playing.start("verify", str(playing.latest)).wait(LIMIT_S)
+    said = read_json(playing.latest / "verdict.json").get("verdict", "")
+    return str(said) if CODES.get(said) == code else f"{said or 'no verdict'} with exit code {code}"
+
+
 def _row(
     case: Case,
     playing: Playing,
-    code: int | None,
-    wall_s: float,
+    played: Played,
     left: list[str],
+    judged_again: str,
     commit: str,
     began: datetime,
     load: float,
 ) -> Row:
+    code = played.code
     verdict, info = read_json(playing.latest / "verdict.json"), read_json(playing.latest / "run.json")
     word, reasons = verdict.get("verdict", "none"), list(verdict.get("reasons", ()))
+    if judged_again:
+        word = "none"
     if code is None:
         word, reasons = HUNG, [f"it did not end within {LIMIT_S} s"]
     elif code == 3:
         word, reasons = REFUSED, playing.said().strip().splitlines()[-1:]
-    faults = played_faults(playing.latest / "nemesis.jsonl")
+    faults = played_faults(playing.latest)
     return Row(
         name=case.name,
         group=case.group,
@@ -138,40 +185,17 @@ def _row(
         verdict=word,
         exit_code=-1 if code is None else code,
         reasons=reasons,
-        wall_s=round(wall_s, 1),
+        wall_s=round(played.wall_s, 1),
         acknowledged=info.get("counters", {}).get("acked"),
         faults=[f"{each['action']} {each['target']['asked']}".strip() for each in faults],
         landed=sum(1 for each in faults if each["evidence"] and not each["error"]) if info else None,
         left=left,
+        judged_again=judged_again,
+        missed=played.missed,
         commit=commit,
         began=began.isoformat(timespec="seconds"),
         load=round(load, 1),
     )
-
-
-def played_faults(path: Path) -> list[dict[str, Any]]:
-    """The last line of each fault; none where the file cannot be read."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return []
-    last: dict[int, dict[str, Any]] = {}
-    for line in lines:
-        try:
-            told = json.loads(line)
-        except ValueError:
-            continue  # the last one, of a harness that was killed
-        last[told["id"]] = told
-    return [last[each] for each in sorted(last)]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def commit_of_checkout() -> str:

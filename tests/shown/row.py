@@ -6,14 +6,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-VERDICTS = ("valid", "unknown", "invalid")
+CODES = {"valid": 0, "unknown": 2, "invalid": 1}
+VERDICTS = tuple(CODES)
 NOT_LANDED = re.compile(r"fault \d+ \(")
 """How a verdict's reason begins that is about a fault without evidence (`checkers.fault_classes.not_landed`)."""
 HUNG, REFUSED = "hung", "refused"
+JUDGING = "while it is judged"
+"""The only moment at which all of a run is recorded already: judged again, it may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class Row:
     began: str = ""
     load: float = 0.0
     """Of the machine when the run began: processes that want to run, averaged over a minute."""
-    notes: list[str] = field(default_factory=list)
+    missed: str = ""
+    """Why nothing was killed, where something was to be."""
 
     @property
     def wrong(self) -> list[str]:
@@ -54,8 +58,9 @@ class Row:
         if "invalid" in (self.verdict, self.judged_again):
             found.append("invalid")
         if self.kill:
+            found += [f"not killed: {self.missed}"] if self.missed else []
             return found + self._wrong_of_killed()
-        expected = {"valid": 0, "unknown": 2, "invalid": 1}.get(self.verdict)
+        expected = CODES.get(self.verdict)
         if expected is None:
             found.append("no verdict")
         elif self.exit_code != expected:
@@ -66,8 +71,9 @@ class Row:
 
     def _wrong_of_killed(self) -> list[str]:
         if self.verdict == "none":
-            return [] if self.judged_again == "unknown" else [f"judged again: {self.judged_again or 'not at all'}"]
-        expected = {"valid": 0, "unknown": 2, "invalid": 1}[self.verdict]
+            fine = ("unknown", *(["valid"] if self.moment == JUDGING else []))
+            return [] if self.judged_again in fine else [f"judged again: {self.judged_again or 'not at all'}"]
+        expected = CODES[self.verdict]
         return [f"exit code {self.exit_code} with {self.verdict}"] if self.exit_code != expected else []
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from chaos.runtimes.real.proc import ProcessId, identify, is_alive
+from chaos.runtimes.real.proc import ProcessId, identify, is_alive, namespace
 from chaos.toolchain.engine import Engine, EngineError
 
 RUN, HARNESS, FOLDER, NODE = "squall.run", "squall.harness", "squall.folder", "squall.node"
+NAMESPACE = "squall.namespace"
+"""In which the harness's pid is its."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Leftover:
     containers: tuple[tuple[str, str], ...]
     networks: tuple[tuple[str, str], ...]
     volumes: tuple[str, ...] = ()
+    namespace: str = ""
+    """In which its harness was, by its label."""
 
     def names(self) -> list[str]:
         """As "container NAME", in an order in which they can be removed."""
@@ -35,22 +39,28 @@ def labels_of(run: str, folder: str) -> dict[str, str]:
     """The labels for a run of this process."""
     me = identify(os.getpid())
     assert me is not None, "this process is alive"
-    return {RUN: run, HARNESS: f"{me.pid}:{me.start_ticks}:{me.boot}", FOLDER: folder}
+    return {
+        RUN: run,
+        HARNESS: f"{me.pid}:{me.start_ticks}:{me.boot}",
+        FOLDER: folder,
+        NAMESPACE: namespace(),
+    }
 
 
 def find(engine: Engine) -> list[Leftover]:
     """Every run that has left something in the engine, by its id. Raises EngineError."""
     containers, networks, volumes = engine.containers(RUN), engine.networks(RUN), engine.volumes(RUN)
-    by_run = {each["Labels"][RUN]: each["Labels"].get(HARNESS, "") for each in (*volumes, *networks, *containers)}
+    by_run = {each["Labels"][RUN]: each["Labels"] for each in (*volumes, *networks, *containers)}
     return [
         Leftover(
             run,
-            harness_alive(harness),
+            harness_alive(said.get(HARNESS, "")),
             tuple((each["Id"], each["Names"][0].lstrip("/")) for each in _of(run, containers)),
             tuple((each["Id"], each["Name"]) for each in _of(run, networks)),
             tuple(each["Name"] for each in _of(run, volumes)),
+            said.get(NAMESPACE, ""),
         )
-        for run, harness in sorted(by_run.items())
+        for run, said in sorted(by_run.items())
     ]
 
 
@@ -64,6 +74,21 @@ def remove(engine: Engine, found: Leftover) -> list[str]:
     for volume in found.volumes:
         engine.remove_volume(volume)
     return found.names()
+
+
+def sweep(engine: Engine) -> list[str]:
+    """End and remove what runs left whose harness was killed, as far as the engine lets us. Returns what was removed.
+
+    What a harness of another namespace of processes has is left to `squall clean`: nothing is known of it here.
+    """
+    removed = []
+    try:
+        for each in find(engine):
+            if not each.harness_alive and each.namespace == namespace():
+                removed += remove(engine, each)
+    except EngineError:
+        pass  # another run removes it at this moment, or `squall clean` will say why it cannot be
+    return removed
 
 
 def remove_all(engine: Engine, run: str) -> list[EngineError]:

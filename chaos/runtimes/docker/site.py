@@ -87,6 +87,8 @@ class Containers:
         plan = self._plan
         if self.faked is not None:
             await in_thread(check_image, self._engine, self._images.broker)
+        for each in await in_thread(labels.sweep, self._engine):
+            self._say(f"ended {each}, which a killed run had left")
         watch = self._watch = await in_thread(Watch, self._engine, f"{labels.RUN}={self.run}")
         await self._volumes.make(self._labels)
         network = await self._make_network()

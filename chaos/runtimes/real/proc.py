@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,14 @@ class ProcessId:
 def boot_id() -> str:
     """The id of this boot of the kernel."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def namespace() -> str:
+    """Of which numbering of processes this one sees the pids: in another container the same pid is another process."""
+    try:
+        return os.readlink(PROC / "self/ns/pid")
+    except OSError:
+        return ""
 
 
 def identify(pid: int) -> ProcessId | None:

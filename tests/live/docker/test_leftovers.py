@@ -15,7 +15,7 @@ from chaos.cli import run as squall
 from chaos.runtimes.docker.runtime import DockerRuntime
 from chaos.runtimes.real.processes.child import until
 from chaos.toolchain.engine import Engine
-from tests.live.docker.conftest import of_run
+from tests.live.docker.conftest import MakeRuntime, of_run
 from tests.live.engine import STUB_INSIDE, STUB_MOUNT
 
 HARNESS = """
@@ -83,6 +83,16 @@ async def test_what_a_killed_harness_leaves_is_found_by_its_labels_and_removed(
     assert f"{run}: ended container squall-{run}-toxiproxy" in told
     assert f"{run}: ended network squall-{run}" in told
     assert f"{run}: ended volume squall-{run}-data-2" in told
+    assert of_run(engine, run) == []
+
+
+async def test_what_a_killed_harness_leaves_is_removed_by_the_next_run(
+    harness: subprocess.Popen[str], engine: Engine, make_runtime: MakeRuntime
+) -> None:
+    run = await run_of(harness)
+    harness.send_signal(signal.SIGKILL)
+    assert await until(lambda: harness.poll() is not None, 10)
+    await make_runtime("next").start()
     assert of_run(engine, run) == []
 
 

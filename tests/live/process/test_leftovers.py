@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from chaos.cli import run as squall
-from chaos.runtimes.real.proc import ProcessId, identify
+from chaos.runtimes.real.proc import ProcessId, identify, namespace
 from chaos.runtimes.real.processes import registry
 from chaos.runtimes.real.processes.child import until
 from tests.live.process.conftest import STUB
@@ -59,12 +59,13 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     popen.wait()
 
 
-def leave_behind(what: ProcessId, harness: ProcessId) -> None:
+def leave_behind(what: ProcessId, harness: ProcessId, **more: object) -> None:
     """A registry file as a harness leaves it that could not tidy up."""
-    entry = {"run": "gone", "folder": "/nowhere", "harness": asdict(harness), "ports": [], "processes": []}
+    entry: dict[str, object] = {"run": "gone", "folder": "/nowhere", "harness": asdict(harness), "ports": []}
+    entry |= {"namespace": namespace(), **more}
     entry["processes"] = [{"what": "broker 1", "process": asdict(what)}]
     path = registry._runs_folder() / "gone.json"
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(entry))
 
 
@@ -116,6 +117,26 @@ def test_clean_ends_what_an_ended_run_left_and_forgets_the_run(
     assert sleeper.wait(10) == -signal.SIGKILL
     assert f"broker 1 (pid {sleeper.pid})" in capsys.readouterr().out
     assert registry.runs() == []
+
+
+def test_the_next_run_ends_what_an_ended_run_left_and_forgets_the_run(
+    own_registry: Path, sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    leave_behind(known(sleeper), dead())
+    registry.Registration("next", tmp_path).close()
+    assert sleeper.wait(10) == -signal.SIGKILL
+    assert registry.runs() == []
+
+
+def test_the_next_run_leaves_alone_what_it_cannot_know(
+    own_registry: Path, sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    leave_behind(known(sleeper), dead(), namespace="pid:[1]")
+    registry.Registration("next", tmp_path).close()
+    leave_behind(known(sleeper), dead(), hurt=["of-somebody-else"])
+    registry.Registration("next", tmp_path).close()
+    assert sleeper.poll() is None
+    assert len(registry.runs()) == 1
 
 
 def test_clean_leaves_a_run_alone_whose_harness_is_alive(own_registry: Path, sleeper: subprocess.Popen[bytes]) -> None:

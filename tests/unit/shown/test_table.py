@@ -118,14 +118,14 @@ def test_what_is_left_is_seen_and_what_ends_in_time_is_not(tmp_path: Path, sleep
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     (tmp_path / "runs/one").mkdir(parents=True)
-    (tmp_path / "runs/one/.reserve").touch()
+    (tmp_path / "runs/one/run.new").touch()
     (temporary / "spark-1").mkdir()
     found = leftovers.left(tmp_path, temporary, 0)
     assert [each.split()[0] for each in found] == ["process", "file", "file"]
     assert str(sleeper.pid) in found[0]
-    assert ".reserve" in found[1]
+    assert "run.new" in found[1]
     assert "spark-1" in found[2]
-    (tmp_path / "runs/one/.reserve").unlink()
+    (tmp_path / "runs/one/run.new").unlink()
     (temporary / "spark-1").rmdir()
     sleeper.send_signal(signal.SIGKILL)
     sleeper.wait()

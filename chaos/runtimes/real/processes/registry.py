@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.runtimes.real.proc import ProcessId, environment, identify, is_alive
+from chaos.runtimes.real.proc import ProcessId, environment, identify, is_alive, namespace
 from chaos.toolchain.cache import cache_folder
 
 MARK = "SQUALL_RUN"
@@ -42,6 +42,8 @@ class RunFile:
     processes: list[Noted]
     hurt: list[str] = field(default_factory=list)
     """Containers of somebody else's that it has down or paused."""
+    namespace: str = ""
+    """In which the pids are these processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,21 @@ class Found:
     path: Path
     hurt: tuple[str, ...] = ()
     """As `RunFile.hurt`."""
+    namespace: str = ""
+    """As `RunFile.namespace`."""
 
 
 class Registration:
-    """This run's file. Written whole at each change, so that a reader never sees half of it."""
+    """This run's file. Written whole at each change, so that a reader never sees half of it.
+
+    Making one ends and forgets what killed harnesses left (`sweep`).
+    """
 
     def __init__(self, run: str, folder: Path) -> None:
         harness = identify(os.getpid())
         assert harness is not None, "this process is alive"
-        self._file = RunFile(run, str(folder), harness, [], [])
+        sweep()
+        self._file = RunFile(run, str(folder), harness, [], [], namespace=namespace())
         self._path = _runs_folder() / f"{run}.json"
 
     @property
@@ -124,7 +132,8 @@ def runs() -> list[Found]:
     found = []
     for path, file in _files():
         ours = tuple(noted for noted in file.processes if _is_ours(noted.process, file.run))
-        found.append(Found(file.run, file.folder, is_alive(file.harness), ours, path, tuple(file.hurt)))
+        hurt = tuple(file.hurt)
+        found.append(Found(file.run, file.folder, is_alive(file.harness), ours, path, hurt, file.namespace))
     return found
 
 
@@ -139,6 +148,16 @@ def end(run: Found) -> list[str]:
             ended.append(f"{noted.what} (pid {noted.process.pid})")
     run.path.unlink(missing_ok=True)
     return ended
+
+
+def sweep() -> list[str]:
+    """End and forget what runs left whose harness was killed. Returns what was ended, as `end` does.
+
+    Left to `squall clean`: runs that hurt somebody else's containers, and those of another namespace of processes, of
+    whose harness nothing is known here.
+    """
+    gone = [each for each in runs() if not each.harness_alive and not each.hurt and each.namespace == namespace()]
+    return [ended for each in gone for ended in end(each)]
 
 
 def _is_ours(process: ProcessId, run: str) -> bool:
