@@ -14,10 +14,11 @@ import trio
 from broker.apis.delete_records import DeleteRecordsApi
 from broker.apis.describe import AdminContext
 from broker.apis.fetch import FetchApi
+from broker.apis.find_coordinator import CoordinatorFinder
 from broker.apis.metadata import MetadataHandler, TopicCreator
-from broker.apis.offsets import ProducerIds
 from broker.apis.produce import ProduceApi
-from broker.apis.routes import admin_routes, check_served, data_routes, node_routes
+from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
+from broker.apis.transactions import TransactionApis
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
@@ -26,6 +27,9 @@ from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
 from broker.net.peers import PeerClient
 from broker.net.server import Server
+from broker.replicas.coordinators.marker_sender import MarkerSender
+from broker.replicas.coordinators.producer_ids import ProducerIds
+from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.replicas.fetcher import Fetchers
 from broker.replicas.isr_proposals import IsrProposals
 from broker.replicas.replica_manager import ReplicaManager
@@ -84,6 +88,10 @@ class Node:
         self.fetchers = Fetchers(env, config, self.peers, self.address_of, self._broker_epoch)
         self.replicas = ReplicaManager(env, config, self.feed.image, self.logs, self.fetchers, self.proposals)
         self.proposals.replicas = self.replicas
+        self.producer_ids = ProducerIds(self.control)
+        self.transactions = TransactionCoordinator(env, config, self.replicas, self.producer_ids)
+        written, timeout_ms = self.transactions.markers_written, config.request_timeout_ms
+        self.markers = MarkerSender(env, config.node_id, self.feed.image, self.peers, timeout_ms, written)
         self.timers = Timers()
         self._checkpointing = trio.Lock()
 
@@ -117,6 +125,9 @@ class Node:
         async with trio.open_nursery() as nursery:
             self.fetchers.bind(self.replicas, nursery)
             self.replicas.flushes.bind(nursery.start_soon)
+            self.markers.bind(nursery.start_soon)
+            self.transactions.bind(nursery.start_soon, self.markers)
+            self.feed.follow(self.transactions.image_changed)
             server = self._server(nursery)
             for endpoint in config.bind_listeners:
                 await server.listen(endpoint.name, endpoint.host, endpoint.port)
@@ -170,14 +181,17 @@ class Node:
         self.replicas.settle = server.settle
         context = AdminContext(self.feed.image, config, self.cluster_id)
         self.feed.follow(lambda _: setattr(context, "controller_id", self.control.controller_id))
-        metadata = MetadataHandler(context, TopicCreator(self.control, nursery))
+        creator = TopicCreator(self.control, nursery)
+        metadata = MetadataHandler(context, creator)
         produce = ProduceApi(env, self.replicas, self.timers)
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
-        producer_ids = ProducerIds(self.control)
+        image, timeout_ms = self.feed.image, config.request_timeout_ms
+        transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         for_clients = {
-            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas), producer_ids),
+            **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas)),
+            **coordinator_routes(transactions, CoordinatorFinder(image, config, creator)),
             **admin_routes(context, metadata, self.control),
         }
         for_nodes = node_routes(self.control.handlers(), fetch)

@@ -1,5 +1,5 @@
-"""Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs,
-FindCoordinator. None of them waits. Requests that the active controller decides are forwarded (`forwarding.py`).
+"""Answers about the cluster, made from this node's image: ApiVersions, Metadata, DescribeCluster, DescribeConfigs.
+None of them waits. Requests that the active controller decides are forwarded (`forwarding.py`).
 
 Message classes that few clients ask for are imported where they are used, so that a broker starts faster.
 """
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.protocol.schema import describe_cluster as cluster_wire
     from broker.protocol.schema import describe_configs as configs_wire
-    from broker.protocol.schema import find_coordinator as coordinator_wire
 
 BROKERS_ENDPOINT = 1
 """`DescribeClusterRequest.endpoint_type`: asks for brokers, not for controllers."""
@@ -40,8 +39,6 @@ ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _NAME = ALPHANUMERIC | {"-", "."}
 FIRST_WITH_SOFTWARE = 3
 """ApiVersions version from which clients name their software (KIP-511)."""
-FIRST_BATCHED = 4
-"""FindCoordinator version from which one request carries many keys (KIP-699)."""
 
 
 @dataclass(slots=True)
@@ -247,25 +244,4 @@ def _described(entry: ConfigEntry, include_synonyms: bool) -> configs_wire.Descr
         else [],
         config_type=entry.kind,
         documentation=None,
-    )
-
-
-# -------------------------------------------------------------------------------------------------- FindCoordinator
-
-
-def find_coordinator(
-    request: coordinator_wire.FindCoordinatorRequest, version: int
-) -> coordinator_wire.FindCoordinatorResponse:
-    """COORDINATOR_NOT_AVAILABLE for every key: no broker coordinates groups or transactions yet."""
-    from broker.protocol.schema import find_coordinator as coordinator_wire
-
-    code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
-    if version < FIRST_BATCHED:
-        return coordinator_wire.FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, port=-1)
-    return coordinator_wire.FindCoordinatorResponse(
-        error_message=None,
-        coordinators=[
-            coordinator_wire.Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=message)
-            for key in request.coordinator_keys
-        ],
     )

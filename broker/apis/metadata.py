@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.apis.describe import AdminContext
     from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
     from broker.control.port import Decider
+    from broker.protocol.schema.create_topics import CreatableTopic
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_WITH_ENDPOINT_ERRORS = 1
@@ -177,16 +178,19 @@ class TopicCreator:
         self._decider, self._nursery = decider, nursery
         self._under_way: dict[str, None] = {}
 
-    def create(self, name: str) -> None:
-        """Begin to create a topic with the default partitions and replicas, unless its creation is under way."""
+    def create(self, name: str, topic: CreatableTopic | None = None) -> None:
+        """Begin to create a topic, unless its creation is under way: `topic`, or by default one with the default
+        partitions and replicas.
+        """
         if name not in self._under_way:
             self._under_way[name] = None
-            self._nursery.start_soon(self._make, name)
+            self._nursery.start_soon(self._make, name, topic)
 
-    async def _make(self, name: str) -> None:
+    async def _make(self, name: str, topic: CreatableTopic | None) -> None:
         from broker.protocol.schema.create_topics import CreatableTopic, CreateTopicsRequest
 
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)])
+        wanted = topic or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        request = CreateTopicsRequest(topics=[wanted])
         try:
             # The outcome is not needed: the next Metadata request finds the topic, or tries to create it again.
             await self._decider.forward(ApiKey.CREATE_TOPICS, APIS[ApiKey.CREATE_TOPICS].max_version, request)

@@ -1,10 +1,9 @@
-"""ListOffsets (R6), OffsetForLeaderEpoch (E3) and InitProducerId (P2): answered from this broker's replicas."""
+"""ListOffsets (R6) and OffsetForLeaderEpoch (E3): answered from this broker's replicas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.control.port import RequestRefused
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -19,7 +18,6 @@ from broker.protocol.schema.offset_for_leader_epoch import (
 from broker.protocol.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from broker.control.port import ProducerIdSource
     from broker.net.connection import Slot
     from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -124,41 +122,3 @@ class OffsetApis:
                 )
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
         return OffsetForLeaderEpochResponse(topics=topics)
-
-
-class ProducerIds:
-    """Producer ids, from blocks that the controller hands out (AllocateProducerIds). The cluster never reuses one."""
-
-    def __init__(self, source: ProducerIdSource) -> None:
-        self._source = source
-        self._next = self._end = 0
-
-    async def init_producer_id(self, request: Any, slot: Slot) -> Any:
-        """A fresh producer id with epoch 0. An idempotent producer without a transactional id bumps its own epoch
-        later, without a request.
-        """
-        from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-
-        if request.transactional_id is not None:
-            return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if self._next >= self._end:
-            error = await self._allocate()
-            if error:
-                return _refused(error)
-        producer_id, self._next = self._next, self._next + 1
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-    async def _allocate(self) -> ErrorCode:
-        try:
-            block = await self._source.allocate_producer_ids()
-        except (OSError, RequestRefused):
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self._next >= self._end:
-            self._next, self._end = block.start, block.stop
-        return ErrorCode.NONE
-
-
-def _refused(error: ErrorCode) -> Any:
-    from broker.protocol.schema.init_producer_id import InitProducerIdResponse
-
-    return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)

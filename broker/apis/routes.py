@@ -9,7 +9,6 @@ from broker.apis.describe import (
     api_versions_unsupported,
     describe_cluster,
     describe_configs,
-    find_coordinator,
 )
 from broker.apis.log_dirs import describe_log_dirs
 from broker.apis.offsets import OffsetApis
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
     from broker.apis.delete_records import DeleteRecordsApi
     from broker.apis.describe import AdminContext
     from broker.apis.fetch import FetchApi
+    from broker.apis.find_coordinator import CoordinatorFinder
     from broker.apis.metadata import MetadataHandler
-    from broker.apis.offsets import ProducerIds
     from broker.apis.produce import ProduceApi
+    from broker.apis.transactions import TransactionApis
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
     from broker.replicas.replica_manager import ReplicaManager
@@ -36,7 +36,6 @@ def data_routes(
     produce: ProduceApi,
     fetch: FetchApi,
     deletions: DeleteRecordsApi,
-    producer_ids: ProducerIds,
 ) -> dict[int, Route]:
     """APIs answered from this broker's own replicas."""
     offsets = OffsetApis(replicas)
@@ -47,7 +46,22 @@ def data_routes(
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
         Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
         Route(ApiKey.DELETE_RECORDS, waits=deletions.delete_records),
-        Route(ApiKey.INIT_PRODUCER_ID, waits=producer_ids.init_producer_id),
+    )
+
+
+def coordinator_routes(transactions: TransactionApis, finder: CoordinatorFinder) -> dict[int, Route]:
+    """APIs answered by this broker's coordinators, and who coordinates what."""
+
+    def find(request: Any, slot: Slot) -> Any:
+        return finder.find_coordinator(request, slot.version, slot.conn.listener)
+
+    return _table(
+        Route(ApiKey.FIND_COORDINATOR, plain=find),
+        Route(ApiKey.INIT_PRODUCER_ID, plain=transactions.init_producer_id),
+        Route(ApiKey.ADD_PARTITIONS_TO_TXN, plain=transactions.add_partitions),
+        Route(ApiKey.END_TXN, plain=transactions.end_txn),
+        Route(ApiKey.DESCRIBE_TRANSACTIONS, plain=transactions.describe_transactions),
+        Route(ApiKey.LIST_TRANSACTIONS, plain=transactions.list_transactions),
     )
 
 
@@ -73,7 +87,6 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
             ApiKey.DESCRIBE_CLUSTER, plain=lambda request, slot: describe_cluster(context, request, slot.conn.listener)
         ),
         Route(ApiKey.DESCRIBE_CONFIGS, plain=lambda request, slot: describe_configs(context, request)),
-        Route(ApiKey.FIND_COORDINATOR, plain=lambda request, slot: find_coordinator(request, slot.version)),
         *(forward(key) for key in FORWARDED),
     )
 

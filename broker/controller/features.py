@@ -28,8 +28,15 @@ class Feature(NamedTuple):
 
 
 METADATA_VERSION = "metadata.version"
-FEATURES = (Feature(METADATA_VERSION, 7, 29, 29), Feature(ELR_FEATURE, 0, 1, 1))
-"""Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3."""
+TRANSACTION_VERSION = "transaction.version"
+FEATURES = (
+    Feature(METADATA_VERSION, 7, 29, 29),
+    Feature(ELR_FEATURE, 0, 1, 1),
+    Feature(TRANSACTION_VERSION, 0, 2, 2),
+)
+"""Supported features, in the order in which they are listed. 29 is Kafka's 4.2-IV1, 7 its 3.3-IV3. Level 2 of
+transaction.version bumps a producer's epoch with each transaction, 1 only changes the coordinator's records (KIP-890).
+"""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EVERY_TOPIC = ""
 """In `ClearElrRecord.topic_name`: of all topics."""

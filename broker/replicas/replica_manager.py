@@ -81,6 +81,8 @@ class ReplicaManager:
         self.flushes = Flushes(env, self.is_hosted, self.flushed)
         self.starts_adopted = False
         """Some follower's log has a new start that its leader's brought, and no file says so yet."""
+        self.role_watchers: dict[str, Callable[[Hosted], None]] = {}
+        """By topic: told of each order for one of its replicas, once it is obeyed, and when a replica is dropped."""
         self.settle: Callable[[], None] = lambda: None
         """Answers what is woken and sends: set by the server, called by whoever moves a partition outside a burst."""
 
@@ -344,6 +346,12 @@ class ReplicaManager:
             self._trace(h, event, leader=said.leader, epoch=state.leader_epoch, isr=state.isr,
                         partition_epoch=state.partition_epoch, leo=h.log.log_end_offset, hw=state.high_watermark,
                         recovering=order.recovering)  # fmt: skip
+        self._tell_watcher(h)
+
+    def _tell_watcher(self, h: Hosted) -> None:
+        watcher = self.role_watchers.get(h.log.topic)
+        if watcher is not None:
+            watcher(h)
 
     def _stop(self, order: StopReplica) -> None:
         h = self.find(order.topic_id, order.index)
@@ -378,6 +386,7 @@ class ReplicaManager:
         self._told.pop(h.log, None)
         self._logs.delete(name, index, self._env.wall_ms())
         self._trace(h, "stopped_replica")
+        self._tell_watcher(h)
 
     def _brokers_changed(self, brokers: BrokerView, now_ms: int) -> None:
         self._brokers = brokers

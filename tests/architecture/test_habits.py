@@ -26,6 +26,7 @@ PURE = (
     "broker/replication/",
     "broker/quorum/",
     "broker/controller/",
+    "broker/coordinators/",
     "broker/cluster/",
     "checkers/",
     "chaos/faults/vocabulary.py",

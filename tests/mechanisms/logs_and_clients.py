@@ -311,7 +311,9 @@ CLIENTS = (
                 "test_a_duplicate_is_acknowledged_with_its_first_offset_and_appended_once",
                 "test_a_duplicate_of_what_is_not_replicated_yet_waits_too",
             ),
-            at.OFFSETS: ("test_producer_ids_are_never_given_twice_even_if_many_ask_at_once",),
+            "tests/unit/apis/test_transactions.py": (
+                "test_producer_ids_are_never_given_twice_even_if_many_ask_at_once",
+            ),
             "tests/unit/workloads/test_producer.py": (
                 "test_a_lost_connection_means_the_same_batch_again_and_the_original_offset",
             ),
@@ -342,10 +344,10 @@ CLIENTS = (
             ),
             Removal(
                 "gives one producer id to several",
-                at.OFFSET_API,
-                "ProducerIds.init_producer_id",
-                piece="self._next = self._next, self._next + 1",
-                by="self._next = self._next, self._next",
+                "broker/replicas/coordinators/producer_ids.py",
+                "ProducerIds.take",
+                piece="self._next += 1\n        return self._next - 1",
+                by="return self._next",
             ),
             Removal(
                 "does not send a batch again after its connection broke",

@@ -97,7 +97,7 @@ class Commands(RuleBasedStateMachine):
     def restart(self, broker_id: int, clean: bool) -> None:
         incarnation = self.incarnations.get(broker_id, 0) + 1
         known = self.room.image.brokers.get(broker_id)
-        features = {"metadata.version": (7, 29), ELR_FEATURE: (0, 1)}
+        features = {"metadata.version": (7, 29), ELR_FEATURE: (0, 1), "transaction.version": (0, 2)}
         previous = known.epoch if clean and known is not None else -1
         error, _ = self.room.register(broker_id, incarnation, previous_epoch=previous, features=features)
         if not error:

@@ -18,7 +18,6 @@ from broker.protocol.schema import metadata as metadata_wire
 from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.protocol.schema.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.metadata_records import ConfigRecord, NoOpRecord, ProducerIdsRecord
 from tests.support.brokers.control_room import CLUSTER_ID, EPOCH, ControlRoom
 
@@ -92,10 +91,11 @@ def test_features_are_told_with_the_offset_that_finalized_them() -> None:
         response = versions(cluster, version)
         assert [(f.name, f.min_version, f.max_version) for f in response.supported_features] == [
             ("metadata.version", 7, 29),
-            *([("eligible.leader.replicas.version", 0, 1)] if version > 3 else []),
+            *([("eligible.leader.replicas.version", 0, 1), ("transaction.version", 0, 2)] if version > 3 else []),
         ]
-        assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("metadata.version", 29)]
-        assert response.finalized_features_epoch == cluster.room.image.features_offset == 0
+        levels = [(f.name, f.max_version_level) for f in response.finalized_features]
+        assert levels == [("metadata.version", 29), ("transaction.version", 2)]
+        assert response.finalized_features_epoch == cluster.room.image.features_offset == 1
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x" * 3 + "!"])
@@ -340,21 +340,6 @@ def test_what_this_broker_cannot_describe_is_refused() -> None:
     assert entries(cluster, TOPIC_RESOURCE, "u") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
     assert entries(cluster, BROKER_RESOURCE, "2") == (ErrorCode.INVALID_REQUEST, {})
     assert entries(cluster, 99, "x") == (ErrorCode.INVALID_REQUEST, {})
-
-
-# -------------------------------------------------------------------------------------------------- FindCoordinator
-
-
-@pytest.mark.parametrize("version", range(7))
-def test_no_coordinator_is_available(version: int) -> None:
-    request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"] if version >= 4 else [])
-    body = handlers.find_coordinator(request, version).encode(version)
-    response, _ = FindCoordinatorResponse.decode(memoryview(body), 0, version)
-    if version < 4:
-        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    else:
-        codes = [(found.key, found.error_code) for found in response.coordinators]
-        assert codes == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("h", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
 
 def test_every_served_api_has_a_row_in_the_table() -> None:

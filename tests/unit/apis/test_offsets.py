@@ -1,17 +1,14 @@
-"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
+"""ListOffsets and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-import trio
 
-from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis, ProducerIds
-from broker.control.port import RequestRefused
+from broker.apis.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetApis
 from broker.net.connection import Slot
 from broker.protocol.errors import ErrorCode
-from broker.protocol.schema.init_producer_id import InitProducerIdRequest
 from broker.protocol.schema.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -97,47 +94,3 @@ def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> N
     assert (epoch_end(room, 7).leader_epoch, epoch_end(room, 7).end_offset) == (5, 2)
     assert (epoch_end(room, 8).leader_epoch, epoch_end(room, 8).end_offset) == (8, 3)
     assert (epoch_end(room, 9).leader_epoch, epoch_end(room, 9).end_offset) == (-1, -1)
-
-
-class Blocks:
-    """Plays the control plane: hands out blocks of three ids."""
-
-    def __init__(self) -> None:
-        self.given = 0
-        self.error = ErrorCode.NONE
-
-    async def allocate_producer_ids(self) -> range:
-        await trio.lowlevel.checkpoint()
-        if self.error:
-            raise RequestRefused(self.error)
-        self.given += 1
-        return range(3 * (self.given - 1), 3 * self.given)
-
-
-async def test_producer_ids_are_never_given_twice_even_if_many_ask_at_once() -> None:
-    blocks: Any = Blocks()
-    ids = ProducerIds(blocks)
-    given: list[int] = []
-
-    async def one() -> None:
-        response = await ids.init_producer_id(InitProducerIdRequest(transactional_id=None), slot_of(4))
-        assert (response.error_code, response.producer_epoch) == (ErrorCode.NONE, 0)
-        given.append(response.producer_id)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(20):
-            nursery.start_soon(one)
-    assert len(set(given)) == 20
-
-
-async def test_without_a_block_a_producer_is_told_to_ask_again() -> None:
-    blocks: Any = Blocks()
-    blocks.error = ErrorCode.BROKER_ID_NOT_REGISTERED
-    response = await ProducerIds(blocks).init_producer_id(InitProducerIdRequest(transactional_id=None), slot_of(4))
-    assert (response.error_code, response.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
-
-
-async def test_transactions_are_refused() -> None:
-    blocks: Any = Blocks()
-    response = await ProducerIds(blocks).init_producer_id(InitProducerIdRequest(transactional_id="x"), slot_of(4))
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

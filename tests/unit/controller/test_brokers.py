@@ -129,7 +129,7 @@ def with_elr() -> ControlRoom:
 
 
 def features() -> dict[str, tuple[int, int]]:
-    return {"metadata.version": (7, 29), "eligible.leader.replicas.version": (0, 1)}
+    return {"metadata.version": (7, 29), "eligible.leader.replicas.version": (0, 1), "transaction.version": (0, 2)}
 
 
 def test_a_clean_restart_stays_eligible() -> None:

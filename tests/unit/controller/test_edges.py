@@ -59,7 +59,11 @@ async def test_a_fresh_cluster_is_up_in_a_moment(world: LittleWorld, autojump_cl
         assert all(broker.active for broker in image.brokers.values())
         assert image == world.nodes[1].feed.image
         assert image.brokers[node.id].epoch == node.lifecycle.broker_epoch
-        assert image.features == {"metadata.version": 29, "eligible.leader.replicas.version": 1}
+        assert image.features == {
+            "metadata.version": 29,
+            "eligible.leader.replicas.version": 1,
+            "transaction.version": 2,
+        }
 
 
 async def test_every_step_is_traced(world: LittleWorld, autojump_clock: MockClock) -> None:

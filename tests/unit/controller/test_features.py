@@ -85,7 +85,7 @@ def test_a_min_isr_that_was_altered_before_stays() -> None:
 def test_what_cannot_be_is_refused_as_a_whole(levels: list[tuple[str, int]], kind: int, error: ErrorCode) -> None:
     room = ControlRoom()
     assert update(room, *levels, kind=kind) == error
-    assert room.image.features == {"metadata.version": 29}
+    assert room.image.features == {"metadata.version": 29, "transaction.version": 2}
 
 
 def test_a_lower_level_must_be_meant() -> None:
@@ -97,7 +97,7 @@ def test_a_lower_level_must_be_meant() -> None:
 def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
     room = ControlRoom()
     room.lose(3)
-    room.register(3, incarnation=2, features={"metadata.version": (7, 29)})
+    room.register(3, incarnation=2, features={"metadata.version": (7, 29), "transaction.version": (0, 2)})
     assert update(room, (ELR_FEATURE, 1)) == ErrorCode.INVALID_UPDATE_VERSION
     assert ELR_FEATURE not in room.image.features
 

@@ -1,0 +1,85 @@
+"""FindCoordinator: which broker coordinates a transactional id. It creates the coordinator's log when first asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinators.partitions import partition_of
+from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
+from broker.protocol.schema import find_coordinator as wire
+from broker.protocol.schema.create_topics import CreatableTopic, CreatableTopicConfig
+from broker.replicas.coordinators.transaction_coordinator import TOPIC
+
+if TYPE_CHECKING:
+    from broker.apis.metadata import TopicCreator
+    from broker.cluster.image import ClusterImage
+    from broker.config import BrokerConfig
+
+FIRST_BATCHED = 4
+"""Version from which one request carries many keys (KIP-699)."""
+GROUP, TRANSACTION = 0, 1
+"""`FindCoordinatorRequest.key_type`."""
+
+
+class CoordinatorFinder:
+    """Answers FindCoordinator from the image. Never waits."""
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig, creator: TopicCreator) -> None:
+        self._image, self._config, self._creator = image, config, creator
+
+    def find_coordinator(
+        self, request: wire.FindCoordinatorRequest, version: int, listener: str
+    ) -> wire.FindCoordinatorResponse:
+        """COORDINATOR_NOT_AVAILABLE where nobody coordinates: for groups always, for transactional ids until the log
+        is created and has a leader.
+        """
+        batched = version >= FIRST_BATCHED
+        keys = request.coordinator_keys if batched else [request.key]
+        found = [self._find(key, request.key_type, listener) for key in keys]
+        if batched:
+            return wire.FindCoordinatorResponse(error_message=None, coordinators=found)
+        (one,) = found
+        return wire.FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+
+    def _find(self, key: str, key_type: int, listener: str) -> wire.Coordinator:
+        if key_type not in (GROUP, TRANSACTION):
+            return _nobody(key, ErrorCode.INVALID_REQUEST, "Unknown type of coordinator.")
+        if key_type == TRANSACTION:
+            topic = self._image.topic(TOPIC)
+            if topic is None:
+                self._creator.create(TOPIC, transaction_log(self._config))
+            else:
+                partition = topic.partitions[partition_of(key, len(topic.partitions))]
+                broker = self._image.brokers.get(partition.leader) if partition.leader != NO_NODE else None
+                if broker is not None and not broker.fenced and listener in broker.endpoints:
+                    host, port = broker.endpoints[listener]
+                    return wire.Coordinator(key=key, node_id=broker.id, host=host, port=port, error_message=None)
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+
+
+def _nobody(key: str, error: ErrorCode, message: str) -> wire.Coordinator:
+    return wire.Coordinator(key=key, node_id=-1, port=-1, error_code=int(error), error_message=message)
+
+
+def transaction_log(config: BrokerConfig) -> CreatableTopic:
+    """__transaction_state, as Kafka creates it. An unclean leader might lack decisions that clients were told of."""
+    settings = {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+    }
+    return CreatableTopic(
+        name=TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
+    )

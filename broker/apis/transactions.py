@@ -1,0 +1,317 @@
+"""InitProducerId (P2), and the requests to the transaction coordinator: AddPartitionsToTxn, EndTxn,
+DescribeTransactions, ListTransactions.
+
+Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. Most
+answers wait for the coordinator's log.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.coordinators.transactions.values import (
+    PREPARED,
+    STATE_NAMES,
+    V1,
+    V2,
+    AddPartitions,
+    Answer,
+    Describe,
+    EndTransaction,
+    InitProducer,
+    State,
+    VerifyPartitions,
+)
+from broker.net.later import Later
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema import add_partitions_to_txn as add_wire
+from broker.protocol.schema import describe_transactions as describe_wire
+from broker.protocol.schema import list_transactions as list_wire
+from broker.protocol.schema.end_txn import EndTxnResponse
+from broker.protocol.schema.init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.cluster.image import ClusterImage
+    from broker.coordinators.transactions.values import Request, TopicPartition, Transaction
+    from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.protocol.schema.end_txn import EndTxnRequest
+    from broker.protocol.schema.init_producer_id import InitProducerIdRequest
+    from broker.replicas.coordinators.producer_ids import ProducerIds
+    from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+
+FENCED_FROM = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
+"""First version of each API whose clients know PRODUCER_FENCED; earlier ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
+BATCHED_FROM = 4
+"""First version of AddPartitionsToTxn that carries several transactions. Only brokers send it."""
+ABORTABLE_FROM = 5
+"""First version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
+V2_FROM = 5
+"""First version of EndTxn that ends a transaction of generation V2."""
+TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""What a client is told if the coordinator's log does not commit in time, as with Kafka."""
+
+
+class TransactionApis:
+    """Handlers of requests of producers and their admins; none of them waits before the request has taken effect."""
+
+    def __init__(
+        self,
+        env: Env,
+        image: ClusterImage,
+        coordinator: TransactionCoordinator,
+        producer_ids: ProducerIds,
+        timeout_ms: int,
+    ) -> None:
+        self._env, self._image, self._coordinator, self._ids = env, image, coordinator, producer_ids
+        self._timeout_s = timeout_ms / 1000
+
+    def _ask(self, requests: Sequence[Request], respond: Callable[[list[Answer]], Any]) -> Any:
+        """Submit all, and respond once all are answered: at once or later."""
+        answers: list[Answer | None] = [None] * len(requests)
+        owed, done = len(requests), trio.Event()
+
+        def take(at: int, answer: Answer) -> None:
+            nonlocal owed
+            answers[at] = answer
+            owed -= 1
+            if not owed:
+                done.set()
+
+        for at, request in enumerate(requests):
+            self._coordinator.submit(request, lambda answer, at=at: take(at, answer))  # type: ignore[misc]
+        if not owed:
+            return respond([answer or TIMED_OUT for answer in answers])
+
+        async def wait() -> Any:
+            with self._env.timeout(self._timeout_s):
+                await done.wait()
+            return respond([answer or TIMED_OUT for answer in answers])
+
+        return Later(wait)
+
+    # ---------------------------------------------------------------------------------------------------- producer ids
+
+    def init_producer_id(self, request: InitProducerIdRequest, slot: Slot) -> Any:
+        """Without a transactional id, a fresh producer id with epoch 0: an idempotent producer bumps its own epoch
+        later, without a request. With one, whatever the coordinator decides.
+        """
+        name = request.transactional_id
+        if name is None:
+            return self._fresh()
+        version = slot.version
+
+        def respond(answers: list[Answer]) -> InitProducerIdResponse:
+            (answer,) = answers
+            error = _known(answer.error, "InitProducerId", version)
+            return InitProducerIdResponse(error_code=error, producer_id=answer.producer_id, producer_epoch=answer.epoch)
+
+        asked = InitProducer(name, request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+        return self._ask([asked], respond)
+
+    def _fresh(self) -> Any:
+        ids = self._ids
+        if ids.spare >= 0:
+            return InitProducerIdResponse(producer_id=ids.take(), producer_epoch=0)
+
+        async def wait() -> InitProducerIdResponse:
+            error = ErrorCode.NONE
+            while ids.spare < 0 and not error:
+                error = await ids.refill()
+            if error:
+                return InitProducerIdResponse(error_code=int(error), producer_id=-1, producer_epoch=-1)
+            return InitProducerIdResponse(producer_id=ids.take(), producer_epoch=0)
+
+        return Later(wait)
+
+    # ---------------------------------------------------------------------------------------------- AddPartitionsToTxn
+
+    def add_partitions(self, request: add_wire.AddPartitionsToTxnRequest, slot: Slot) -> Any:
+        """From a client, one transaction (up to version 3). From a partition's leader, several: to be verified, or
+        added for a producer of generation V2.
+        """
+        if slot.version < BATCHED_FROM:
+            return self._add_for_client(request, slot.version)
+        results = [add_wire.AddPartitionsToTxnResult(transactional_id=t.transactional_id) for t in request.transactions]
+        asked: list[Request] = []
+        places: list[tuple[int, tuple[TopicPartition, ...]]] = []
+        for n, one in enumerate(request.transactions):
+            partitions = _partitions(one.topics)
+            refused = self._unknown(partitions)
+            if refused:
+                results[n].topic_results = _by_topic(refused)
+                continue
+            places.append((n, partitions))
+            name, producer_id, epoch = one.transactional_id, one.producer_id, one.producer_epoch
+            if one.verify_only:
+                asked.append(VerifyPartitions(name, producer_id, epoch, partitions))
+            else:
+                asked.append(AddPartitions(name, producer_id, epoch, partitions, V2))
+
+        def respond(answers: list[Answer]) -> add_wire.AddPartitionsToTxnResponse:
+            for (n, partitions), answer in zip(places, answers, strict=True):
+                verdicts = answer.partitions or tuple((p, answer.error) for p in partitions)
+                known = [(p, _abortable(error, slot.version)) for p, error in verdicts]
+                results[n].topic_results = _by_topic(known)
+            return add_wire.AddPartitionsToTxnResponse(results_by_transaction=results)
+
+        return self._ask(asked, respond)
+
+    def _add_for_client(self, request: add_wire.AddPartitionsToTxnRequest, version: int) -> Any:
+        partitions = _partitions(request.v3_and_below_topics)
+        refused = self._unknown(partitions)
+        if refused:
+            return add_wire.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(refused))
+        name = request.v3_and_below_transactional_id
+        producer_id, epoch = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+
+        def respond(answers: list[Answer]) -> add_wire.AddPartitionsToTxnResponse:
+            error = ErrorCode(_known(answers[0].error, "AddPartitionsToTxn", version))
+            return add_wire.AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=_by_topic([(p, error) for p in partitions])
+            )
+
+        return self._ask([AddPartitions(name, producer_id, epoch, partitions, V1)], respond)
+
+    def _unknown(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCode]]:
+        """The errors of all partitions if one of them does not exist: then nothing is attempted. Empty if all exist."""
+        known = {p: self._exists(p) for p in partitions}
+        if all(known.values()):
+            return []
+        return [
+            (p, ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for p, exists in known.items()
+        ]
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._image.topic(partition[0])
+        return topic is not None and partition[1] in topic.partitions
+
+    # ---------------------------------------------------------------------------------------------------------- EndTxn
+
+    def end_txn(self, request: EndTxnRequest, slot: Slot) -> Any:
+        """Commit or abort. The answer leaves once the decision is committed; markers are written after that."""
+        version = slot.version
+        generation = V2 if version >= V2_FROM else V1
+
+        def respond(answers: list[Answer]) -> EndTxnResponse:
+            (answer,) = answers
+            response = EndTxnResponse(error_code=_known(answer.error, "EndTxn", version))
+            if generation == V2:
+                response.producer_id, response.producer_epoch = answer.producer_id, answer.epoch
+            return response
+
+        asked = EndTransaction(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.committed, generation
+        )
+        return self._ask([asked], respond)
+
+    # ------------------------------------------------------------------------------------------------------ describing
+
+    def describe_transactions(self, request: describe_wire.DescribeTransactionsRequest, slot: Slot) -> Any:
+        """The transactions of some transactional ids, each from its own coordinator."""
+        names = list(request.transactional_ids)
+
+        def respond(answers: list[Answer]) -> describe_wire.DescribeTransactionsResponse:
+            states = [_described(name, answer) for name, answer in zip(names, answers, strict=True)]
+            return describe_wire.DescribeTransactionsResponse(transaction_states=states)
+
+        return self._ask([Describe(name) for name in names], respond)
+
+    def list_transactions(self, request: list_wire.ListTransactionsRequest, slot: Slot) -> Any:
+        """The transactions that are coordinated here, filtered by state, producer, duration (KIP-994) and pattern."""
+        try:
+            pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        except re.error:
+            return list_wire.ListTransactionsResponse(error_code=int(ErrorCode.INVALID_REGULAR_EXPRESSION))
+        response = list_wire.ListTransactionsResponse(
+            unknown_state_filters=[name for name in request.state_filters if name not in STATE_NAMES.values()]
+        )
+        now_ms, done = self._env.wall_ms(), trio.Event()
+
+        def ready(error: ErrorCode, found: list[Transaction]) -> None:
+            response.error_code = int(error)
+            response.transaction_states = [
+                list_wire.TransactionState(t.transactional_id, t.producer_id, STATE_NAMES[t.state])
+                for t in found
+                if _is_wanted(request, pattern, t, now_ms)
+            ]
+            done.set()
+
+        self._coordinator.transactions(ready)
+        if done.is_set():
+            return response
+
+        async def wait() -> list_wire.ListTransactionsResponse:
+            with self._env.timeout(self._timeout_s):
+                await done.wait()
+                return response
+            return list_wire.ListTransactionsResponse(error_code=int(TIMED_OUT.error))
+
+        return Later(wait)
+
+
+def _is_wanted(
+    request: list_wire.ListTransactionsRequest, pattern: re.Pattern[str] | None, transaction: Transaction, now_ms: int
+) -> bool:
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and STATE_NAMES[transaction.state] not in request.state_filters:
+        return False
+    if request.duration_filter >= 0:
+        runs = transaction.state == State.ONGOING or transaction.state in PREPARED
+        if not runs or now_ms - transaction.started_ms <= request.duration_filter:
+            return False
+    return pattern is None or pattern.fullmatch(transaction.transactional_id) is not None
+
+
+def _described(name: str, answer: Answer) -> describe_wire.TransactionState:
+    found = answer.transaction
+    if found is None:
+        return describe_wire.TransactionState(transactional_id=name, error_code=int(answer.error))
+    topics: dict[str, list[int]] = {}
+    for topic, index in found.partitions:
+        topics.setdefault(topic, []).append(index)
+    return describe_wire.TransactionState(
+        transactional_id=name,
+        transaction_state=STATE_NAMES[found.state],
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[describe_wire.TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+    )
+
+
+def _known(error: ErrorCode, api: str, version: int) -> int:
+    """The error in a word that the client knows."""
+    if error == ErrorCode.PRODUCER_FENCED and version < FENCED_FROM[api]:
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return int(error)
+
+
+def _abortable(error: ErrorCode, version: int) -> ErrorCode:
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _partitions(topics: Sequence[add_wire.AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
+    return tuple(dict.fromkeys((topic.name, int(index)) for topic in topics for index in topic.partitions))
+
+
+def _by_topic(
+    results: Sequence[tuple[TopicPartition, ErrorCode]],
+) -> list[add_wire.AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[add_wire.AddPartitionsToTxnPartitionResult]] = {}
+    for (name, index), error in results:
+        result = add_wire.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=int(error))
+        topics.setdefault(name, []).append(result)
+    return [
+        add_wire.AddPartitionsToTxnTopicResult(name=name, results_by_partition=found) for name, found in topics.items()
+    ]

@@ -1,0 +1,19 @@
+"""Which partition of a coordinator's log a key belongs to: Kafka's `Utils.abs(key.hashCode()) % partitions`."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: of UTF-16 code units, with 32 bits and a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for at in range(0, len(units), 2):
+        found = (31 * found + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return found - (1 << 32) if found >= 1 << 31 else found
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a group's id or a transactional id. The smallest int counts as 0, as with Kafka."""
+    assert partitions > 0
+    hashed = java_hash(key)
+    return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions

@@ -1,0 +1,124 @@
+"""How a client ends a transaction: EndTxn in every state, of either generation, first time or retry.
+
+| state | V1 commit | V1 abort | V2 commit: retry, current | V2 abort: retry, current |
+|---|---|---|---|---|
+| Empty | 48 | 48 | 90, 48 | 90, abort |
+| Ongoing | commit | abort | 90, commit | 90, abort |
+| PrepareCommit | 51 | 48 | 51, 90 | 48, 90 |
+| PrepareAbort | 48 | 51 | 48, 90 | 51, 90 |
+| CompleteCommit | 0 | 48 | 0, 48 | 48, abort |
+| CompleteAbort | 48 | 0 | 48, 48 | 0, abort |
+
+0: done before. 48: INVALID_TXN_STATE. 51: CONCURRENT_TRANSACTIONS. 90: PRODUCER_FENCED. V1 knows no retry: any epoch
+but the current one is fenced. V2 tells a retry by the epoch before the bump, and may abort at rest: the broker may not
+have heard of the records that the client wants to be rid of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from broker.coordinators.transactions.values import (
+    AT_REST,
+    NO_PRODUCER_ID,
+    V2,
+    Answer,
+    Decision,
+    EndTransaction,
+    State,
+    Transaction,
+    Written,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker.coordinators.transactions.rules import Rules
+
+_ILLEGAL = Decision(Answer(ErrorCode.INVALID_TXN_STATE))
+_CONCURRENT = Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
+_FENCED = Decision(Answer(ErrorCode.PRODUCER_FENCED))
+_NOT_FOUND = Decision(Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+
+_DECIDED: Final = {
+    State.PREPARE_COMMIT: True,
+    State.COMPLETE_COMMIT: True,
+    State.PREPARE_ABORT: False,
+    State.COMPLETE_ABORT: False,
+}
+"""Whether a transaction that has been ended was committed."""
+
+
+def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    """What becomes of an EndTxn."""
+    return (_v2 if request.client_version >= V2 else _v1)(rules, found, request, now_ms, fresh_id)
+
+
+def _v1(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    if found.producer_id != request.producer_id:
+        return _NOT_FOUND
+    if rules.is_fenced(found, request.epoch):
+        return _FENCED
+    if found.state == State.ONGOING:
+        return _prepared(rules, found, request, now_ms, fresh_id)
+    if _DECIDED.get(found.state) != request.commit:
+        return _ILLEGAL
+    return _CONCURRENT if rules.owes_markers(found) else Decision(Answer())
+
+
+def _v2(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    retry = rules.is_retry_of_end(found, request)
+    if found.producer_id != request.producer_id and not rules.is_retry_of_overflow(found, request):
+        return _NOT_FOUND
+    if not rules.may_end(found, request):
+        return _FENCED
+    if found.state == State.ONGOING:
+        return _prepared(rules, found, request, now_ms, fresh_id)
+    if found.state in AT_REST and not retry:
+        return _ILLEGAL if request.commit else _prepared(rules, found, request, now_ms, fresh_id)
+    if _DECIDED.get(found.state) != request.commit:
+        return _ILLEGAL
+    if rules.owes_markers(found):
+        return _CONCURRENT
+    return Decision(Answer(producer_id=found.producer_id, epoch=found.epoch))
+
+
+def _prepared(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    """The decision itself: once this record is committed, nothing else can come of the transaction."""
+    v2 = request.client_version >= V2
+    next_id = NO_PRODUCER_ID
+    if v2 and rules.is_exhausted(found.epoch):
+        if fresh_id < 0:
+            return Decision(Answer(), needs_producer_id=True)
+        next_id = fresh_id
+    after = replace(
+        found,
+        epoch=rules.epoch_of_end(found, request.client_version),
+        last_epoch=found.epoch if v2 else found.last_epoch,
+        state=State.PREPARE_COMMIT if request.commit else State.PREPARE_ABORT,
+        started_ms=found.started_ms if found.state == State.ONGOING else now_ms,
+        updated_ms=now_ms,
+        previous_producer_id=found.producer_id,
+        next_producer_id=next_id,
+        client_version=request.client_version,
+    )
+    answer = Answer()
+    if v2:
+        goes_on = completed(after, now_ms)
+        answer = Answer(producer_id=goes_on.producer_id, epoch=goes_on.epoch)
+    return Decision(answer, (Written(found.transactional_id, after),), used_producer_id=next_id >= 0)
+
+
+def completed(prepared: Transaction, now_ms: int) -> Transaction:
+    """The record that all markers are written; with the next producer id where that was allotted (V2)."""
+    goes_on = prepared.next_producer_id >= 0 and prepared.client_version >= V2
+    return replace(
+        prepared,
+        producer_id=prepared.next_producer_id if goes_on else prepared.producer_id,
+        epoch=0 if goes_on else prepared.epoch,
+        state=State.COMPLETE_COMMIT if prepared.state == State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+        partitions=(),
+        updated_ms=now_ms,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )

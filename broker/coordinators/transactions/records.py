@@ -1,0 +1,75 @@
+"""Records of __transaction_state, in Kafka's own format: a key for each transactional id, and its whole state."""
+
+from __future__ import annotations
+
+from broker.coordinators.transactions.values import State, Transaction, Written
+from broker.protocol.coordinator_frame import decode_transaction_record, encode_key, encode_versioned
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+
+TAGGED_FROM = 1
+"""First version of the value that holds the previous and the next producer id, and the client's generation."""
+
+_STATES = frozenset(State)
+
+
+def encode(written: Written, transaction_version: int) -> tuple[bytes, bytes | None]:
+    """Key and value of a record. The cluster's level of `transaction.version` decides on the value's version: 0 knows
+    nothing of producer ids that change, nor of generations.
+    """
+    key = encode_key(TransactionLogKey(transactional_id=written.transactional_id))
+    transaction = written.transaction
+    if transaction is None:
+        return key, None
+    version = TAGGED_FROM if transaction_version >= 1 else 0
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=int(transaction.state),
+        transaction_partitions=None if transaction.state == State.EMPTY else _by_topic(transaction),
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+    )
+    if version >= TAGGED_FROM:
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+        value.client_transaction_version = transaction.client_version
+    return key, encode_versioned(value, version)
+
+
+def _by_topic(transaction: Transaction) -> list[PartitionsSchema]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in transaction.partitions:
+        topics.setdefault(topic, []).append(index)
+    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+
+
+def decode(key: bytes, value: bytes | None) -> Written | None:
+    """A record of the log; None for one of a type that this version does not know. Raises only MalformedFrame."""
+    found = decode_transaction_record(key, value)
+    if found is None:
+        return None
+    named, wire = found
+    assert isinstance(named, TransactionLogKey)
+    if wire is None:
+        return Written(named.transactional_id, None)
+    assert isinstance(wire, TransactionLogValue)
+    if wire.transaction_status not in _STATES:
+        raise MalformedFrame(f"a transaction in state {wire.transaction_status}")
+    return Written(
+        named.transactional_id,
+        Transaction(
+            named.transactional_id,
+            wire.producer_id,
+            wire.producer_epoch,
+            wire.transaction_timeout_ms,
+            State(wire.transaction_status),
+            tuple((t.topic, int(i)) for t in wire.transaction_partitions or () for i in t.partition_ids),
+            wire.transaction_start_timestamp_ms,
+            wire.transaction_last_update_timestamp_ms,
+            wire.previous_producer_id,
+            wire.next_producer_id,
+            wire.client_transaction_version,
+        ),
+    )

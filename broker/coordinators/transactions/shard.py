@@ -1,0 +1,294 @@
+"""The transactional ids of one partition of __transaction_state, as a state machine that decides and replays.
+
+`decide` changes nothing. Whoever runs the shard appends the records to the partition's log, and then has them replayed:
+so the shard is at any time what its log says, and a record that could not be appended has not happened. An answer
+must not leave before everything it rests on is committed: `offset_of` says up to where that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.transactions import ending
+from broker.coordinators.transactions.rules import Rules
+from broker.coordinators.transactions.values import (
+    AT_REST,
+    LEGAL,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    AddPartitions,
+    Answer,
+    Decision,
+    Describe,
+    EndTransaction,
+    Expire,
+    InitProducer,
+    MarkersWritten,
+    Settings,
+    State,
+    TimeOut,
+    Transaction,
+    VerifyPartitions,
+    Written,
+)
+from broker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.coordinators.transactions.values import Request, TopicPartition
+
+NOTHING_WRITTEN = -1
+_NOT_FOUND = Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_FENCED = Answer(ErrorCode.PRODUCER_FENCED)
+_CONCURRENT = Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+class Shard(Rules):
+    """One partition's transactional ids, as of the records replayed so far."""
+
+    __slots__ = ("_forgotten", "_offsets")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.transactions = {}
+        self._offsets: dict[str, int] = {}
+        self._forgotten = NOTHING_WRITTEN
+        """Offset of the last tombstone: what is said of an id that is not there may rest on it."""
+
+    # ---------------------------------------------------------------------------------------------------------- replay
+
+    def replay(self, written: Written, offset: int) -> None:
+        """Take a record of the log into account. Records must come in the log's order."""
+        name = written.transactional_id
+        assert offset > self._offsets.get(name, NOTHING_WRITTEN)
+        if written.transaction is None:
+            self.transactions.pop(name, None)
+            self._offsets.pop(name, None)
+            self._forgotten = offset
+            return
+        assert written.transaction.transactional_id == name
+        self.transactions[name] = written.transaction
+        self._offsets[name] = offset
+
+    def offset_of(self, transactional_id: str) -> int:
+        """Offset of the last record that what is said of this id rests on; NOTHING_WRITTEN if it rests on none."""
+        return self._offsets.get(transactional_id, self._forgotten)
+
+    def inspect(self) -> dict[str, Transaction]:
+        """Every transaction, by its id: a copy, for whoever compares it with the log."""
+        return dict(self.transactions)
+
+    # -------------------------------------------------------------------------------------------------- what is due
+
+    def owing_markers(self) -> list[Transaction]:
+        """The transactions that are decided and not complete, in the order in which their ids were first written."""
+        return [t for t in self.transactions.values() if self.owes_markers(t)]
+
+    def timed_out(self, now_ms: int) -> list[TimeOut]:
+        """What has been open for too long."""
+        return [TimeOut(t.transactional_id) for t in self.transactions.values() if self.is_timed_out(t, now_ms)]
+
+    def expired(self, now_ms: int) -> list[Expire]:
+        """The ids that nobody has used for long."""
+        return [Expire(t.transactional_id) for t in self.transactions.values() if self.is_expired(t, now_ms)]
+
+    # ---------------------------------------------------------------------------------------------------------- decide
+
+    def decide(self, request: Request, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID) -> Decision:
+        """What becomes of a request. `fresh_producer_id`: one that nobody has, or -1 if there is none at hand."""
+        found = self.transactions.get(request.transactional_id)
+        decision: Decision = self._DECIDERS[type(request)](self, found, request, now_ms, fresh_producer_id)
+        for written in decision.records:
+            self._check(found, written.transaction)
+        assert not (decision.needs_producer_id and decision.records)
+        assert not decision.used_producer_id or fresh_producer_id >= 0
+        return decision
+
+    def _check(self, before: Transaction | None, after: Transaction | None) -> None:
+        """What holds for each new record."""
+        if after is None:
+            assert before is not None
+            assert before.state in AT_REST
+            return
+        assert after.producer_id >= 0
+        assert 0 <= after.epoch <= MAX_EPOCH
+        assert bool(after.partitions) <= (after.state not in AT_REST)
+        if before is None:
+            assert after.state == State.EMPTY
+            return
+        assert before.state in LEGAL[after.state], f"{before.state.name} -> {after.state.name}"
+        assert after.previous_producer_id == before.producer_id
+        if after.producer_id == before.producer_id:
+            assert before.epoch <= after.epoch <= before.epoch + 1
+        else:
+            assert after.epoch == 0
+        if after.state == State.ONGOING:
+            assert set(before.partitions) <= set(after.partitions)
+
+    def _init_producer(self, found: Transaction | None, request: InitProducer, now_ms: int, fresh_id: int) -> Decision:
+        """InitProducerId: fence whoever had this id before, end what it left behind, and give the next epoch."""
+        claims = request.producer_id >= 0
+        if not request.transactional_id or claims != (request.epoch >= 0):
+            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+        if not self.is_timeout_allowed(request.timeout_ms):
+            return Decision(Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        if found is None:
+            if fresh_id < 0:
+                return Decision(Answer(), needs_producer_id=True)
+            born = Transaction(
+                request.transactional_id,
+                fresh_id,
+                0,
+                request.timeout_ms,
+                updated_ms=now_ms,
+                previous_producer_id=fresh_id,
+            )
+            return self._given(born, used=True)
+        if claims and not self.is_known_producer(found, request):
+            return Decision(_FENCED)
+        if self.owes_markers(found):
+            return Decision(_CONCURRENT)
+        if found.state == State.ONGOING:
+            if claims and self.is_fenced(found, request.epoch):
+                # Kafka lets any claim of the right producer id abort what its successor has open.
+                return Decision(_FENCED)
+            return Decision(_CONCURRENT, (self._fence(found, now_ms),))
+        if self.is_exhausted(found.epoch) and (not claims or request.epoch == found.epoch):
+            return self._rotate(found, request, now_ms, fresh_id)
+        return self._bump(found, request, now_ms)
+
+    def _given(self, transaction: Transaction, *, used: bool = False) -> Decision:
+        answer = Answer(producer_id=transaction.producer_id, epoch=transaction.epoch)
+        return Decision(answer, (Written(transaction.transactional_id, transaction),), used_producer_id=used)
+
+    def _rotate(self, found: Transaction, request: InitProducer, now_ms: int, fresh_id: int) -> Decision:
+        """The epochs of this producer id are used up: go on with another."""
+        if fresh_id < 0:
+            return Decision(Answer(), needs_producer_id=True)
+        last_epoch = found.epoch if request.producer_id >= 0 else NO_EPOCH
+        rested = self._rested(found, request, now_ms)
+        return self._given(replace(rested, producer_id=fresh_id, epoch=0, last_epoch=last_epoch), used=True)
+
+    def _bump(self, found: Transaction, request: InitProducer, now_ms: int) -> Decision:
+        bumped = self.bumped(found, request)
+        if bumped is None or bumped[0] >= MAX_EPOCH:
+            return Decision(_FENCED)
+        return self._given(replace(self._rested(found, request, now_ms), epoch=bumped[0], last_epoch=bumped[1]))
+
+    def _rested(self, found: Transaction, request: InitProducer, now_ms: int) -> Transaction:
+        """An id with no transaction, ready for its next one."""
+        return replace(
+            found,
+            timeout_ms=request.timeout_ms,
+            state=State.EMPTY,
+            partitions=(),
+            started_ms=NO_TIME,
+            updated_ms=now_ms,
+            previous_producer_id=found.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+
+    def _fence(self, found: Transaction, now_ms: int) -> Written:
+        """Abort what is open, under an epoch that its producer does not have. One record: there is no moment at which
+        the producer is fenced and the abort undecided.
+        """
+        return Written(
+            found.transactional_id,
+            replace(
+                found,
+                epoch=self.fenced_epoch(found),
+                last_epoch=NO_EPOCH,
+                state=State.PREPARE_ABORT,
+                updated_ms=now_ms,
+                previous_producer_id=found.producer_id,
+                client_version=self.settings.version,
+            ),
+        )
+
+    def _add_partitions(self, found: Transaction | None, request: AddPartitions, now_ms: int, _: int) -> Decision:
+        """AddPartitionsToTxn. The first partitions begin the transaction, without another word."""
+        if not request.transactional_id:
+            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+        if found is None or found.producer_id != request.producer_id:
+            return Decision(_NOT_FOUND)
+        if self.is_fenced(found, request.epoch):
+            return Decision(_FENCED)
+        if not self.may_begin(found):
+            return Decision(_CONCURRENT)
+        more = tuple(dict.fromkeys(p for p in request.partitions if not self.is_in_transaction(found, p)))
+        goes_on = found.state == State.ONGOING
+        if goes_on and not more:
+            return Decision(Answer())
+        after = replace(
+            found,
+            state=State.ONGOING,
+            partitions=found.partitions + more,
+            started_ms=found.started_ms if goes_on else now_ms,
+            updated_ms=now_ms,
+            previous_producer_id=found.producer_id,
+            client_version=request.client_version,
+        )
+        return Decision(Answer(), (Written(found.transactional_id, after),))
+
+    def _verify(self, found: Transaction | None, request: VerifyPartitions, *_: int) -> Decision:
+        """Whether these partitions are in the transaction, each for itself."""
+        if not request.transactional_id:
+            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+        if found is None or found.producer_id != request.producer_id:
+            return Decision(_NOT_FOUND)
+        if self.is_fenced(found, request.epoch):
+            return Decision(_FENCED)
+        if self.owes_markers(found):
+            return Decision(_CONCURRENT)
+        return Decision(Answer(partitions=tuple((p, self._verdict(found, p)) for p in request.partitions)))
+
+    def _verdict(self, found: Transaction, partition: TopicPartition) -> ErrorCode:
+        inside = self.is_in_transaction(found, partition)
+        return ErrorCode.NONE if inside else ErrorCode.TRANSACTION_ABORTABLE
+
+    def _describe(self, found: Transaction | None, request: Describe, *_: int) -> Decision:
+        if not request.transactional_id:
+            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+        if found is None:
+            return Decision(Answer(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+        return Decision(Answer(transaction=found))
+
+    def _end(self, found: Transaction | None, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+        """EndTxn, of either generation."""
+        if not request.transactional_id:
+            return Decision(Answer(ErrorCode.INVALID_REQUEST))
+        if found is None:
+            return Decision(_NOT_FOUND)
+        return ending.decide(self, found, request, now_ms, fresh_id)
+
+    def _markers_written(self, found: Transaction | None, request: MarkersWritten, now_ms: int, _: int) -> Decision:
+        """All markers are written: complete, and where the producer id is used up, go on with the next one."""
+        same = found is not None and (found.producer_id, found.epoch) == (request.producer_id, request.epoch)
+        if found is None or not same or not self.owes_markers(found):
+            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
+        return Decision(Answer(), (Written(found.transactional_id, ending.completed(found, now_ms)),))
+
+    def _time_out(self, found: Transaction | None, request: TimeOut, now_ms: int, _: int) -> Decision:
+        if found is None or not self.is_timed_out(found, now_ms):
+            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
+        return Decision(Answer(), (self._fence(found, now_ms),))
+
+    def _expire(self, found: Transaction | None, request: Expire, now_ms: int, _: int) -> Decision:
+        if found is None or not self.is_expired(found, now_ms):
+            return Decision(Answer(ErrorCode.INVALID_TXN_STATE))
+        return Decision(Answer(), (Written(found.transactional_id, None),))
+
+    _DECIDERS: dict[type[Any], Callable[..., Decision]] = {
+        InitProducer: _init_producer,
+        AddPartitions: _add_partitions,
+        VerifyPartitions: _verify,
+        Describe: _describe,
+        EndTransaction: _end,
+        MarkersWritten: _markers_written,
+        TimeOut: _time_out,
+        Expire: _expire,
+    }

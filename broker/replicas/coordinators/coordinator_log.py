@@ -1,0 +1,133 @@
+"""A partition of a coordinator's log while this broker leads it in one leader epoch.
+
+The leader epoch is the coordinator's epoch: nothing is appended, and no answer leaves, in another one. Answers
+that wait for the high watermark leave in the order of the offsets they wait for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import Record, encode_batch
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.env import Env
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+    OnCommitted = Callable[[ErrorCode], None]
+    """Called once: with NONE when what was waited for is committed, else with the error for clients. It must neither
+    wait nor append.
+    """
+
+_TO_CLIENTS = {
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+}
+"""What clients of a coordinator are told of an error of its log."""
+
+
+def error_for_clients(error: int) -> ErrorCode:
+    """Kafka's translation: nobody who asks a coordinator leads partitions."""
+    code = ErrorCode(error)
+    return code if code == ErrorCode.NONE else _TO_CLIENTS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class _Awaited:
+    """Everybody who waits for one offset to be committed."""
+
+    __slots__ = ("calls", "end_offset", "result")
+
+    def __init__(self, end_offset: int, result: ProduceResult) -> None:
+        self.end_offset, self.result = end_offset, result
+        self.calls: list[OnCommitted] = []
+
+    def settled(self) -> None:
+        """The log's queue has the answer."""
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call(error_for_clients(self.result.error))
+
+
+class CoordinatorLog:
+    """Appends to one partition and waits for it, for as long as this broker leads it in `epoch`."""
+
+    __slots__ = ("_awaited", "_env", "_h", "_replicas", "closed", "epoch", "index")
+
+    def __init__(self, env: Env, replicas: ReplicaManager, h: Hosted) -> None:
+        assert h.state.is_leader
+        self._env, self._replicas, self._h = env, replicas, h
+        self.index, self.epoch = h.state.index, h.state.leader_epoch
+        self.closed = False
+        self._awaited: deque[_Awaited] = deque()
+
+    @property
+    def hosted(self) -> Hosted:
+        """The replica."""
+        return self._h
+
+    def is_ours(self) -> bool:
+        """Whether this broker still leads the partition in this epoch."""
+        state = self._h.state
+        return not self.closed and state.is_leader and state.leader_epoch == self.epoch
+
+    def is_committed(self, offset: int) -> bool:
+        """Whether the record at `offset` is below the high watermark: nothing may be said before that rests on it."""
+        return offset < self._h.state.high_watermark
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]]) -> tuple[ErrorCode, int]:
+        """Append (key, value) pairs as one batch. The error for clients, and the offset of the first record.
+
+        With an error nothing is in the log. OSError if the disk fails.
+        """
+        if not self.is_ours():
+            return ErrorCode.NOT_COORDINATOR, -1
+        h, wall_ms = self._h, self._env.wall_ms()
+        if h.state.under_min_isr_before_append():
+            return error_for_clients(ErrorCode.NOT_ENOUGH_REPLICAS), -1
+        batch = encode_batch([Record(n, wall_ms, key, value) for n, (key, value) in enumerate(records)])
+        done = h.log.append_as_leader(memoryview(bytearray(batch)), self.epoch, wall_ms, client=False)
+        if done.error:
+            return error_for_clients(done.error), -1
+        self._wait_for(done.last_offset + 1)
+        self._replicas.appended(h, int(self._env.mono() * 1000), wall_ms)
+        return ErrorCode.NONE, done.base_offset
+
+    def when_committed(self, offset: int, call: OnCommitted) -> None:
+        """Have `call` called as soon as the record at `offset` is committed, which may be now."""
+        if not self.is_ours():
+            call(ErrorCode.NOT_COORDINATOR)
+        elif self.is_committed(offset):
+            call(ErrorCode.NONE)
+        else:
+            self._wait_for(offset + 1).calls.append(call)
+
+    def _wait_for(self, end_offset: int) -> _Awaited:
+        awaited = self._awaited
+        while awaited and self.is_committed(awaited[0].end_offset - 1):
+            awaited.popleft()
+        for found in reversed(awaited):
+            if found.end_offset == end_offset:
+                return found
+        assert not awaited or awaited[-1].end_offset < end_offset
+        result = ProduceResult(self.index, int(ErrorCode.NONE))
+        made = _Awaited(end_offset, result)
+        awaited.append(made)
+        queue = self._h.uncommitted
+        queue.add(AwaitedAppend(queue, end_offset, result), made)
+        return made
+
+    def close(self) -> None:
+        """This broker leads no more in this epoch: whoever waits gets NOT_COORDINATOR. Idempotent."""
+        self.closed = True
+        while self._awaited:
+            awaited = self._awaited.popleft()
+            awaited.result.error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            awaited.settled()

@@ -1,0 +1,201 @@
+"""Writes the markers of decided transactions on the leaders of their partitions (WriteTxnMarkers).
+
+Each broker gets one request at a time, with every marker that it owes by then. A partition that answers an error, or
+whose leader cannot be reached or is not known, is tried again, with whoever leads it then. A partition whose topic is
+deleted needs no marker: this broker's image is at least as new as the one in which the partition was added, for a
+coordinator leads in an epoch that a later metadata record began.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinators.transactions.values import State
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
+from broker.protocol.schema.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from broker.cluster.image import ClusterImage
+    from broker.coordinators.transactions.values import TopicPartition, Transaction
+    from broker.env import Env
+    from broker.net.peers import PeerClient
+    from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+
+VERSION = 2
+LANE = "markers"
+"""A link of its own: a marker waits until it is replicated, and must not delay a Fetch."""
+BACKOFF_S = 0.05
+
+_FENCED = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+"""A later coordinator or a later epoch was there before: these markers are not ours to write any more."""
+
+
+class MarkerJob:
+    """One decided transaction and the partitions that have no marker yet."""
+
+    __slots__ = ("in_flight", "log", "remaining", "transaction")
+
+    def __init__(self, log: CoordinatorLog, transaction: Transaction) -> None:
+        self.log, self.transaction = log, transaction
+        self.remaining: dict[TopicPartition, None] = dict.fromkeys(transaction.partitions)
+        self.in_flight: dict[TopicPartition, int] = {}
+        """Partition to the broker that was asked. What was refused stays here until it is tried again."""
+
+    def marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
+        """The marker for some of the partitions."""
+        topics: dict[str, list[int]] = {}
+        for name, index in partitions:
+            topics.setdefault(name, []).append(index)
+        transaction = self.transaction
+        return WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            transaction_result=transaction.state == State.PREPARE_COMMIT,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=found) for name, found in topics.items()],
+            coordinator_epoch=self.log.epoch,
+            transaction_version=transaction.client_version,
+        )
+
+
+Batch = list[tuple[MarkerJob, "list[TopicPartition]"]]
+
+
+class MarkerSender:
+    """The markers that this broker's coordinators owe."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        image: ClusterImage,
+        peers: PeerClient,
+        timeout_ms: int,
+        written: Callable[[MarkerJob], None],
+    ) -> None:
+        """`written` is called, from a task of its own, once all markers of a job are written."""
+        self._env, self._node_id, self._image, self._peers = env, node_id, image, peers
+        self._timeout_ms, self._written = timeout_ms, written
+        self._jobs: dict[MarkerJob, None] = {}
+        self._busy: dict[int, None] = {}
+        """Brokers that owe an answer."""
+        self._start_soon: Callable[..., None] | None = None
+        self.write_here: Callable[[WriteTxnMarkersRequest], Awaitable[Any]] | None = None
+        """Writes markers on partitions that this broker leads itself."""
+        self._wanted = env.signal()
+
+    def bind(self, start_soon: Callable[..., None]) -> None:
+        """Set where tasks run, and begin."""
+        self._start_soon = start_soon
+        start_soon(self._run)
+
+    def add(self, job: MarkerJob) -> None:
+        """Write the markers of a transaction whose decision is committed."""
+        self._jobs[job] = None
+        self._wanted.set()
+
+    def look(self) -> None:
+        """Leaders may have changed, or coordinators have been lost."""
+        if self._jobs:
+            self._wanted.set()
+
+    def inspect(self) -> list[MarkerJob]:
+        """The jobs that are not done."""
+        return list(self._jobs)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._send_what_can_be_sent()
+
+    def _send_what_can_be_sent(self) -> None:
+        batches: dict[int, Batch] = {}
+        for job in list(self._jobs):
+            if not job.log.is_ours():
+                del self._jobs[job]  # whoever leads the coordinator's partition now finds the decision in its log
+                continue
+            self._place(job, batches)
+            if not job.remaining:
+                del self._jobs[job]
+                self._written(job)
+        assert self._start_soon is not None
+        for broker_id, batch in batches.items():
+            self._busy[broker_id] = None
+            self._start_soon(self._send, broker_id, batch)
+
+    def _place(self, job: MarkerJob, batches: dict[int, Batch]) -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in list(job.remaining):
+            if partition in job.in_flight:
+                continue
+            leader = self._leader_of(partition)
+            if leader is None:
+                del job.remaining[partition]
+            elif leader != NO_NODE and leader not in self._busy:
+                by_leader.setdefault(leader, []).append(partition)
+        for leader, found in by_leader.items():
+            job.in_flight.update(dict.fromkeys(found, leader))
+            batches.setdefault(leader, []).append((job, found))
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        topic_id = self._image.topic_ids.get(partition[0])
+        found = self._image.partition(topic_id, partition[1]) if topic_id is not None else None
+        return None if found is None else found.leader
+
+    async def _send(self, broker_id: int, batch: Batch) -> None:
+        request = WriteTxnMarkersRequest(markers=[job.marker(found) for job, found in batch])
+        try:
+            if broker_id == self._node_id and self.write_here is not None:
+                response = await self.write_here(request)
+            else:
+                response = await self._peers.request(
+                    broker_id, ApiKey.WRITE_TXN_MARKERS, VERSION, request, self._timeout_ms, lane=LANE
+                )
+        except OSError as error:
+            self._env.trace("markers_unanswered", broker=broker_id, why=str(error))
+            response = None
+        finally:
+            del self._busy[broker_id]
+        results = {} if response is None else {result.producer_id: result for result in response.markers}
+        failed: Batch = []
+        for job, found in batch:
+            result = results.get(job.transaction.producer_id)
+            if result is not None:
+                self._take(job, broker_id, result)
+            for partition in found:
+                if partition not in job.remaining:
+                    del job.in_flight[partition]
+            failed.append((job, [partition for partition in found if partition in job.remaining]))
+        assert self._start_soon is not None
+        if any(found for _, found in failed):
+            self._start_soon(self._try_again, failed)
+        self._wanted.set()
+
+    def _take(self, job: MarkerJob, broker_id: int, result: Any) -> None:
+        """One marker's answers."""
+        for topic in result.topics:
+            for part in topic.partitions:
+                error = ErrorCode(part.error_code)
+                if error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
+                    job.remaining.pop((topic.name, part.partition_index), None)
+                    continue
+                self._env.trace("marker_refused", topic=topic.name, partition=part.partition_index, broker=broker_id,
+                                transactional_id=job.transaction.transactional_id, error=error.name,
+                                coordinator_epoch=job.log.epoch)  # fmt: skip
+                if error in _FENCED:
+                    self._jobs.pop(job, None)
+
+    async def _try_again(self, failed: Batch) -> None:
+        """After a pause: what was refused just now would be refused again at once."""
+        await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
+        for job, found in failed:
+            for partition in found:
+                del job.in_flight[partition]
+        self._wanted.set()

@@ -1,0 +1,318 @@
+"""The transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads.
+
+A request is decided, its records are appended, and the shard replays them, all in one step: so requests take effect in
+the order in which they come. The answer leaves once the records that it rests on are committed in the leader epoch in
+which the shard was loaded. A shard is loaded from the log's start when its partition is led in a new epoch, serves once
+everything in the log is committed, and is dropped with the leadership.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.coordinators.partitions import partition_of
+from broker.coordinators.transactions import records
+from broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
+from broker.coordinators.transactions.values import Answer, MarkersWritten, Settings
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.records import decode_batch
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from broker.replicas.coordinators.marker_sender import MarkerJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.cluster.image import ImageDelta
+    from broker.config import BrokerConfig
+    from broker.coordinators.transactions.values import Request, Transaction
+    from broker.env import Env
+    from broker.protocol.records import Record
+    from broker.replicas.coordinators.marker_sender import MarkerSender
+    from broker.replicas.coordinators.producer_ids import ProducerIds
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+    OnAnswer = Callable[[Answer], None]
+
+TOPIC = "__transaction_state"
+FEATURE = "transaction.version"
+LOAD_BYTES = 1 << 20
+"""A load lets others run after that much of the log."""
+REFUSED_PAUSE_S = 0.05
+"""Before an append of the coordinator's own that was refused is tried again."""
+
+
+class HostedShard:
+    """A shard, the partition's log in one leader epoch, and the requests whose turn has not come."""
+
+    __slots__ = ("log", "machine", "serves", "turns")
+
+    def __init__(self, log: CoordinatorLog, settings: Settings) -> None:
+        self.log, self.machine = log, Shard(settings)
+        self.serves = False
+        """Loaded, and all of it committed."""
+        self.turns: dict[str, deque[tuple[Request, OnAnswer]]] = {}
+        """Transactional ids whose first request waits for a producer id, each with all that came since."""
+
+
+class TransactionCoordinator:
+    """Every shard that is hosted here."""
+
+    def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager, producer_ids: ProducerIds) -> None:
+        self._env, self._config, self._replicas, self._ids = env, config, replicas, producer_ids
+        self._image = replicas.image
+        self.shards: dict[int, HostedShard] = {}
+        """By partition."""
+        self._start_soon: Callable[..., None] | None = None
+        self._markers: MarkerSender | None = None
+        replicas.role_watchers[TOPIC] = self.role_changed
+
+    def bind(self, start_soon: Callable[..., None], markers: MarkerSender) -> None:
+        """Set where tasks run and who writes markers. Before the first order of the control plane."""
+        self._start_soon, self._markers = start_soon, markers
+        start_soon(self._abort_timed_out)
+        start_soon(self._expire_ids)
+
+    def inspect(self) -> dict[int, HostedShard]:
+        """The shards by partition, for whoever compares them with their logs."""
+        return dict(self.shards)
+
+    # -------------------------------------------------------------------------------------------- leading and following
+
+    def role_changed(self, h: Hosted) -> None:
+        """This broker leads, follows or has dropped a partition of the log, perhaps in another epoch than before."""
+        index, state = h.state.index, h.state
+        present = self.shards.get(index)
+        if present is not None:
+            if present.log.is_ours() and present.log.hosted is h:
+                return
+            self._unload(index, present)
+        if state.is_leader and self._replicas.is_hosted(h):
+            log = CoordinatorLog(self._env, self._replicas, h)
+            made = self.shards[index] = HostedShard(log, self._settings())
+            assert self._start_soon is not None
+            self._start_soon(self._load, made)
+
+    def _settings(self) -> Settings:
+        config = self._config
+        level = self._image.features.get(FEATURE, 0)
+        return Settings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms, level)
+
+    def image_changed(self, delta: ImageDelta) -> None:
+        """Leaders may have moved, and the level of transaction.version with them."""
+        if delta.features:
+            for shard in self.shards.values():
+                shard.machine.settings = self._settings()
+        if delta.partitions or delta.deleted_topics:
+            assert self._markers is not None
+            self._markers.look()
+
+    def _unload(self, index: int, shard: HostedShard) -> None:
+        del self.shards[index]
+        shard.serves = False
+        shard.log.close()
+        turns, shard.turns = shard.turns, {}
+        for waiting in turns.values():
+            for _, answer in waiting:
+                answer(Answer(ErrorCode.NOT_COORDINATOR))
+        self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
+                        ids=len(shard.machine.transactions))  # fmt: skip
+        assert self._markers is not None
+        self._markers.look()
+
+    async def _load(self, shard: HostedShard) -> None:
+        """Replay the log from its start to its end, then serve as soon as all of that is committed."""
+        log = shard.log.hosted.log
+        end, read = log.log_end_offset, 0
+        for header, batch in log.read_batches(log.log_start_offset, end):
+            if not header.is_control:
+                for record in decode_batch(header, memoryview(batch)):
+                    self._replay(shard, record)
+            read += len(batch)
+            if read >= LOAD_BYTES:
+                read = 0
+                await self._env.sleep(0)
+                if not shard.log.is_ours():
+                    return
+        if shard.log.is_ours():
+            if end > log.log_start_offset:
+                shard.log.when_committed(end - 1, lambda _: self._serve(shard))
+            else:
+                self._serve(shard)
+
+    def _replay(self, shard: HostedShard, record: Record) -> None:
+        try:
+            written = None if record.key is None else records.decode(record.key, record.value)
+        except MalformedFrame as wrong:
+            self._env.trace("coordinator_record_skipped", topic=TOPIC, partition=shard.log.index,
+                            offset=record.offset, why=str(wrong))  # fmt: skip
+            return
+        if written is not None:
+            shard.machine.replay(written, record.offset)
+
+    def _serve(self, shard: HostedShard) -> None:
+        """Everything in the log is committed: answer requests, and complete what the coordinator before has decided."""
+        if not shard.log.is_ours():
+            return
+        shard.serves = True
+        owing = shard.machine.owing_markers()
+        self._env.trace("coordinator_loaded", topic=TOPIC, partition=shard.log.index, epoch=shard.log.epoch,
+                        ids=len(shard.machine.transactions), prepared=len(owing))  # fmt: skip
+        for transaction in owing:
+            self._write_markers(shard, transaction)
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def submit(self, request: Request, answer: OnAnswer) -> None:
+        """Decide a request now. `answer` is called once, now or when what it rests on is committed."""
+        shard = self._shard_of(request.transactional_id)
+        if shard is None:
+            answer(Answer(ErrorCode.NOT_COORDINATOR))
+        elif not shard.serves:
+            answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        elif request.transactional_id in shard.turns:
+            shard.turns[request.transactional_id].append((request, answer))
+        else:
+            self._decide(shard, request, answer)
+
+    def partitions(self) -> int:
+        """How many partitions the log has, or will have once it is created."""
+        topic = self._image.topic(TOPIC)
+        return len(topic.partitions) if topic is not None else self._config.transaction_state_log_num_partitions
+
+    def _shard_of(self, transactional_id: str) -> HostedShard | None:
+        return self.shards.get(partition_of(transactional_id, self.partitions()))
+
+    def _decide(self, shard: HostedShard, request: Request, answer: OnAnswer) -> None:
+        machine, name = shard.machine, request.transactional_id
+        decision = machine.decide(request, self._env.wall_ms(), self._ids.spare)
+        if decision.needs_producer_id:
+            shard.turns.setdefault(name, deque()).appendleft((request, answer))
+            assert self._start_soon is not None
+            self._start_soon(self._refill, shard, name)
+            return
+        if decision.records:
+            encoded = [records.encode(written, machine.settings.version) for written in decision.records]
+            error, offset = shard.log.append(encoded)
+            if error:
+                answer(Answer(error))
+                return
+            for n, written in enumerate(decision.records):
+                machine.replay(written, offset + n)
+            if decision.used_producer_id:
+                self._ids.take()
+        rests_on = machine.offset_of(name)
+        said = decision.answer
+        if rests_on == NOTHING_WRITTEN:
+            answer(said)
+        else:
+            shard.log.when_committed(rests_on, lambda error: answer(Answer(error) if error else said))
+        for written in decision.records:
+            transaction = written.transaction
+            if transaction is not None and machine.owes_markers(transaction):
+                self._when_decided(shard, transaction, rests_on)
+
+    def _when_decided(self, shard: HostedShard, transaction: Transaction, offset: int) -> None:
+        def decided(error: ErrorCode) -> None:
+            if shard.log.is_ours():  # also if too few replicas are in sync: the decision is in the log
+                self._write_markers(shard, transaction)
+
+        shard.log.when_committed(offset, decided)
+
+    async def _refill(self, shard: HostedShard, name: str) -> None:
+        """Get producer ids, then decide what has waited, in the order in which it came."""
+        error = await self._ids.refill()
+        waiting = shard.turns.pop(name, None)
+        while waiting:
+            request, answer = waiting.popleft()
+            if error:
+                answer(Answer(error))
+                error = ErrorCode.NONE
+            else:
+                self._decide(shard, request, answer)
+            later = shard.turns.get(name)
+            if later is not None:  # out of producer ids again: the rest keeps its place behind that request
+                later.extend(waiting)
+                return
+        self._replicas.settle()
+
+    # --------------------------------------------------------------------------------------------------------- markers
+
+    def _write_markers(self, shard: HostedShard, transaction: Transaction) -> None:
+        assert self._markers is not None
+        self._env.trace("transaction_prepared", transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id, epoch=transaction.epoch, state=transaction.state.name,
+                        partitions=len(transaction.partitions), coordinator_epoch=shard.log.epoch)  # fmt: skip
+        self._markers.add(MarkerJob(shard.log, transaction))
+
+    def markers_written(self, job: MarkerJob) -> None:
+        """Every partition of a decided transaction has its marker: complete it."""
+        shard = self.shards.get(job.log.index)
+        if shard is None or shard.log is not job.log:
+            return  # the coordinator after this one finds the decision in its log
+        transaction = job.transaction
+        done = MarkersWritten(transaction.transactional_id, transaction.producer_id, transaction.epoch)
+
+        def completed(answer: Answer) -> None:
+            still = shard.machine.transactions.get(transaction.transactional_id) is transaction
+            if answer.error and still and job.log.is_ours():
+                assert self._start_soon is not None
+                self._start_soon(self._complete_later, job)
+
+        self.submit(done, completed)
+
+    async def _complete_later(self, job: MarkerJob) -> None:
+        await self._env.sleep(REFUSED_PAUSE_S * (0.5 + self._env.rng.random()))
+        self.markers_written(job)
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    async def _abort_timed_out(self) -> None:
+        interval_s = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
+        while True:
+            await self._env.sleep(interval_s)
+            self._submit_due(lambda machine, now_ms: machine.timed_out(now_ms), "transaction_timed_out")
+
+    async def _expire_ids(self) -> None:
+        interval_s = self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000
+        while True:
+            await self._env.sleep(interval_s)
+            self._submit_due(lambda machine, now_ms: machine.expired(now_ms), "transactional_id_expired")
+
+    def _submit_due(self, due: Callable[[Shard, int], Sequence[Request]], event: str) -> None:
+        now_ms = self._env.wall_ms()
+        for shard in list(self.shards.values()):
+            if shard.serves:
+                for request in due(shard.machine, now_ms):
+                    self._env.trace(event, transactional_id=request.transactional_id, coordinator_epoch=shard.log.epoch)
+                    self.submit(request, lambda answer: None)
+        self._replicas.settle()
+
+    # --------------------------------------------------------------------------------------------------------- listing
+
+    def transactions(self, ready: Callable[[ErrorCode, list[Transaction]], None]) -> None:
+        """Every transaction that is coordinated here, once all of them are committed. COORDINATOR_LOAD_IN_PROGRESS
+        while a shard is being loaded. `ready` is called once, now or later.
+        """
+        shards = list(self.shards.values())
+        if not all(shard.serves for shard in shards):
+            ready(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+            return
+        found = [transaction for shard in shards for transaction in shard.machine.transactions.values()]
+        owed = len(shards)
+
+        def one(error: ErrorCode) -> None:
+            nonlocal owed
+            owed -= 1
+            if not owed:
+                ready(ErrorCode.NONE, found)
+
+        if not shards:
+            ready(ErrorCode.NONE, [])
+        for shard in shards:
+            end = shard.log.hosted.log.log_end_offset
+            if end > shard.log.hosted.log.log_start_offset:
+                shard.log.when_committed(end - 1, one)
+            else:
+                one(ErrorCode.NONE)

@@ -1,0 +1,94 @@
+"""FindCoordinator: who coordinates, and the creation of the coordinator's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.apis.find_coordinator import CoordinatorFinder
+from broker.cluster.image import Broker, ClusterImage, PartitionImage, Topic
+from broker.config import BrokerConfig
+from broker.coordinators.partitions import partition_of
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+LISTENER = "CLIENT"
+
+
+class Creations:
+    """Plays TopicCreator."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def create(self, name: str, topic: Any = None) -> None:
+        self.asked.append((name, topic))
+
+
+class Room:
+    def __init__(self, leaders: tuple[int, ...] = (), **settings: str) -> None:
+        self.image, self.creations = ClusterImage(), Creations()
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        config = BrokerConfig.from_properties({"node.id": "1", "controller.quorum.voters": "1@h:1", **given})
+        for broker_id in (1, 2):
+            endpoints = {LISTENER: (f"host{broker_id}", 9000 + broker_id)}
+            self.image.brokers[broker_id] = Broker(broker_id, 10, bytes(16), endpoints, fenced=broker_id == 2)
+        if leaders:
+            parts = {n: PartitionImage((1, 2), (1, 2), leader, 0, 0) for n, leader in enumerate(leaders)}
+            self.image.topics_by_id[bytes(16)] = Topic("__transaction_state", bytes(16), parts)
+            self.image.topic_ids["__transaction_state"] = bytes(16)
+        creator: Any = self.creations
+        self.finder = CoordinatorFinder(self.image, config, creator)
+
+    def find(self, *keys: str, key_type: int = 1, version: int = 4) -> list[tuple[str, int, int, str, int]]:
+        batched = version >= 4
+        request = FindCoordinatorRequest(
+            key="" if batched else keys[0], key_type=key_type, coordinator_keys=list(keys) if batched else []
+        )
+        body = self.finder.find_coordinator(request, version, LISTENER).encode(version)
+        response, _ = FindCoordinatorResponse.decode(memoryview(body), 0, version)
+        if not batched:
+            return [(keys[0], response.error_code, response.node_id, response.host, response.port)]
+        return [(c.key, c.error_code, c.node_id, c.host, c.port) for c in response.coordinators]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_no_broker_coordinates_groups(version: int) -> None:
+    not_available = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert Room().find("g", key_type=0, version=version) == [("g", not_available, -1, "", -1)]
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_the_leader_of_the_ids_partition_coordinates_it(version: int) -> None:
+    room = Room((1,))
+    assert room.find("x", version=version) == [("x", 0, 1, "host1", 9001)]
+    assert not room.creations.asked
+
+
+def test_ids_spread_over_the_partitions_by_javas_hash() -> None:
+    assert [partition_of(key, 50) for key in ("", "a", "my-txn", "hello", "\U0001f600")] == [0, 47, 45, 22, 1_772_899 % 50]
+    assert partition_of("polygenelubricants", 50) == 0, "its hash is the smallest int"
+
+
+def test_without_a_log_it_is_created_as_kafka_creates_it() -> None:
+    room = Room(transaction_state_log_num_partitions="7", transaction_state_log_min_isr="1")
+    assert room.find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+    [(name, topic)] = room.creations.asked
+    assert (name, topic.name, topic.num_partitions, topic.replication_factor) == (name, "__transaction_state", 7, 3)
+    assert {config.name: config.value for config in topic.configs} == {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "1",
+        "segment.bytes": str(100 << 20),
+    }
+
+
+@pytest.mark.parametrize("leader", [-1, 2, 7])
+def test_nobody_coordinates_without_a_leader_that_serves(leader: int) -> None:
+    assert Room((leader,)).find("x") == [("x", int(ErrorCode.COORDINATOR_NOT_AVAILABLE), -1, "", -1)]
+
+
+def test_another_type_of_key_is_refused() -> None:
+    assert Room().find("x", key_type=5)[0][1] == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,318 @@
+"""InitProducerId, AddPartitionsToTxn, time-outs, expiry and records of the transaction coordinator's shard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.coordinators.transactions import records
+from broker.coordinators.transactions.shard import Shard
+from broker.coordinators.transactions.values import (
+    LEGAL,
+    V1,
+    V2,
+    AddPartitions,
+    Answer,
+    Decision,
+    Describe,
+    Expire,
+    InitProducer,
+    Request,
+    Settings,
+    State,
+    TimeOut,
+    Transaction,
+    VerifyPartitions,
+    Written,
+)
+from broker.protocol.errors import ErrorCode, MalformedFrame
+
+PID, EPOCH, NOW, TIMEOUT = 7, 5, 1_000_000, 60_000
+AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+class Room:
+    """A shard with its log: what is decided is replayed."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.shard = Shard(settings or Settings())
+        self.log: list[Written] = []
+
+    def put(self, state: State, *, epoch: int = EPOCH, **more: int) -> Room:
+        at_rest = state in AT_REST
+        transaction = Transaction(
+            "x", PID, epoch, TIMEOUT, state, () if at_rest else (("t", 0),), NOW - 10, NOW - 10, PID, **more
+        )
+        self.write((Written("x", transaction),))
+        return self
+
+    def write(self, written: tuple[Written, ...]) -> None:
+        for one in written:
+            self.shard.replay(one, len(self.log))
+            self.log.append(one)
+
+    def decide(self, request: Request, *, fresh: int = -1, now: int = NOW) -> Decision:
+        return self.shard.decide(request, now, fresh)
+
+    def do(self, request: Request, *, fresh: int = -1, now: int = NOW) -> Answer:
+        decision = self.decide(request, fresh=fresh, now=now)
+        assert not decision.needs_producer_id
+        self.write(decision.records)
+        return decision.answer
+
+    @property
+    def now(self) -> Transaction:
+        return self.shard.transactions["x"]
+
+
+def got(answer: Answer) -> tuple[int, int, int]:
+    return int(answer.error), answer.producer_id, answer.epoch
+
+
+# ------------------------------------------------------------------------------------------------------ InitProducerId
+
+
+def test_a_new_id_gets_a_fresh_producer_id_and_epoch_zero() -> None:
+    room = Room()
+    assert room.decide(InitProducer("x", TIMEOUT)).needs_producer_id
+    assert got(room.do(InitProducer("x", TIMEOUT), fresh=3)) == (0, 3, 0)
+    assert (room.now.state, room.now.timeout_ms, room.now.partitions) == (State.EMPTY, TIMEOUT, ())
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_the_next_producer_of_an_id_fences_the_one_before(state: State) -> None:
+    room = Room().put(state)
+    assert got(room.do(InitProducer("x", 9))) == (0, PID, EPOCH + 1)
+    assert (room.now.state, room.now.timeout_ms) == (State.EMPTY, 9)
+    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0),))).error == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("level", [V1, V2])
+def test_an_open_transaction_is_aborted_first_under_an_epoch_that_nobody_has(level: int) -> None:
+    room = Room(Settings(version=level)).put(State.ONGOING)
+    assert room.do(InitProducer("x", TIMEOUT)).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
+    assert (room.now.partitions, room.now.client_version) == ((("t", 0),), level)
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_a_transaction_that_owes_markers_is_waited_for(state: State) -> None:
+    decision = Room().put(state).decide(InitProducer("x", TIMEOUT))
+    assert decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert not decision.records
+
+
+def test_a_producer_that_says_who_it_was_bumps_its_own_epoch_and_may_ask_twice() -> None:
+    room = Room().put(State.COMPLETE_ABORT)
+    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1)
+    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH))) == (0, PID, EPOCH + 1), "its answer was lost"
+    assert got(room.do(InitProducer("x", TIMEOUT, PID, EPOCH + 1))) == (0, PID, EPOCH + 2)
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(PID, EPOCH - 1), (PID, EPOCH + 1), (PID + 1, EPOCH)])
+@pytest.mark.parametrize("state", [State.ONGOING, *AT_REST])
+def test_a_producer_that_was_replaced_gets_no_epoch_and_aborts_nothing(
+    state: State, producer_id: int, epoch: int
+) -> None:
+    decision = Room().put(state).decide(InitProducer("x", TIMEOUT, producer_id, epoch))
+    assert decision.answer.error == ErrorCode.PRODUCER_FENCED
+    assert not decision.records
+
+
+def test_after_somebody_elses_init_a_claim_of_the_epoch_before_is_no_retry() -> None:
+    room = Room().put(State.EMPTY)
+    room.do(InitProducer("x", TIMEOUT))
+    assert room.do(InitProducer("x", TIMEOUT, PID, EPOCH)).error == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("epoch", [32_766, 32_767])
+def test_where_the_epochs_are_used_up_the_next_producer_gets_another_id(epoch: int) -> None:
+    room = Room().put(State.COMPLETE_COMMIT, epoch=epoch)
+    assert room.decide(InitProducer("x", TIMEOUT)).needs_producer_id
+    assert got(room.do(InitProducer("x", TIMEOUT), fresh=99)) == (0, 99, 0)
+    assert room.now.previous_producer_id == PID
+
+
+def test_a_retry_of_such_a_change_gets_the_new_id_again() -> None:
+    room = Room().put(State.COMPLETE_COMMIT, epoch=32_766)
+    assert got(room.do(InitProducer("x", TIMEOUT, PID, 32_766), fresh=99)) == (0, 99, 0)
+    assert got(room.do(InitProducer("x", TIMEOUT, PID, 32_766))) == (0, 99, 0)
+
+
+@pytest.mark.parametrize("level", [V1, V2])
+def test_the_last_usable_epoch_can_still_be_fenced(level: int) -> None:
+    room = Room(Settings(version=level)).put(State.ONGOING, epoch=32_766)
+    room.do(InitProducer("x", TIMEOUT))
+    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, 32_767)
+
+
+def test_a_fence_that_could_not_be_written_is_the_same_fence_when_tried_again() -> None:
+    room = Room().put(State.ONGOING)
+    first = room.decide(InitProducer("x", TIMEOUT))
+    assert room.decide(InitProducer("x", TIMEOUT)) == first
+    [written] = first.records
+    assert written.transaction is not None
+    assert written.transaction.epoch == EPOCH + 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (InitProducer("", 1), ErrorCode.INVALID_REQUEST),
+        (InitProducer("x", 1, PID), ErrorCode.INVALID_REQUEST),
+        (InitProducer("x", 1, -1, 0), ErrorCode.INVALID_REQUEST),
+        (InitProducer("x", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (InitProducer("x", 900_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+def test_impossible_requests_are_refused(request_: InitProducer, error: ErrorCode) -> None:
+    assert Room().decide(request_, fresh=1) == Decision(Answer(error))
+
+
+# ------------------------------------------------------------------------------------------------- AddPartitionsToTxn
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_the_first_partitions_begin_a_transaction(state: State) -> None:
+    room = Room().put(state)
+    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("u", 1)), V2)).error == ErrorCode.NONE
+    assert (room.now.state, room.now.started_ms, room.now.client_version) == (State.ONGOING, NOW, V2)
+    assert room.now.partitions == (("t", 0), ("u", 1))
+
+
+def test_more_partitions_leave_the_beginning_as_it_is_and_known_ones_write_nothing() -> None:
+    room = Room().put(State.ONGOING)
+    assert room.do(AddPartitions("x", PID, EPOCH, (("t", 0), ("t", 1)))).error == ErrorCode.NONE
+    assert (room.now.partitions, room.now.started_ms) == ((("t", 0), ("t", 1)), NOW - 10)
+    assert room.decide(AddPartitions("x", PID, EPOCH, (("t", 1),))) == Decision(Answer())
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_the_next_transaction_waits_for_the_markers_of_the_one_before(state: State) -> None:
+    decision = Room().put(state).decide(AddPartitions("x", PID, EPOCH, (("t", 0),)))
+    assert decision == Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
+
+
+@pytest.mark.parametrize("make", [AddPartitions, VerifyPartitions])
+@pytest.mark.parametrize(
+    ("name", "producer_id", "epoch", "error"),
+    [
+        ("", PID, EPOCH, ErrorCode.INVALID_REQUEST),
+        ("y", PID, EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("x", PID + 1, EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("x", PID, EPOCH - 1, ErrorCode.PRODUCER_FENCED),
+        ("x", PID, EPOCH + 1, ErrorCode.PRODUCER_FENCED),
+    ],
+)
+def test_others_neither_add_nor_verify(
+    make: type[AddPartitions | VerifyPartitions], name: str, producer_id: int, epoch: int, error: ErrorCode
+) -> None:
+    decision = Room().put(State.ONGOING).decide(make(name, producer_id, epoch, (("t", 9),)))
+    assert decision == Decision(Answer(error))
+
+
+def test_verification_tells_of_each_partition_whether_it_is_in_the_transaction() -> None:
+    room = Room().put(State.ONGOING)
+    decision = room.decide(VerifyPartitions("x", PID, EPOCH, (("t", 0), ("t", 1))))
+    assert not decision.records
+    assert decision.answer.partitions == (
+        (("t", 0), ErrorCode.NONE),
+        (("t", 1), ErrorCode.TRANSACTION_ABORTABLE),
+    )
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_at_rest_no_partition_is_in_the_transaction(state: State) -> None:
+    decision = Room().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
+    assert [error for _, error in decision.answer.partitions] == [ErrorCode.TRANSACTION_ABORTABLE]
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_while_markers_are_written_nothing_is_verified(state: State) -> None:
+    decision = Room().put(state).decide(VerifyPartitions("x", PID, EPOCH, (("t", 0),)))
+    assert decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+# -------------------------------------------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize("level", [V1, V2])
+def test_what_is_open_for_longer_than_its_time_out_is_aborted_under_a_fenced_epoch(level: int) -> None:
+    room = Room(Settings(version=level)).put(State.ONGOING)
+    on_time, late = NOW - 10 + TIMEOUT, NOW - 10 + TIMEOUT + 1
+    assert room.shard.timed_out(on_time) == []
+    assert room.shard.timed_out(late) == [TimeOut("x")]
+    assert room.decide(TimeOut("x"), now=on_time).records == ()
+    room.do(TimeOut("x"), now=late)
+    assert (room.now.state, room.now.epoch) == (State.PREPARE_ABORT, EPOCH + 1)
+    assert room.shard.timed_out(late) == []
+
+
+def test_ids_at_rest_are_forgotten_after_a_week_and_open_ones_never() -> None:
+    week = Settings().expiration_ms
+    for state in AT_REST:
+        room = Room().put(state)
+        assert room.shard.expired(NOW - 10 + week - 1) == []
+        assert room.shard.expired(NOW - 10 + week) == [Expire("x")]
+        room.do(Expire("x"), now=NOW - 10 + week)
+        assert room.log[-1] == Written("x", None)
+        assert room.shard.inspect() == {}
+        assert room.shard.offset_of("x") == 1, "what is said of it now rests on the tombstone"
+    for state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT):
+        assert Room().put(state).shard.expired(NOW + 2 * week) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+@pytest.mark.parametrize("state", list(LEGAL))
+def test_the_records_of_the_log_hold_all_that_a_new_coordinator_needs(state: State) -> None:
+    partitions = () if state in AT_REST else (("t", 0), ("t", 2), ("u", 1))
+    whole = Transaction("x", 1 << 40, 9, TIMEOUT, state, partitions, NOW, NOW + 1, 6, 8, V2, last_epoch=8)
+    again = records.decode(*records.encode(Written("x", whole), 2))
+    assert again == Written("x", replace(whole, last_epoch=-1))
+
+
+def test_below_level_one_records_know_of_no_other_producer_id() -> None:
+    whole = Transaction("x", 1, 9, TIMEOUT, State.EMPTY, (), -1, NOW, 6, -1, V1)
+    key, value = records.encode(Written("x", whole), 0)
+    assert (key, value[:2] if value else b"") == (b"\0\0\0\1x", b"\0\0")
+    again = records.decode(key, value)
+    assert again is not None
+    assert again.transaction == replace(whole, previous_producer_id=-1)
+
+
+def test_a_tombstone_has_no_value_and_records_of_other_types_are_passed_over() -> None:
+    key, value = records.encode(Written("x", None), 2)
+    assert value is None
+    assert records.decode(key, None) == Written("x", None)
+    assert records.decode(b"\0\x05abc", b"") is None
+
+
+def test_a_state_that_does_not_exist_is_malformed() -> None:
+    key, value = records.encode(Written("x", Transaction("x", 1, 0, 1)), 2)
+    assert value is not None
+    with pytest.raises(MalformedFrame):
+        records.decode(key, value[:16] + b"\x63" + value[17:])
+
+
+def test_describe_changes_nothing() -> None:
+    room = Room().put(State.ONGOING)
+    assert room.decide(Describe("x")) == Decision(Answer(transaction=room.now))
+    assert room.decide(Describe("y")).answer.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert room.decide(Describe("")).answer.error == ErrorCode.INVALID_REQUEST
+
+
+def test_replaying_the_log_gives_the_same_shard() -> None:
+    room = Room()
+    room.do(InitProducer("x", TIMEOUT), fresh=3)
+    room.do(InitProducer("y", TIMEOUT), fresh=4)
+    room.do(AddPartitions("x", 3, 0, (("t", 0),)))
+    room.do(InitProducer("x", TIMEOUT))
+    again = Shard(Settings())
+    for offset, written in enumerate(room.log):
+        decoded = records.decode(*records.encode(written, 2))
+        assert decoded is not None
+        again.replay(decoded, offset)
+    assert again.inspect() == room.shard.inspect()
