@@ -10,6 +10,7 @@ from checkers.history.tables import LISTED, OK, SEND, History, PlayedFault, Proc
 from checkers.history.values import producer_of
 from checkers.metrics import (
     ACKED,
+    AFTERWARDS,
     ALL,
     CALM,
     FAULT_GAP,
@@ -19,6 +20,7 @@ from checkers.metrics import (
     LAG,
     LATENCY,
     LATENCY_UNIT_NS,
+    LOAD,
     OVERALL,
     PERCENTILES,
     READER_GAP,
@@ -38,11 +40,9 @@ Gap = tuple[int, int]
 
 def measure(history: History, context: Context) -> list[Measure]:
     """Every measure of a history, sorted."""
-    sends = [
-        record
-        for record in history.records.rows()
-        if record.kind == SEND and producer_of(record.val) not in context.afterwards
-    ]
+    sent = [record for record in history.records.rows() if record.kind == SEND]
+    sends = [send for send in sent if producer_of(send.val) not in context.afterwards]
+    after = [send for send in sent if producer_of(send.val) in context.afterwards]
     told = list(history.told.rows())
     measures = [
         *_latencies(sends, context),
@@ -52,9 +52,15 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_by_second(sends, told, context.origin_ns),
         *_spread(STALE, _ages(told)),
         *_spread(LAG, _lags(told)),
+        *_acked(sends, LOAD),
+        *_acked(after, AFTERWARDS),
     ]
+    return sorted(measures)
+
+
+def _acked(sends: list[Row], when: int) -> Iterator[Measure]:
     acked = Counter(send.part for send in sends if send.st == OK)
-    return sorted([*measures, *(Measure(ACKED, part, 0, (count,)) for part, count in acked.items())])
+    return (Measure(ACKED, part, when, (count,)) for part, count in acked.items())
 
 
 def _latency(send: Row) -> int:

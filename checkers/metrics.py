@@ -25,6 +25,8 @@ RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
 
+LOAD, AFTERWARDS = 0, 1
+"""Measure.b of what was acknowledged: to the load's producers, and to those that wrote after healing."""
 ALL, CALM, FAULTY = -1, 0, 1
 """Measure.a of a latency: any, of sends outside and inside the faults' times."""
 
@@ -34,7 +36,7 @@ class Measure(NamedTuple):
 
     | name | a | b | numbers |
     |---|---|---|---|
-    | acked | partition | 0 | how many sends were acknowledged |
+    | acked | partition | LOAD, AFTERWARDS | how many sends were acknowledged, under load and after healing |
     | latency | ALL, CALM, FAULTY | 0 | count, p50, p99, p99.9, max of acknowledged sends |
     | gap | partition or OVERALL | 0 | longest time without an acknowledgement, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
@@ -97,7 +99,7 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
     names = {partition.part: partition.name for partition in context.partitions}
     gaps = {measure.a: measure for measure in by_name.get(GAP, ())}
     overall = gaps.pop(OVERALL, None)
-    acked = {measure.a: int(measure.numbers[0]) for measure in by_name.get(ACKED, ())}
+    acked = {(measure.a, measure.b): int(measure.numbers[0]) for measure in by_name.get(ACKED, ())}
     return {
         "schema": SCHEMA,
         "outcomes": {f: dict(counts) for f, counts in context.outcomes.items()},
@@ -121,7 +123,8 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
         "partitions": {
             partition.name: {
                 "part": partition.part,
-                "acked": acked.get(partition.part, 0),
+                "acked": acked.get((partition.part, LOAD), 0),
+                "acked_after_healing": acked.get((partition.part, AFTERWARDS), 0),
                 "complete_final_reads": sum(final.complete for final in context.finals if final.part == partition.part),
                 "final_read_from": partition.cover_from,
                 "final_read_to": partition.cover_to,

@@ -12,6 +12,7 @@ VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 FAILED, PERMITTED, CLEAN, NOT_RUN, UNJUDGED = "not permitted", "permitted", "none found", "not run", "not judged"
 _NO_FINDINGS = "the checks did not run to their end"
 WITNESSES = 20
+OUTCOMES = ("ok", "fail", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ def _broken_sentence(files: RunFiles, reasons: list[str]) -> str:
 class Figures:
     """Key numbers; None is not known."""
 
+    sent: int | None
     acked: int | None
     failed: int | None
     unknown: int | None
@@ -177,7 +179,10 @@ class Figures:
 
 
 def figures_of(files: RunFiles) -> Figures:
-    """The key numbers, of the history where it was analysed, else of the workload's own counters."""
+    """The key numbers, of the history where it was analysed, else of the workload's own counters.
+
+    The history has the writes after healing too: sent is always acknowledged, failed and unknown together.
+    """
     sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
     counters = mapping(files.run.get("counters"))
     gaps = {
@@ -194,6 +199,7 @@ def figures_of(files: RunFiles) -> Figures:
 
     read = counters.get("read")
     return Figures(
+        sent=sum(integer(sends.get(each), 0) for each in OUTCOMES) if sends else count("sent", "sent"),
         acked=count("ok", "acked"),
         failed=count("fail", "failed"),
         unknown=count("info", "info"),

@@ -43,7 +43,7 @@ def _count(anomaly: Json) -> int:
 
 
 def acknowledged(files: RunFiles) -> int | None:
-    """How many sends were acknowledged; None where the history was not analysed."""
+    """How many sends were acknowledged, after healing too; None where the history was not analysed."""
     sends = mapping(mapping(files.metrics.get("outcomes")).get("send"))
     return integer(sends.get("ok"), 0) if sends else None
 
@@ -69,13 +69,14 @@ def by_partition(files: RunFiles, names: Iterable[str] | None = None) -> list[tu
             for name, count in mapping(each.get("partitions")).items():
                 found[name] += integer(count, 0)
     partitions = mapping(files.metrics.get("partitions"))
-    rows = [(name, count, _acked(partitions.get(name))) for name, count in found.items() if count > 0]
+    rows = [(name, count, acknowledged_in(partitions.get(name))) for name, count in found.items() if count > 0]
     return sorted(rows, key=lambda row: (-row[1], row[0]))
 
 
-def _acked(partition: object) -> int | None:
+def acknowledged_in(partition: object) -> int | None:
+    """How many sends of a partition of metrics.json were acknowledged, after healing too; None: nobody knows."""
     count = integer(mapping(partition).get("acked"))
-    return count if count >= 0 else None
+    return count + integer(mapping(partition).get("acked_after_healing"), 0) if count >= 0 else None
 
 
 def lost_by_partition(files: RunFiles) -> list[tuple[str, int, int | None]]:

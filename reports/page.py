@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
-from reports import checks, figure
+from reports import checks, figure, meaning
 from reports.fault_words import fault_rows
 from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
@@ -182,7 +182,8 @@ def _unavailable_rows(files: RunFiles) -> list[tuple[str, Json, Json]]:
     """(partition, its longest gap, what else is known of it), the worst first."""
     gaps = mapping(mapping(files.metrics.get("unavailable")).get("partitions"))
     partitions = mapping(files.metrics.get("partitions"))
-    rows = [(name, mapping(gaps.get(name)), mapping(partitions.get(name))) for name in {**partitions, **gaps}]
+    told = {name: {**mapping(each), "acked": meaning.acknowledged_in(each)} for name, each in partitions.items()}
+    rows = [(name, mapping(gaps.get(name)), mapping(told.get(name))) for name in {**partitions, **gaps}]
     return sorted(rows, key=lambda row: (-(number(row[1].get("s")) or 0), row[0]))
 
 

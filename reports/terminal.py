@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich import box
@@ -13,7 +14,7 @@ from reports import checks
 from reports.checks import Check
 from reports.fault_words import FaultRow, fault_rows
 from reports.page import FILE
-from reports.run_files import RunFiles, mapping, number, read_run
+from reports.run_files import RunFiles, number, read_run
 from reports.sections.of_run import section_of
 from reports.sections.on_terminal import drawn
 
@@ -26,22 +27,42 @@ def summary(run_dir: Path, console: Console) -> None:
     """Print the end-of-run tables of `run_dir`, in whatever state it is. Says `valid` only where verdict.json does."""
     files = read_run(run_dir)
     console.print()
-    console.print(_load(files))
+    _put(console, _load(files))
+    console.print()
     rows = fault_rows(files)
     if rows:
-        console.print(_faults(rows))
+        _put(console, _faults(rows, console))
     elif not files.planned_faults():
         console.print("No faults were planned.")
+    if rows and not console.is_terminal:
+        console.print()
     own, _ = section_of(files)
     if own is not None:
         for part in drawn(own, console.width):
             console.print(part)
-    console.print(_checks(files))
+    for part in _checks(files, console):
+        _put(console, part)
+    console.print()
     _verdict(files, console)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+def _put(console: Console, part: Table | Text) -> None:
+    """Print a part of the summary. In a pipe its lines end where their text ends: a table fills them up with blanks."""
+    if console.is_terminal:
+        console.print(part)
+        return
+    with console.capture() as held:
+        console.print(part)
+    text = "\n".join(line.rstrip() for line in held.get().rstrip("\n").split("\n"))
+    console.print(Text(text), soft_wrap=True)
+
+
+def _table(console: Console, title: str, *columns: str) -> Table:
+    """A table with a rule below its head on a terminal. In a pipe its lines are as long as their longest cell, which is
+    too long for a rule.
+    """
+    lines = box.SIMPLE_HEAD if console.is_terminal else None
+    table = Table(title=title, title_justify="left", title_style="bold", box=lines, pad_edge=False)
     for column in columns:
         right = column.startswith(">")
         table.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=right)
@@ -55,12 +76,11 @@ def _count(value: int | None) -> str:
 def _load(files: RunFiles) -> Table:
     """Label and value a line: it fits a narrow terminal."""
     figures = checks.figures_of(files)
-    sent = mapping(files.run.get("counters")).get("sent")
     table = Table(title="Load", title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, count in (
-        ("sent", sent if isinstance(sent, int) else None),
+        ("sent", figures.sent),
         ("acknowledged", figures.acked),
         ("failed", figures.failed),
         ("unknown outcome", figures.unknown),
@@ -76,8 +96,8 @@ def _load(files: RunFiles) -> Table:
     return table
 
 
-def _faults(rows: list[FaultRow]) -> Table:
-    table = _table("Faults", ">at", "fault", "hit", "evidence", ">recovery")
+def _faults(rows: list[FaultRow], console: Console) -> Table:
+    table = _table(console, "Faults", ">at", "fault", "hit", "evidence", ">recovery")
     for fault in rows:
         at = f"{fault.began:.1f} s" if fault.began is not None else "-"
         recovery = f"{fault.recovery_s:.2f} s" if fault.recovery_s is not None else "none" if fault.no_recovery else "-"
@@ -88,31 +108,39 @@ def _faults(rows: list[FaultRow]) -> Table:
     return table
 
 
-def _checks(files: RunFiles) -> Table:
-    """What found something or did not run has a row; the clean ones share one."""
+def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
+    """What found something has a row; the checks that found nothing, and those that did not run, a line each."""
     found = checks.checks_of(files)
-    table = _table("Checks", "check", ">found", "judged", "why")
+    table = _table(console, "Checks", "check", ">found", "judged", "why")
     for check in found:
         if check.state not in (checks.CLEAN, checks.NOT_RUN):
-            table.add_row(Text(check.title), _count(check.count), _state(check), Text(check.why))
-    for state, count in ((checks.CLEAN, "0"), (checks.NOT_RUN, "-")):
+            why = check.why.removeprefix(f"{check.state}: ")  # which the column before says
+            table.add_row(Text(check.title), _count(check.count), _state(check), Text(why))
+    yield table if table.row_count else Text("Checks", style="bold")
+    for state, said in ((checks.CLEAN, "found nothing"), (checks.NOT_RUN, "did not run")):
         names = [check.name for check in found if check.state == state]
         if names:
-            style = _STATE_STYLES.get(state, _UNSURE)
             title = "1 check" if len(names) == 1 else f"{len(names)} checks"
-            table.add_row(title, count, Text(state, style=style), Text(", ".join(names)))
-    return table
+            yield Text(f"{title} {said}", style=_STATE_STYLES.get(state, _UNSURE)) + Text(
+                f": {', '.join(names)}", "default"
+            )
 
 
 def _state(check: Check) -> Text:
     return Text(check.state, style=_STATE_STYLES.get(check.state, _UNSURE))
 
 
+def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
+    """The reasons that are no row of the table of checks."""
+    rows = {f"{check.title}: {check.count}, {check.why}" for check in checks.checks_of(files)}
+    return [reason for reason in reasons if reason not in rows]
+
+
 def _verdict(files: RunFiles, console: Console) -> None:
     word, reasons = checks.word_of(files), checks.reasons_of(files)
     console.print(Text(word.upper(), style=_WORD_STYLES[word]) + Text(f"  {files.name}", style="default"))
     console.print(Text(checks.sentence(files)))
-    for reason in reasons if len(reasons) > 1 else ():
+    for reason in _not_in_the_table(files, reasons) if len(reasons) > 1 else ():
         console.print(Text(f"  - {reason}"))
     for note in checks.notes_of(files):
         console.print(Text(f"  note: {note}", style="dim"))

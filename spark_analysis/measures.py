@@ -45,6 +45,9 @@ counted as (
     array(if(t1 >= 0, {_count("sends", "second", "st")}, null)){{recoveries}})), each -> each is not null))
   from (select *, (t1 - t0) div {LATENCY_UNIT_NS} took from sends)
   union all
+  select inline(array({_count("acked", "part", str(metrics.AFTERWARDS))})) from standing
+  where sent = 1 and st = 0 and {{after}}
+  union all
   select 'reads', int((t1 - {{origin}}) div 1000000000), 0, bigint(records), null from told where records > 0
   union all
   select inline(array({_count("stale", ANY, ANY, took="age")}, {_count("stale", "proc", "part", took="age")}))
@@ -122,9 +125,11 @@ FAULT_GAPS = f""",
 def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str]:
     """Both statements; each yields rows of name, a, b, numbers for `taken`."""
     faults = _faults(context.faults)
-    load = f" and producer not in ({', '.join(map(str, context.afterwards))})" if context.afterwards else ""
+    wrote_after = f"producer in ({', '.join(map(str, context.afterwards))})" if context.afterwards else "false"
+    load = f" and not {wrote_after}" if context.afterwards else ""
     counts = COUNTS.format(
         load=load,
+        after=wrote_after,
         origin=f"{context.origin_ns}L",
         flag=f"if({_faulty(windows(context.faults))}, {FAULTY}, {CALM})",
         recoveries=RECOVERIES.format(faults=faults) if faults else "",

@@ -36,6 +36,11 @@ def integer(value: object, otherwise: int = -1) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
+def capital(words: str) -> str:
+    """The words as a sentence begins."""
+    return words[:1].upper() + words[1:]
+
+
 def after(act: Json, asked: str, done: str) -> str:
     """The time from the moment `asked` to the moment `done` of an act, both keys of `act` in ns."""
     begin, end = integer(act.get(asked)), integer(act.get(done))
@@ -58,10 +63,15 @@ def trips(probes: Sequence[Json]) -> str:
     return f"{low} ms" if low == high else f"{low} to {high} ms"
 
 
+def process(act: Json) -> str:
+    """The process of an act. The simulator's are named as such: no kernel knows their numbers."""
+    return f"{'simulated ' if act.get('simulated') else ''}process {act.get('pid')}"
+
+
 def came_back(up: object) -> list[str]:
     """A sentence for each broker: when it was ready again, or which other fault keeps it down."""
     return [
-        f"Incarnation {act.get('incarnation')} (process {act.get('pid')}) was ready "
+        f"Incarnation {act.get('incarnation')} ({process(act)}) was ready "
         f"{after(act, 'asked_ns', 'ready_ns')} after its start{_registered(act)}."
         if "held_by" not in act
         else f"Broker {act.get('node')} was left {act.get('state')}, by fault {', '.join(texts(act['held_by']))}."

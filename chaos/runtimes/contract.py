@@ -242,7 +242,7 @@ class Probe:
 
     ok: bool
     round_trip_ms: float
-    """Connecting included. Until the failure where there was no answer."""
+    """From the request on, without connecting. Where there was no answer: until the failure."""
     error: str | None = None
 
     def evidence(self) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
-from chaos.faults.words import Json, after, came_back, objects, was_down
+from chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -26,7 +26,7 @@ def tell(seen: Json) -> str:
             words.append(was_down(act))
             continue
         how = "was gone" if act.get("gone") else "was NOT gone"
-        words.append(f"Process {act.get('pid')} {how} {after(act, 'asked_ns', 'ended_ns')} after the kill.")
+        words.append(f"{capital(process(act))} {how} {after(act, 'asked_ns', 'ended_ns')} after the kill.")
     return " ".join([*words, *came_back(seen.get("up"))])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.errors import HarnessError
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
-from chaos.faults.words import Json, mapping, objects, texts
+from chaos.faults.words import Json, mapping, objects, process, texts
 from chaos.runtimes.contract import NodeState
 
 if TYPE_CHECKING:
@@ -77,15 +77,24 @@ def tell(seen: Json) -> str:
         if "held_by" in act:
             words.append(f"Broker {act.get('node')} was left paused, by fault {', '.join(texts(act['held_by']))}.")
             continue
+        if act.get("simulated"):
+            words.append("Afterwards it ran again.")
+            continue
         words.append(f"Afterwards in state {act.get('engine', act.get('state'))} again.")
     return " ".join(words)
 
 
 def _held(act: Json) -> str:
-    """Who says that a node was held: the kernel of a process, the engine of a container, whose group it freezes."""
+    """Who says that a node was held: the kernel of a process, the engine of a container, whose group it freezes, or
+    the simulator. A node that another fault held already is shown by its silence alone.
+    """
+    if act.get("joined"):
+        return "Another fault held it already"
+    if act.get("simulated"):
+        return f"The simulator holds {process(act)}"
     if act.get("container"):
         return f"The engine shows container {act['container']} as {act.get('engine')}"
-    return f"The kernel shows process {act.get('pid')} in state {act.get('state')}"
+    return f"The kernel shows {process(act)} in state {act.get('state')}"
 
 
 KIND = Kind(

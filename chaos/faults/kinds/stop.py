@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
-from chaos.faults.words import Json, after, came_back, objects, was_down
+from chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -27,7 +27,7 @@ def tell(seen: Json) -> str:
             continue
         how = "left by itself, let go by its controller," if act.get("controlled") else "did NOT leave cleanly"
         took = after(act, "asked_ns", "ended_ns")
-        words.append(f"Process {act.get('pid')} {how} with code {act.get('code')} {took} after it was asked.")
+        words.append(f"{capital(process(act))} {how} with code {act.get('code')} {took} after it was asked.")
     return " ".join([*words, *came_back(seen.get("up"))])
 
 

@@ -5,9 +5,8 @@ This is not the workloads' client: it retries, caches and follows nothing, so it
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from struct import Struct
 from typing import Any
 from zlib import crc32
@@ -90,22 +89,15 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
 
 async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
     """Whether a broker answers ApiVersions there, and after how long. Raises nothing except cancellation."""
-    return await _told(partial(_probe, host, port, probe_frames(pad_bytes)), timeout_s)
-
-
-async def _probe(host: str, port: int, frames: Sequence[bytes]) -> None:
-    async with _connected(host, port) as stream:
-        for number, frame in enumerate(frames, 1):
-            await stream.send_all(frame)
-            _decoded(await _frame(stream), API_VERSIONS, 0, number)
-
-
-async def _told(asking: Callable[[], Awaitable[None]], timeout_s: float) -> Probe:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
-            await asking()
+            async with _connected(host, port) as stream:
+                began = trio.current_time()
+                for number, frame in enumerate(probe_frames(pad_bytes), 1):
+                    await stream.send_all(frame)
+                    _decoded(await _frame(stream), API_VERSIONS, 0, number)
             error = None
         except ConnectionRefusedError:
             error = "refused"

@@ -54,12 +54,14 @@ async def _send(link: Transport, frame: bytes) -> None:
 
 
 async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
-    """Whether a broker answers ApiVersions, and how long that took. Raises nothing but cancellation."""
+    """As `Runtime.probe`."""
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
-            await _probe(env, host, port, probe_frames(pad_bytes))
+            link = await env.connect(host, port)
+            began = trio.current_time()  # a round trip is a request and its answer, without the connection's own
+            await _all_answered(link, probe_frames(pad_bytes))
             error = None
         except ConnectionRefusedError:
             error = "refused"
@@ -70,8 +72,7 @@ async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: 
     return Probe(error is None, (trio.current_time() - began) * 1000, error)
 
 
-async def _probe(env: Env, host: str, port: int, frames: Sequence[bytes]) -> None:
-    link = await env.connect(host, port)
+async def _all_answered(link: Transport, frames: Sequence[bytes]) -> None:
     try:
         for number, frame in enumerate(frames, 1):
             await _answer(link, frame, API_VERSIONS, 0, number)

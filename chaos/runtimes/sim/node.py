@@ -107,7 +107,7 @@ class SimNode:
             gate=self._gate,
         )
         trio.lowlevel.spawn_system_task(self._live, env, self._scope, self._stop, self._ready, self._ended)
-        return {"pid": self.pid, "incarnation": self.incarnation, "asked_ns": self._world.now_ns()}
+        return {"pid": self.pid, "simulated": True, "incarnation": self.incarnation, "asked_ns": self._world.now_ns()}
 
     async def _live(
         self, env: SimEnv, scope: trio.CancelScope, stop: trio.Event, ready: trio.Event, ended: trio.Event

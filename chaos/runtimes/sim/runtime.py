@@ -180,7 +180,7 @@ class SimRuntime:
         pid = self._node(node).pid
         self._node(node).die()
         await trio.lowlevel.checkpoint()
-        return {"pid": pid, "gone": True, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+        return {"pid": pid, "simulated": True, "gone": True, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """As `Runtime.stop_node`."""
@@ -194,7 +194,7 @@ class SimRuntime:
             for line in self.world.trace[before:]
         )
         code = 0 if left else -9
-        told: Evidence = {"pid": pid, "code": code, "controlled": left and said}
+        told: Evidence = {"pid": pid, "simulated": True, "code": code, "controlled": left and said}
         return {**told, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
     async def start_node(self, node: int) -> Evidence:
@@ -210,7 +210,7 @@ class SimRuntime:
         found.pause()
         paused_ns = self.world.now_ns()
         probe = await self._probe(PROBER, node, INTERNAL_PORT, 0.3)
-        told: Evidence = {"pid": found.pid, "state": "T", "probe": probe.evidence()}
+        told: Evidence = {"pid": found.pid, "simulated": True, "state": "T", "probe": probe.evidence()}
         return {**told, "asked_ns": asked_ns, "paused_ns": paused_ns}
 
     async def resume(self, node: int) -> Evidence:
@@ -220,7 +220,14 @@ class SimRuntime:
             raise HarnessError(f"broker {node} is {found.state.value}")
         found.resume()
         await trio.lowlevel.checkpoint()
-        return {"pid": found.pid, "found": "T", "state": "S", "asked_ns": asked_ns, "resumed_ns": self.world.now_ns()}
+        return {
+            "pid": found.pid,
+            "simulated": True,
+            "found": "T",
+            "state": "S",
+            "asked_ns": asked_ns,
+            "resumed_ns": self.world.now_ns(),
+        }
 
     async def slow_cpu(self, name: str, node: int, share: float) -> Evidence:
         """As `Runtime.slow_cpu`: the node's effects wait for most of each tenth of a second, like a process over its

@@ -12,11 +12,12 @@ import pytest
 from checkers.anomalies.registry import find_all
 from checkers.findings import Witness
 from checkers.history import conversion
+from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
-from checkers.metrics import Measure, context_of
+from checkers.metrics import ACKED, AFTERWARDS, LOAD, Measure, context_of
 from spark_analysis.jobs import run_queries
 from tests.support.histories.anomaly_cases import CASES, PLANTS
-from tests.support.histories.builder import generate, merged
+from tests.support.histories.builder import HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.histories.spoilers import retire_doubled
 
@@ -91,3 +92,16 @@ def test_both_say_the_same_of_a_history_cut_short(spark: SparkSession, tmp_path:
 
 def test_both_say_nothing_of_a_history_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert compared(spark, tmp_path, []) == []
+
+
+def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp_path: Path) -> None:
+    h = HistoryBuilder(2)
+    h.sent(h.producer(), 0)
+    after = h.producer(**{AFTER_HEALING: True})
+    h.sent(after, 1)
+    h.sent(after, 0, part=1)
+    h.send(after, 1)
+    compared(spark, tmp_path, h.lines(), NEMESIS)
+    kept, faults = conversion.load(tmp_path)
+    acked = [each[1:] for each in measure(kept, context_of(kept, faults)) if each.name == ACKED]
+    assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]

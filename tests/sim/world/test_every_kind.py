@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -89,6 +90,8 @@ def test_each_kind_is_played_proven_judged_and_told(kind: Kind, tmp_path: Path) 
     assert (row.state, row.evidence) == ("landed", line["words"]["evidence"])
     assert row.what.startswith(kind.name)
     assert row.evidence.endswith(".") and "{" not in row.evidence and "None" not in row.evidence
+    assert "kernel" not in row.evidence and "engine" not in row.evidence, "a simulation has neither"
+    assert Trait.OF_CLIENTS in kind.traits or not re.search(r"(?<!imulated )[Pp]rocess \d", row.evidence)
     page = render(directory.path).read_text()
     assert kind.name in page
     bars = facts_of(files, Problem("lost-write", "", "orders-0", 0)).faults

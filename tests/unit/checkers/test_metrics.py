@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import (
     READER_GAP,
@@ -203,11 +204,27 @@ def test_partitions_tell_what_was_acknowledged_and_read_finally() -> None:
     assert told["t-0"] == {
         "part": 0,
         "acked": 1,
+        "acked_after_healing": 0,
         "complete_final_reads": 2,
         "final_read_from": 0,
         "final_read_to": 1,
     }
     assert (told["t-1"]["acked"], told["t-1"]["complete_final_reads"]) == (0, 0)
+
+
+def test_writes_after_healing_are_acknowledged_and_no_load() -> None:
+    h = HistoryBuilder(2)
+    h.sent(h.producer(), 0)
+    after = h.producer(**{AFTER_HEALING: True})
+    h.sent(after, 1)
+    h.sent(after, 0, part=1)
+    told = metrics(h)
+    assert {name: (each["acked"], each["acked_after_healing"]) for name, each in told["partitions"].items()} == {
+        "t-0": (1, 1),
+        "t-1": (0, 1),
+    }
+    assert told["outcomes"]["send"]["ok"] == 3
+    assert told["latency_ms"]["all"]["count"] == 1
 
 
 def test_the_series_has_a_place_for_every_second() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from chaos.screen import WIDE
 from reports import checks
 from reports.fault_words import evidence_text, fault_rows
 from reports.junit import write_junit
@@ -198,3 +200,32 @@ def test_the_terminal_says_unknown_of_an_empty_directory(tmp_path: Path) -> None
     shown = told(tmp_path)
     assert "UNKNOWN" in shown and "VALID " not in shown
     assert "not known" in shown
+
+
+def test_sent_is_what_was_acknowledged_failed_or_unknown_after_healing_too(files: RunFiles, run_dir: Path) -> None:
+    # The counters of run.json are the load's; the history has the writes after healing as well.
+    metrics = {**files.metrics, "outcomes": {"send": {"ok": 96, "fail": 4, "info": 6, "error 19": 4}}}
+    (run_dir / "metrics.json").write_text(json.dumps(metrics))
+    figures = checks.figures_of(read_run(run_dir))
+    assert (figures.sent, figures.acked, figures.failed, figures.unknown) == (106, 96, 4, 6)
+    assert re.search(r"sent +106\n", told(run_dir))
+    (run_dir / "metrics.json").unlink()
+    figures = checks.figures_of(read_run(run_dir))
+    assert (figures.sent, figures.acked) == (100, 90)
+
+
+def test_in_a_pipe_no_line_of_the_checks_is_longer_than_what_it_says(run_dir: Path, verdicts: dict[str, Any]) -> None:
+    (run_dir / "verdict.json").write_text(json.dumps(verdicts["invalid"]))
+    out = io.StringIO()
+    summary(run_dir, Console(file=out, width=WIDE))
+    lines = out.getvalue().splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    at = lines.index("Checks")
+    rows = lines[at + 1 : lines.index("", at)]
+    assert rows[0].split() == ["check", "found", "judged", "why"]
+    table = [line for line in rows if " found nothing: " not in line and " did not run: " not in line]
+    assert all(len(line) < 200 for line in table)
+    assert all(line.count("not permitted") <= 1 for line in lines)
+    below = lines[lines.index("", at) :]
+    assert not [line for line in below if "not permitted" in line], "the table has said it"
+    assert len([line for line in rows if " found nothing: " in line]) == 1
