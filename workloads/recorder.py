@@ -31,6 +31,7 @@ GATHER_BYTES = 64 * 1024
 
 _json = msgspec.json.Encoder()
 _SEND = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d}\n'
+_SEND_INSIDE = b'{"e":"i","op":%d,"p":%d,"f":"send","t":%d,"part":%d,"v":%d,"k":%s,"d":%d,"b":%d,"x":%d}\n'
 _SENT = b'{"e":"c","op":%d,"st":0,"t":%d,"off":%d,"ts":%d}\n'
 _NOT_SENT = b'{"e":"c","op":%d,"st":%d,"t":%d,"off":-1,"ts":-1,"err":%s}\n'
 
@@ -125,11 +126,16 @@ class Recorder:
         self._put({**line, "cleanup": cleanup, "retention_ms": retention_ms})
         return part
 
-    def invoke_send(self, process: int, part: int, value: int, key: str | None, digest: int, size: int) -> int:
-        """A record with a value of `size` bytes is handed to the producer now. Returns the operation's id."""
+    def invoke_send(
+        self, process: int, part: int, value: int, key: str | None, digest: int, size: int, txn: int = -1
+    ) -> int:
+        """A record with a value of `size` bytes is handed to the producer now, as part of the transaction `txn` if that
+        is one. Returns the operation's id.
+        """
         op = self._next_op
         self._next_op = op + 1
-        self._add(_SEND % (op, process, self.now_ns(), part, value, _json.encode(key), digest, size))
+        line = (op, process, self.now_ns(), part, value, _json.encode(key), digest, size)
+        self._add(_SEND % line if txn < 0 else _SEND_INSIDE % (*line, txn))
         return op
 
     def send_ok(self, op: int, offset: int, timestamp_ms: int) -> None:
@@ -152,11 +158,36 @@ class Recorder:
         """An operation begun by `invoke` ends now."""
         self._put({"e": "c", "op": op, "st": int(status), "t": self.now_ns(), **fields, **_error(error)})
 
-    def read(self, process: int, f: str, began_ns: int, at: Mapping[int, int], outcome: ReadOutcome) -> int:
-        """A poll or final read that began at `began_ns` from positions `at` ends now: both its lines."""
+    def begin_txn(self, process: int, transactional_id: str, timeout_ms: int) -> int:
+        """A transaction begins now, before anything of it is sent. Returns the operation's id."""
+        return self.invoke(process, "txn", {"x": transactional_id, "timeout": timeout_ms})
+
+    def ask_end(self, process: int, txn: int, how: str) -> None:
+        """The end of a transaction is asked for now; `how`: commit or abort. Flush before a byte of it is sent."""
+        self.event("txn_end", p=process, x=txn, how=how)
+
+    def txn_ended(self, txn: int, status: Status, how: str, producer_id: int, epoch: int, error: str = "") -> None:
+        """OK: it ended as it was asked to. FAIL: it definitely did not commit. INFO: nobody knows how it ended.
+
+        `how`: as in `ask_end`, or none. `producer_id`, `epoch`: of its producer when it began, -1 where not known.
+        """
+        self.complete(txn, status, error, how=how, pid=producer_id, pe=epoch)
+
+    def initialised(self, process: int, transactional_id: str, began_ns: int, producer_id: int, epoch: int) -> None:
+        """InitProducerId, asked at `began_ns`, was answered now: all earlier producers of this id are fenced."""
+        self.event("txn_init", p=process, x=transactional_id, t0=began_ns, pid=producer_id, pe=epoch)
+
+    def read(
+        self, process: int, f: str, began_ns: int, at: Mapping[int, int], outcome: ReadOutcome, txn: int = -1
+    ) -> int:
+        """A poll or final read that began at `began_ns` from positions `at` ends now: both its lines.
+
+        `txn`: the transaction that a poll is part of.
+        """
         op = self._next_op
         self._next_op = op + 1
-        self._put({"e": "i", "op": op, "p": process, "f": f, "t": began_ns, "at": at})
+        inside = {} if txn < 0 else {"x": txn}
+        self._put({"e": "i", "op": op, "p": process, "f": f, "t": began_ns, "at": at, **inside})
         line: dict[str, Any] = {"e": "c", "op": op, "st": int(outcome.status), "t": self.now_ns(), "got": outcome.got}
         if outcome.bad:
             line["bad"] = outcome.bad

@@ -1,7 +1,8 @@
 """A run's history: history.jsonl and nemesis.jsonl into Parquet, once, after the run; and back.
 
-`convert` writes `RUN/history/`: records, told, ops, thrown, finals, partitions, processes, assignments, commits and
-faults as Parquet, and last `conversion.json`, which says what was read, and why not all of it where that is so.
+`convert` writes `RUN/history/`: records, told, ops, thrown, txns, members, inits, finals, partitions, processes,
+assignments, commits and faults as Parquet, and last `conversion.json`, which says what was read, and why not all of it
+if that is so.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
 def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
     reader = parser.Parser()
     kept = reader.history
-    tables = {"records": kept.records, "told": kept.told, "ops": kept.ops, "thrown": kept.thrown}
+    tables = {
+        name: getattr(kept, name) for name in ("records", "told", "ops", "thrown", "txns", "members", "inits")
+    }
     writers = {name: TableWriter(folder, name) for name in tables}
 
     def drain(_: History) -> None:

@@ -19,6 +19,8 @@ from checkers.history.tables import (
     Assignment,
     FinalRead,
     History,
+    Init,
+    Member,
     Op,
     Partition,
     PlayedFault,
@@ -27,13 +29,14 @@ from checkers.history.tables import (
     Table,
     Thrown,
     Told,
+    Txn,
 )
 
 ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
 
 _NARROW = {
-    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside"),
+    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how"),
     pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round"),
 }
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}
@@ -90,6 +93,9 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("ops", Op),
             ("thrown", Thrown),
             ("finals", FinalRead),
+            ("txns", Txn),
+            ("members", Member),
+            ("inits", Init),
         )
     },
     "partitions": _PARTITIONS,
@@ -158,6 +164,9 @@ def read_large(folder: Path, history: History) -> None:
     history.told = _read(folder / "told.parquet", Told)
     history.ops = _read(folder / "ops.parquet", Op)
     history.thrown = _read(folder / "thrown.parquet", Thrown)
+    history.txns = _read(folder / "txns.parquet", Txn)
+    history.members = _read(folder / "members.parquet", Member)
+    history.inits = _read(folder / "inits.parquet", Init)
 
 
 def _arrow(table: Table, schema: pa.Schema) -> pa.Table:

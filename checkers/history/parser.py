@@ -15,11 +15,14 @@ import msgspec
 
 from checkers.history.positions import FinalReads, Positions, Watermarks
 from checkers.history.tables import (
+    ABORT,
+    COMMIT,
     EMPTY_POLL,
     FAIL,
     INFO,
     LISTED,
     NOT_A_READER,
+    NOT_ENDED,
     OK,
     OUT_OF_RANGE,
     POLL,
@@ -40,6 +43,8 @@ FILE = "history.jsonl"
 STATUS = ("ok", "fail", "info")
 THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
 """Events that tell a reader of an impossible position."""
+HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
+"""How a transaction is to end."""
 DRAIN_ROWS = 1 << 20
 """Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
 
@@ -83,6 +88,8 @@ class Parser:
         self._names: dict[str, int] = {}
         self._keys: dict[tuple[int, str], int] = {}
         self._outcomes: dict[str, Counter[str]] = {}
+        self._ends_asked: dict[int, tuple[int, int]] = {}
+        """Transaction under way -> (how it is to end, when that was asked for)."""
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
             "x": self._event,
@@ -91,7 +98,9 @@ class Parser:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read lines, each with its line feed, up to the end or to the first one that is not understood."""
         history, handlers, decode = self.history, self._handlers, msgspec.json.decode
-        tables = history.records, history.told, history.ops, history.thrown
+        tables = (
+            history.records, history.told, history.ops, history.thrown, history.txns, history.members, history.inits
+        )  # fmt: skip
         for raw in lines:
             marks = [len(table) for table in tables]
             try:
@@ -121,6 +130,8 @@ class Parser:
             history.ops.append((op, self._name(f), proc, part, INFO, t0, -1, self._name("")))
             if f == "send":
                 self._sent(op, INFO, -1, t0, -1, line)
+            elif f == "txn":
+                self._transacted(op, {"st": INFO, "t": -1}, line)
         history.partitions = [self._partitions[part] for part in sorted(self._partitions)]
         history.processes = [self._processes[proc] for proc in sorted(self._processes)]
         history.names = list(self._names)
@@ -190,11 +201,16 @@ class Parser:
             if part == -1:
                 raise Malformed("a send to no partition")
             self._new_value(proc, whole(line["v"]))
+            self._inside(line, SEND, op, part, whole(line["v"]))
         elif f in ("poll", "final_read"):
             at = _offsets(line["at"])
             if not at.keys() <= self._partitions.keys():
                 raise Malformed(f"a partition of {sorted(at)} was never declared")
             self._positions.assigned(proc, at)
+            self._inside(line, POLL, op, -1, -1)
+        elif f == "txn":
+            if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
+                raise Malformed("a transaction without its transactional id or its time-out")
         else:
             self._moved(f, proc, t0, part, line)
         self._last_op = op
@@ -227,6 +243,8 @@ class Parser:
             self._polled(op, line, invoked, t0)
         elif f == "list_offsets":
             self._listed(op, line, invoked, t0)
+        elif f == "txn":
+            self._transacted(op, line, invoked)
         error = str(line.get("err", ""))
         self.history.ops.append((op, self._name(f), proc, part, st, t0, t1, self._name(error)))
         self._count(f, st, error)
@@ -330,6 +348,43 @@ class Parser:
         told = (LISTED, part, process.proc, op, 0, OK, process.isolation, 0, epoch, hw, lso, -1, -1, 0, -1)
         self.history.told.append((*told, *before, t0, line["t"]))
 
+    def _inside(self, line: dict[str, Any], kind: int, op: int, part: int, val: int) -> None:
+        """Note the transaction that an operation is part of, if it is part of one."""
+        txn = line.get("x")
+        if txn is None:
+            return
+        under_way = self._open.get(whole(txn))
+        if under_way is None or under_way[0] != "txn" or under_way[1] != line["p"]:
+            raise Malformed(f"operation {op} is part of {txn}, which is no transaction of this process under way")
+        self.history.members.append((txn, kind, op, part, val))
+
+    def _transacted(self, op: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
+        """A transaction has ended, or the history has."""
+        how, asked = self._ends_asked.pop(op, (NOT_ENDED, -1))
+        told = HOW[line.get("how", "none")]
+        if line["t"] != -1 and told not in (how, NOT_ENDED):
+            raise Malformed(f"transaction {op} ends otherwise than it was asked to")
+        if line["st"] == OK and NOT_ENDED in (how, told):
+            raise Malformed(f"transaction {op} ended well, and nobody asked for its end")
+        pid, epoch = whole(line.get("pid", -1)), whole(line.get("pe", -1))
+        row = (op, invoked["p"], self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
+        self.history.txns.append((*row, invoked["timeout"]))
+
+    def _of_transactions(self, kind: str, t: int, proc: int, line: dict[str, Any]) -> None:
+        if kind == "txn_end":
+            txn, how = whole(line["x"]), HOW[line["how"]]
+            under_way = self._open.get(txn)
+            if under_way is None or under_way[0] != "txn" or txn in self._ends_asked or how == NOT_ENDED:
+                raise Malformed(f"{txn} is no transaction that is to end now")
+            if t < under_way[2]:
+                raise Malformed(f"transaction {txn} is to end at {t}, and began at {under_way[2]}")
+            self._ends_asked[txn] = how, t
+        elif kind == "txn_init":
+            if not isinstance(line["x"], str) or proc not in self._processes:
+                raise Malformed("a transactional id that is no text, or of no process")
+            name, t0 = self._name(line["x"]), whole(line["t0"])
+            self.history.inits.append((t, proc, name, whole(line["pid"]), whole(line["pe"]), t0))
+
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
         """What changes a reader's position: its reads before and after do not follow each other."""
         positions = _offsets(line.get("at", {}))
@@ -353,6 +408,8 @@ class Parser:
         if kind == "rebalance" and proc != -1:
             self._positions.forget(proc)
             self.history.assignments.append(Assignment(whole(line["t"]), proc, kind))
+        if kind in ("txn_end", "txn_init"):
+            self._of_transactions(kind, whole(line["t"]), proc, line)
         if kind in THROWN and line["part"] in self._partitions and proc in self._processes:
             where = (line["part"], THROWN[kind], whole(line["position"]), whole(line["log_start"]), whole(line["end"]))
             self.history.thrown.append((whole(line["t"]), proc, *where))

@@ -24,6 +24,8 @@ OK, FAIL, INFO = 0, 1, 2
 """Final status of an operation: done; definitely not done; may have been done. No completion is INFO."""
 NOT_A_READER = 2
 """Row.iso of a send. 0 is read_uncommitted, 1 is read_committed."""
+NOT_ENDED, COMMIT, ABORT = 0, 1, 2
+"""Txn.how: what the client asked for at the end of a transaction, if it came to that."""
 
 
 class Row(NamedTuple):
@@ -101,6 +103,66 @@ class Thrown(NamedTuple):
     """-1 where not told."""
     end: int
     """TRUNCATED: the first offset that differs, OUT_OF_RANGE: the high watermark; -1 where not told."""
+
+
+class Txn(NamedTuple):
+    """One transaction, as its client saw it."""
+
+    op: int
+    proc: int
+    id: int
+    """Index into History.names: its transactional id."""
+    st: int
+    """OK: it ended as `how` says. FAIL: it definitely did not commit. INFO: it may have ended either way; if it never
+    asked for an end (`how` is NOT_ENDED), the broker can only have aborted it."""
+    how: int
+    t0: int
+    """It began."""
+    te: int
+    """Its end was asked for; -1 if it never was."""
+    t1: int
+    """The answer to that; -1 if none ever came."""
+    producer_id: int
+    epoch: int
+    """Of the producer when it began; -1 if not known."""
+    timeout_ms: int
+
+    @property
+    def committed(self) -> bool:
+        """The coordinator acknowledged the commit."""
+        return self.st == OK and self.how == COMMIT
+
+    @property
+    def never_commits(self) -> bool:
+        """It was aborted, it failed, or its client never asked for a commit."""
+        return self.how != COMMIT or self.st == FAIL
+
+
+class Member(NamedTuple):
+    """An operation inside a transaction."""
+
+    txn: int
+    """Operation id of the transaction."""
+    kind: int
+    """SEND or POLL."""
+    op: int
+    part: int
+    """-1 for a poll."""
+    val: int
+    """-1 for a poll."""
+
+
+class Init(NamedTuple):
+    """A producer got its id and epoch for a transactional id: from then on all earlier ones are fenced."""
+
+    t: int
+    proc: int
+    id: int
+    """Index into History.names: the transactional id."""
+    producer_id: int
+    epoch: int
+    t0: int
+    """It asked."""
 
 
 class Op(NamedTuple):
@@ -284,6 +346,9 @@ class History:
     told: Table = field(default_factory=lambda: Table(Told))
     ops: Table = field(default_factory=lambda: Table(Op))
     thrown: Table = field(default_factory=lambda: Table(Thrown))
+    txns: Table = field(default_factory=lambda: Table(Txn))
+    members: Table = field(default_factory=lambda: Table(Member))
+    inits: Table = field(default_factory=lambda: Table(Init))
     corrupt: int = 0
     """Received records whose payload did not verify."""
     holes: int = 0

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from broker.real_env import RealEnv
+from checkers.history.parser import parse
+from checkers.history.tables import COMMIT, INFO, NOT_ENDED, POLL, SEND
+from checkers.history.values import SEQUENCE_BITS
 from workloads.client.outcomes import Status
 from workloads.recorder import GATHER_BYTES, Bad, Got, ReadOutcome, Recorder
 
@@ -113,3 +116,31 @@ def test_lines_that_the_disk_refused_are_written_by_the_next_flush(path: Path) -
     full.undo()
     recorder.flush()
     assert lines(path)[-1]["text"] == "kept"
+
+
+def test_a_transaction_is_read_back_as_it_was_recorded(path: Path) -> None:
+    recorder = Recorder(RealEnv("harness"), str(path), "run-1")
+    part, producer = recorder.partition("t", 0), recorder.process("producer", "1.0", {"acks": -1})
+    recorder.initialised(producer, "id-a", recorder.now_ns(), 4000, 7)
+    kept = recorder.begin_txn(producer, "id-a", 5000)
+    send = recorder.invoke_send(producer, part, producer << SEQUENCE_BITS, None, 1, 100, txn=kept)
+    poll = recorder.read(producer, "poll", recorder.now_ns(), {part: 0}, ReadOutcome(), txn=kept)
+    recorder.send_ok(send, 3, -1)
+    recorder.ask_end(producer, kept, "commit")
+    recorder.txn_ended(kept, Status.OK, "commit", 4000, 7)
+    open_ = recorder.begin_txn(producer, "id-a", 5000)
+    recorder.close()
+    with path.open("rb") as file:
+        history = parse(file)
+    assert history.problem is None
+    (init,) = history.inits.rows()
+    assert (init.proc, history.names[init.id], init.producer_id, init.epoch) == (producer, "id-a", 4000, 7)
+    ended, left = history.txns.rows()
+    assert (ended.op, history.names[ended.id], ended.how, ended.timeout_ms) == (kept, "id-a", COMMIT, 5000)
+    assert ended.committed and ended.t0 <= ended.te <= ended.t1
+    assert (left.op, left.st, left.how, left.te, left.t1) == (open_, INFO, NOT_ENDED, -1, -1)
+    assert left.never_commits and not ended.never_commits
+    assert list(history.members.rows()) == [
+        (kept, SEND, send, part, producer << SEQUENCE_BITS),
+        (kept, POLL, poll, -1, -1),
+    ]
