@@ -10,7 +10,8 @@ so until the last of them ends. Any other fault that would hit such a node does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import trio
@@ -21,7 +22,7 @@ from chaos.faults import triggers
 from chaos.faults.kind import Fault
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.stage import Cluster, Played, Stage
-from chaos.faults.targets import Unresolved, of_clients, resolve, zone_of
+from chaos.faults.targets import ClusterView, Unresolved, of_clients, resolve, zone_of
 from chaos.runtimes.contract import Counting, Runtime
 from workloads.control import Controls
 
@@ -75,8 +76,9 @@ class Nemesis:
         p.asked = stage.now_ns()
         try:
             if p.fault.when:
-                await self._until_true(p)
-            await self._resolve(p)
+                await self._resolve_when_true(p)
+            else:
+                await self._resolve(p, stage.cluster.view)
             await p.fault.kind.play(stage, p)
         except (Unresolved, HarnessError, trio.TooSlowError) as trouble:
             why = in_short(str(trouble)) or f"the cluster did not say within {HEALED_WITHIN_S:g} s who leads what"
@@ -87,13 +89,25 @@ class Nemesis:
             p.ended = p.ended or stage.now_ns()
             stage.note(p)
 
-    async def _resolve(self, p: Played) -> None:
+    async def _resolve_when_true(self, p: Played) -> None:
+        """Wait for the fault's condition, then find its target. All brokers are asked: a paused one delays nothing."""
+        parts = triggers.parse(f"fault {p.fault.id}", p.fault.when)
+        async with AsyncExitStack() as stack:
+            if any(triggers.looks_at_cluster(part) for part in parts):
+                newest = await stack.enter_async_context(self._stage.cluster.lookout())
+                await self._until_true(p, parts, newest)
+            else:
+                await self._until_true(p, parts, self._stage.cluster.view)
+                newest = await stack.enter_async_context(self._stage.cluster.lookout())
+            await self._resolve(p, newest)
+
+    async def _resolve(self, p: Played, view: Callable[[], Awaitable[ClusterView]]) -> None:
         """Find the target's nodes; wait a short while for them. Raises Unresolved if no node fits the target's name."""
         stage, until = self._stage, trio.current_time() + WHOLE_WITHIN_S
         p.zone = zone_of(p.fault.target)
         while True:
             with trio.fail_after(HEALED_WITHIN_S):
-                p.view = await stage.cluster.view()
+                p.view = await view()
             if p.zone or of_clients(p.fault.target):
                 return
             try:
@@ -104,24 +118,29 @@ class Nemesis:
                     raise
             await trio.sleep(POLL_S)
 
-    async def _until_true(self, p: Played) -> None:
-        """Wait for the fault's condition. Raises HarnessError if it does not come true in time."""
+    async def _until_true(
+        self, p: Played, parts: Sequence[triggers.Condition], view: Callable[[], Awaitable[ClusterView]]
+    ) -> None:
+        """Wait until all parts of the fault's condition are true at once. HarnessError if that takes too long."""
         stage, fault = self._stage, p.fault
-        condition = triggers.parse(f"fault {fault.id}", fault.when)
-        calls = stage.runtime.calls if isinstance(stage.runtime, Counting) else None
         p.trigger = {"when": fault.when, "within_s": fault.within_s, "seen": None, "true_ns": None}
         with trio.move_on_after(fault.within_s):
             while True:
-                if isinstance(condition, triggers.After):
-                    other = next(each for each in self.played if each.fault.id == condition.fault)
-                    p.trigger["seen"] = other.ended if condition.ended else other.began
-                    true = p.trigger["seen"] is not None
-                else:
-                    view = None if condition.subject in triggers.OF_CALLS else await stage.cluster.view()
-                    p.trigger["seen"] = triggers.seen_of(condition, view, calls)
-                    true = condition.holds(p.trigger["seen"])
-                if true:
+                seen = await view() if any(map(triggers.looks_at_cluster, parts)) else None
+                found = [self._look(part, seen) for part in parts]
+                p.trigger["seen"] = found[0][0] if len(found) == 1 else [what for what, _ in found]
+                if all(true for _, true in found):
                     p.trigger["true_ns"] = stage.now_ns()
                     return
                 await trio.sleep(triggers.POLL_S)
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
+
+    def _look(self, part: triggers.Condition, view: ClusterView | None) -> tuple[int | None, bool]:
+        """What is seen of one part of a condition, and whether it is true of that."""
+        if isinstance(part, triggers.After):
+            other = next(each for each in self.played if each.fault.id == part.fault)
+            at = other.ended if part.ended else other.began
+            return at, at is not None
+        runtime = self._stage.runtime
+        seen = triggers.seen_of(part, view, runtime.calls if isinstance(runtime, Counting) else None)
+        return seen, part.holds(seen)

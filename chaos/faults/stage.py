@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -23,6 +23,8 @@ from checkers.nemesis_log import SCHEMA
 from workloads.client.client import Client
 from workloads.control import Controls
 
+T = TypeVar("T", int, Link)
+
 
 @dataclass
 class Played:
@@ -36,6 +38,8 @@ class Played:
     """What `resolved` was read from."""
     asked: int | None = None
     began: int | None = None
+    on: int | None = None
+    """Since when it is on everywhere; None where it takes effect as it begins."""
     ended: int | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     landed: bool = False
@@ -63,6 +67,7 @@ class Played:
             "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
             "asked": self.asked,
             "began": self.began,
+            **({"on": self.on} if self.on is not None else {}),
             "ended": self.ended,
             "evidence": self.evidence if self.landed else None,
             "seen": None if self.landed else self.evidence,
@@ -83,6 +88,9 @@ class Cluster(Protocol):
 
     async def view(self) -> ClusterView:
         """Leaders, ISRs, controller."""
+
+    def lookout(self) -> AbstractAsyncContextManager[Callable[[], Awaitable[ClusterView]]]:
+        """While the block runs, all brokers are asked. Yields what `view` is, from whichever of them answer."""
 
 
 class Stage:
@@ -286,30 +294,29 @@ class Stage:
         held = [name for name, replicas in view.replicas.items() if set(nodes) & set(replicas)]
         return all(view.leaders[name] >= 0 and set(view.replicas[name]) == set(view.isr[name]) for name in held)
 
-    async def together(self, act: Callable[[int], Awaitable[Any]], nodes: Sequence[int]) -> list[Any]:
-        """Do an act on all nodes at the same time; the answers in the order of the nodes. Raises the first
-        HarnessError.
+    async def together(self, act: Callable[[T], Awaitable[Any]], hit: Sequence[T]) -> list[Any]:
+        """Do an act on all nodes or links at the same time; the answers in their order. Raises the first HarnessError.
         """
-        found: dict[int, Any] = {}
+        found: dict[T, Any] = {}
 
-        async def one(node: int) -> None:
-            found[node] = await act(node)
+        async def one(each: T) -> None:
+            found[each] = await act(each)
 
         try:
             async with trio.open_nursery() as nursery:
-                for node in nodes:
-                    nursery.start_soon(one, node)
+                for each in hit:
+                    nursery.start_soon(one, each)
         except BaseExceptionGroup as group:
             trouble = trouble_of(group)
             if isinstance(trouble, HarnessError):
                 raise trouble from None
             raise
-        return [found[node] for node in nodes]
+        return [found[each] for each in hit]
 
     def left_s(self, p: Played) -> float:
-        """Seconds left of the fault's duration; negative after its end."""
+        """Seconds left of the fault's duration, which counts from when it is on; negative after its end."""
         assert p.began is not None
-        return p.fault.duration_s - (self.now_ns() - p.began) / 1e9
+        return p.fault.duration_s - (self.now_ns() - (p.on or p.began)) / 1e9
 
     async def rest(self, p: Played) -> None:
         """Keep the fault on until its duration is over. Raises HarnessError if it took longer than that to land."""
@@ -319,7 +326,7 @@ class Stage:
     def check_landed(self, p: Played, at_ns: int) -> None:
         """Raise HarnessError if the fault, on since `at_ns`, took longer to land than it was to last."""
         assert p.began is not None
-        spent_s = (at_ns - p.began) / 1e9
+        spent_s = (at_ns - (p.on or p.began)) / 1e9
         if spent_s > p.fault.duration_s:
             raise HarnessError(f"it took {spent_s:.1f} s to land, longer than its {p.fault.duration_s:g} s")
 
@@ -327,6 +334,33 @@ class Stage:
         """Put the fault on a link, under a name that is unique on this link."""
         self._on_links.setdefault(link, {})[name] = p.fault.id
         return await self.runtime.fault_link(name, link, fault)
+
+    async def put_all(self, p: Played, name: str, faults: Mapping[Link, LinkFault]) -> None:
+        """Put the fault on all its links at once. From when it is on everywhere, its duration counts."""
+
+        async def one(link: Link) -> Evidence:
+            return await self.put(p, name, link, faults[link])
+
+        await self.together(one, list(faults))
+        p.on = self.now_ns()
+
+    async def lift_all(self, name: str, links: Sequence[Link]) -> list[Evidence]:
+        """Take the fault of this name off all links at once, whatever ends the run. Raises the first HarnessError, but
+        tries every link.
+        """
+
+        async def one(link: Link) -> Evidence | HarnessError:
+            try:
+                return await self.lift(name, link)
+            except HarnessError as trouble:
+                return trouble
+
+        with trio.CancelScope(shield=True):
+            told = await self.together(one, links)
+        for each in told:
+            if isinstance(each, HarnessError):
+                raise each
+        return told
 
     async def lift(self, name: str, link: Link) -> Evidence:
         """Take the fault of this name off a link."""

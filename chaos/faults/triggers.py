@@ -35,6 +35,7 @@ OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
 OF_PARTITIONS, OF_CALLS = ("isr", "leader"), ("fsync", "write", "send")
 _COMPARED = re.compile(r"([a-z]+)(?::(\S+))?\s*(==|!=|<=|>=|<|>)\s*(-?\d+)")
 _AFTER = re.compile(r"after fault (\d+) (began|ended)")
+_AND = re.compile(r"\s+and\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,24 @@ class After:
 Condition = Compared | After
 
 
-def parse(here: str, when: str) -> Condition:
-    """Read a plan's `when`. Raises FaultError, which says what is wrong."""
-    if after := _AFTER.fullmatch(when.strip()):
+def parse(here: str, when: str) -> tuple[Condition, ...]:
+    """The parts of a plan's `when`: true is the whole if all of them are. FaultError says what is wrong with it."""
+    parts = [_part(here, when, each) for each in _AND.split(when.strip())]
+    if why := _never(parts):
+        raise FaultError(f"{here}: when = {when!r}: {why}")
+    return tuple(parts)
+
+
+def _part(here: str, when: str, text: str) -> Condition:
+    if after := _AFTER.fullmatch(text):
         return After(int(after[1]), after[2] == "ended")
-    found = _COMPARED.fullmatch(when.strip())
+    found = _COMPARED.fullmatch(text)
     if found is None:
-        raise FaultError(f"{here}: when = {when!r}: such as 'isr:orders-0-0 == 1' or 'after fault 0 ended'")
+        for wrong, instead in (("&&", "and"), (",", "and"), (" or ", "two faults, one `when` each")):
+            if wrong in text:
+                raise FaultError(f"{here}: when = {when!r}: {wrong.strip()!r} is not known: write {instead}")
+        what = f"{text!r} of when = {when!r}" if text != when.strip() else f"when = {when!r}"
+        raise FaultError(f"{here}: {what}: such as 'isr:orders-0-0 == 1' or 'after fault 0 ended'; join them by 'and'")
     subject, of, op, number = found[1], found[2] or "", found[3], int(found[4])
     if subject in OF_PARTITIONS and not re.fullmatch(r".+-\d+", of):
         raise FaultError(f"{here}: when = {when!r}: {subject} needs a partition, as in {subject}:orders-0-0")
@@ -101,23 +113,43 @@ def uncounted(runtime: str, target: str) -> str:
 
 def counts_calls(when: str | None) -> bool:
     """Whether this `when`, already checked, needs brokers to count their calls."""
-    return when is not None and when.strip().partition(":")[0] in OF_CALLS
+    parts = parse("when", when) if when is not None else ()
+    return any(isinstance(part, Compared) and part.subject in OF_CALLS for part in parts)
 
 
 def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
     """Raise FaultError for a condition that can never be true in this plan. itself: the number of the waiting fault."""
-    condition = parse(here, when)
+    for condition in parse(here, when):
+        if wrong := _impossible(condition, itself, scope):
+            raise FaultError(f"{here}: when = {when!r}: {wrong}")
+
+
+def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
+    """Why one part can never come true. Empty: it can."""
     if isinstance(condition, After):
-        if condition.fault >= scope.faults or condition.fault == itself:
-            raise FaultError(f"{here}: when = {when!r}: there is no other fault {condition.fault}")
-        return
+        missing = condition.fault >= scope.faults or condition.fault == itself
+        return f"there is no other fault {condition.fault}" if missing else ""
     if condition.subject in OF_PARTITIONS and condition.of not in scope.places:
-        raise FaultError(f"{here}: when = {when!r}: there is no partition {condition.of}")
+        return f"there is no partition {condition.of}"
     if condition.subject in OF_CALLS:
-        if int(condition.of) not in scope.nodes:
-            raise FaultError(f"{here}: when = {when!r}: there is no node {condition.of}")
-        if scope.uncounted:
-            raise FaultError(f"{here}: when = {when!r}: {scope.uncounted}")
+        return f"there is no node {condition.of}" if int(condition.of) not in scope.nodes else scope.uncounted
+    return ""
+
+
+def looks_at_cluster(condition: Condition) -> bool:
+    """Whether brokers must be asked: for a leader, an ISR or the controller."""
+    return isinstance(condition, Compared) and condition.subject not in OF_CALLS
+
+
+def _never(parts: Sequence[Condition]) -> str:
+    """Why no number can make all parts true. Empty: one can."""
+    compared = [part for part in parts if isinstance(part, Compared)]
+    for subject in dict.fromkeys((part.subject, part.of) for part in compared):
+        alike = [part for part in compared if (part.subject, part.of) == subject]
+        tried = {part.number + step for part in alike for step in (-1, 0, 1)}
+        if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
+            return f"no number of {':'.join(filter(None, subject))} makes this true"
+    return ""
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:
@@ -144,8 +176,17 @@ def kept(faults: Sequence[Mapping[str, Any]], which: Sequence[int]) -> list[dict
     found = []
     for old in which:
         fault = dict(faults[old])
-        if after := _AFTER.fullmatch(fault.get("when") or ""):
-            now = new.get(int(after[1]))
-            fault["when"] = None if now is None else f"after fault {now} {after[2]}"
+        if fault.get("when"):
+            parts = [_renamed(part, new) for part in _AND.split(fault["when"].strip())]
+            fault["when"] = " and ".join(filter(None, parts)) or None
         found.append(fault)
     return found
+
+
+def _renamed(part: str, new: Mapping[int, int]) -> str:
+    """A part of a condition with the new number of the fault that it names. Empty if that one is left out."""
+    after = _AFTER.fullmatch(part)
+    if after is None:
+        return part
+    now = new.get(int(after[1]))
+    return "" if now is None else f"after fault {now} {after[2]}"

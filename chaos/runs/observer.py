@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import trio
@@ -11,6 +13,7 @@ import trio
 from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
+from chaos.runs.lookout import Answer, lookout
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
@@ -18,6 +21,12 @@ from workloads.client.new_topic import NewTopic
 from workloads.client.settings import ClientSettings
 
 ASK_TIMEOUT_MS = 1_500
+SETTINGS = ClientSettings(
+    client_id="squall-observer",
+    request_timeout_ms=ASK_TIMEOUT_MS,
+    connect_timeout_ms=ASK_TIMEOUT_MS,
+    control_timeout_ms=ASK_TIMEOUT_MS,
+)
 _PAUSE_S = 0.1
 
 
@@ -30,13 +39,8 @@ class Observer:
     def __init__(
         self, env: Env, bootstrap: Sequence[tuple[str, int]], nodes: Sequence[int], *, ask_quorum: bool = False
     ) -> None:
-        settings = ClientSettings(
-            client_id="squall-observer",
-            request_timeout_ms=ASK_TIMEOUT_MS,
-            connect_timeout_ms=ASK_TIMEOUT_MS,
-            control_timeout_ms=ASK_TIMEOUT_MS,
-        )
-        self.client = Client(env, bootstrap, settings)
+        self._env, self._bootstrap = env, tuple(bootstrap)
+        self.client = Client(env, bootstrap, SETTINGS)
         self._nodes = tuple(nodes)
         self._ask_quorum = ask_quorum
 
@@ -68,6 +72,31 @@ class Observer:
                 return replace(seen, controller=await self._controller()) if self._ask_quorum else seen
             except (RequestFailed, UnsupportedApi):
                 await trio.sleep(_PAUSE_S)
+
+    @asynccontextmanager
+    async def lookout(self) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+        """As `chaos.runs.lookout.lookout`, of all bootstrap servers: one that does not answer delays nothing."""
+        async with trio.open_nursery() as nursery:
+            clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
+            for client in clients:
+                await nursery.start(client.run)
+            async with lookout([partial(self._ask, client) for client in clients]) as view:
+                yield view
+            nursery.cancel_scope.cancel()
+
+    async def _ask(self, client: Client) -> Answer | None:
+        """What the one broker of a client says. None if it does not answer."""
+        try:
+            told = await admin.metadata(client)
+            epochs = {
+                f"{topic.name}-{p.partition_index}": p.leader_epoch for topic in told.topics for p in topic.partitions
+            }
+            if not self._ask_quorum:
+                return Answer(self._read(told), epochs)
+            quorum = await admin.describe_quorum(client)
+            return Answer(replace(self._read(told), controller=quorum.leader_id), epochs, quorum.epoch)
+        except (RequestFailed, UnsupportedApi):
+            return None
 
     async def _controller(self) -> int:
         """Who leads the quorum, -1 where nobody says. Kafka's Metadata names any broker as controller (KIP-590)."""

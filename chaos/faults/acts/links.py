@@ -34,8 +34,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
     company = {link: stage.company(p, link) for link in whole}
     stage.begun(p)
     try:
-        for link, how in cuts:
-            await stage.put(p, name, link, how)
+        await stage.put_all(p, name, dict(cuts))
         during = await stage.probes(links)
         alone = [link for link in whole if stage.company(p, link) == company[link]]
         stage.check_landed(p, stage.now_ns())
@@ -43,9 +42,7 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
         last = await stage.probes(links, LAST_LOOK_S - POLL_S) if stage.left_s(p) >= LAST_LOOK_S - POLL_S else []
         await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
-        with trio.CancelScope(shield=True):
-            for link in links:
-                await stage.lift(name, link)
+        await stage.lift_all(name, links)
         p.ended = stage.now_ns()  # The probes that follow prove that the cut is over.
     after = await stage.probes_until_ok(whole)
     p.evidence = {
@@ -82,15 +79,11 @@ async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     stage.begun(p)
-    healed = []
     try:
-        for link in links:
-            await stage.put(p, name, link, fault)
+        await stage.put_all(p, name, dict.fromkeys(links, fault))
         await stage.rest(p)
     finally:
-        with trio.CancelScope(shield=True):
-            for link in links:
-                healed.append(await stage.lift(name, link))
+        healed = await stage.lift_all(name, links)
         p.ended = stage.now_ns()
     hits = [int(str(each.get("hits") or 0)) for each in healed]
     p.evidence = {"links": [str(link) for link in links], "hits": hits}

@@ -156,12 +156,11 @@ async def worse(stage: Stage, p: Played, proof: Proof) -> None:
     whole = [link for link in links if seen[link].before]
     stage.begun(p)
     try:
-        for link in links:
-            await stage.put(p, name, link, proof.fault)
+        await stage.put_all(p, name, dict.fromkeys(links, proof.fault))
         await _while_on(stage, p, proof, {link: seen[link].during for link in whole})
         await stage.rest(p)
     finally:
-        await _heal(stage, name, links)
+        await stage.lift_all(name, links)
         p.ended = stage.now_ns()  # The measurements that follow prove that the fault is over.
     await _quiet(stage, p, proof, {link: seen[link].after for link in whole}, enough=all)
     p.evidence = {
@@ -252,15 +251,16 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
     try:
         while stage.left_s(p) >= down_s:
             name = f"fault-{p.fault.id}-{len(turns)}"
-            for link in links:
-                await stage.put(p, name, link, cut)
+            on = p.on
+            await stage.put_all(p, name, dict.fromkeys(links, cut))
+            p.on = on or p.on  # the whole counts from its first turn
             silent = await _for(down_s, stage.probes(whole, min(PROBE_TIMEOUT_S, 0.8 * down_s)))
-            await _heal(stage, name, links)
+            await stage.lift_all(name, links)
             up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole, PROBE_TIMEOUT_S))
             turns.append({"down": _answers(silent), "up": _answers(up), "of": len(whole)})
         await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
-        await _heal(stage, f"fault-{p.fault.id}-{len(turns)}", links)
+        await stage.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
         p.ended = stage.now_ns()
     after = await stage.probes_until_ok(whole)
     p.evidence = {"links": [str(link) for link in links], "turns": turns, "after": [each.evidence() for each in after]}
@@ -297,9 +297,3 @@ def _links(stage: Stage, p: Played) -> list[Link]:
     if not links:
         raise Unresolved(f"{p.fault.target} has no such links")
     return links
-
-
-async def _heal(stage: Stage, name: str, links: Sequence[Link]) -> None:
-    with trio.CancelScope(shield=True):
-        for link in links:
-            await stage.lift(name, link)

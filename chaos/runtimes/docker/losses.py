@@ -4,23 +4,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import trio
 
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import Link, Loss, Stream
 from chaos.runtimes.docker.container import Container
 
 CAPABILITY = "NET_ADMIN"
-COUNTED = re.compile(r"^\s*(\d+)\s.*/\* (\S+) \*/", re.MULTILINE)
+COUNTED = re.compile(r'^\[(\d+):\d+\] -A .*--comment "?([^\s"]+)"?', re.MULTILINE)
+CHANGE = "iptables-save -c -t filter && iptables-restore --noflush"
+"""The first one prints every rule with its count; the second one takes all changes from stdin at once."""
+
+
+class _Change:
+    """Lines for iptables-restore that leave together, and what came of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.over = trio.Event()
+        self.said: str | None = None
+        self.error = "it was given up"
 
 
 class Losses:
-    """Losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost packets again."""
+    """Losses by link and name. `ports`: the port of each link's proxy. The kernel's TCP sends lost packets again.
+
+    Losses that begin at the same moment take one call to the engine, which puts all their rules on at once.
+    """
 
     def __init__(self, container: Container, ports: Mapping[Link, int]) -> None:
         self._container = container
         self._ports = ports
-        self._rules: dict[tuple[Link, str], list[list[str]]] = {}
+        self._rules: dict[tuple[Link, str], list[str]] = {}
+        self._next: _Change | None = None
 
     def has(self, name: str, link: Link) -> bool:
         """Whether there is a loss of this name on a link."""
@@ -34,36 +52,49 @@ class Losses:
             raise HarnessError(f"link {link} already has a fault named {name}")
         # Noted first: a call that fails half-way leaves something for `remove` to take off.
         rules = self._rules[link, name] = _rules(f"{name}.{link}", self._ports[link], fault)
-        for rule in rules:
-            await self._iptables("-A", *rule)
+        await self._change([f"-A {rule}" for rule in rules])
 
     async def remove(self, name: str, link: Link) -> int:
         """Stop this loss. Returns how many packets were lost."""
         rules = self._rules.pop((link, name))
-        hits = 0
-        for rule in rules:
-            said = await self._iptables("-L", rule[0], "-v", "-x", "-n")
-            comment = rule[rule.index("--comment") + 1]
-            hits += sum(int(count) for count, found in COUNTED.findall(said) if found == comment)
-            await self._iptables("-D", *rule)
-        return hits
+        said = await self._change([f"-D {rule}" for rule in rules])
+        return sum(int(count) for count, found in COUNTED.findall(said) if f"--comment {found} " in " ".join(rules))
 
     async def reset(self) -> None:
         """Stop every loss."""
         if self._rules:
             self._rules.clear()
-            await self._iptables("-F")
+            await self._container.run(["iptables", "-F"])
 
-    async def _iptables(self, *arguments: str) -> str:
-        return await self._container.run(["iptables", *arguments])
+    async def _change(self, lines: Sequence[str]) -> str:
+        """Change rules, together with whatever else is to be changed just now. Returns the rules as they were."""
+        change, first = self._next or _Change(), self._next is None
+        self._next = change
+        change.lines += lines
+        if first:
+            try:
+                await trio.lowlevel.checkpoint()  # who begins at the same moment comes in now
+                self._next = None
+                text = "\n".join(("*filter", *change.lines, "COMMIT", ""))
+                with trio.CancelScope(shield=True):
+                    change.said = await self._container.run(["sh", "-c", f"{CHANGE} <<'END'\n{text}END"])
+            except HarnessError as trouble:
+                change.error = str(trouble)
+            finally:
+                self._next = None if self._next is change else self._next
+                change.over.set()
+        await change.over.wait()
+        if change.said is None:
+            raise HarnessError(f"rules of iptables were not changed: {change.error}")
+        return change.said
 
 
-def _rules(comment: str, port: int, fault: Loss) -> list[list[str]]:
+def _rules(comment: str, port: int, fault: Loss) -> list[str]:
     """One rule for each direction: packets from the link's source to its proxy's port, and packets from that port."""
     ways = {Stream.THERE: [("INPUT", "--dport")], Stream.BACK: [("OUTPUT", "--sport")]}
     ways[Stream.BOTH] = ways[Stream.THERE] + ways[Stream.BACK]
-    chance = ["-m", "statistic", "--mode", "random", "--probability", f"{fault.probability:.6f}"]
-    match = {chain: [side, str(port), *chance, "-m", "comment"] for chain, side in ways[fault.stream]}
+    chance = f"-m statistic --mode random --probability {fault.probability:.6f}"
     return [
-        [chain, "-p", "tcp", *rest, "--comment", f"{comment}.{chain}", "-j", "DROP"] for chain, rest in match.items()
+        f"{chain} -p tcp {side} {port} {chance} -m comment --comment {comment}.{chain} -j DROP"
+        for chain, side in ways[fault.stream]
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 from chaos.faults.kind import Fault
@@ -26,6 +27,9 @@ class Seen:
 
     async def view(self) -> ClusterView:
         return self._view
+
+    def lookout(self) -> Any:
+        return nullcontext(self.view)
 
 
 async def play(

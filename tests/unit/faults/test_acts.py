@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -161,6 +162,9 @@ class Asked:
 
     async def view(self) -> ClusterView:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+    def lookout(self) -> Any:
+        return nullcontext(self.view)
 
 
 class VirtualEnv(RealEnv):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -79,6 +80,9 @@ class Asked:
 
     async def view(self) -> ClusterView:
         return VIEW
+
+    def lookout(self) -> Any:
+        return nullcontext(self.view)
 
 
 class VirtualEnv(RealEnv):

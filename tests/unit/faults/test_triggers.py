@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from chaos.faults.kind import FaultError
 from chaos.faults.targets import ClusterView
-from chaos.faults.triggers import After, Compared, kept, parse, seen_of
+from chaos.faults.triggers import After, Compared, counts_calls, kept, parse, seen_of
 from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, write_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults
@@ -30,7 +31,33 @@ VIEW = ClusterView((1, 2, 3), 3, {"t-0": 2}, {"t-0": (1, 2)}, {"t-0": (1, 2, 3)}
     ],
 )
 def test_the_grammar(when: str, condition: Compared | After) -> None:
-    assert parse("here", when) == condition
+    assert parse("here", when) == (condition,)
+
+
+def test_conditions_are_joined_by_and() -> None:
+    assert parse("here", " isr:band-0 == 1  and after fault 2 ended and controller != 3") == (
+        Compared("isr", "band-0", "==", 1),
+        After(2, True),
+        Compared("controller", "", "!=", 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("controller == 1 or controller == 2", "'or' is not known: write two faults, one `when` each"),
+        ("controller == 1 && isr:t-0 == 1", "'&&' is not known: write and"),
+        ("controller == 1 and", "when = 'controller == 1 and': such as"),
+        ("controller == 1 and isr == 2", "isr needs a partition"),
+        ("controller == 1 and lead", "'lead' of when = "),
+        ("isr:t-0 == 1 and isr:t-0 >= 2", "no number of isr:t-0 makes this true"),
+        ("controller > 2 and controller < 3", "no number of controller makes this true"),
+    ],
+)
+def test_what_is_wrong_with_a_part_is_said_with_what_to_write_instead(when: str, said: str) -> None:
+    with pytest.raises(FaultError, match="here: ") as refused:
+        parse("here", when)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +124,21 @@ def test_leaving_faults_out_keeps_who_waits_for_whom() -> None:
     assert kept(faults, [1, 2, 3]) == [{}, {"when": "after fault 0 ended"}, {"when": None}]
 
 
+def test_leaving_a_fault_out_leaves_the_other_parts_of_a_condition() -> None:
+    faults = [{}, {}, {"when": "after fault 0 began and isr:t-0 == 1 and after fault 1 ended"}]
+    assert kept(faults, [1, 2]) == [{}, {"when": "isr:t-0 == 1 and after fault 0 ended"}]
+    assert kept(faults, [2]) == [{"when": "isr:t-0 == 1"}]
+
+
+def test_each_part_is_checked_against_the_plan() -> None:
+    impossible = {"isr:t-0 == 1": "no partition t-0", "fsync:7 > 1": "no node 7", "after fault 1 began": "no other"}
+    for part, said in impossible.items():
+        with pytest.raises(PlanError, match=said):
+            with_faults({}, {"when": f"after fault 0 ended and {part}"})
+    assert counts_calls("after fault 0 ended and fsync:2 > 10")
+    assert not counts_calls("after fault 0 ended and controller > 0")
+
+
 SMALL = {
     "seed": 3,
     "warmup_s": 1,
@@ -120,6 +162,30 @@ def test_a_fault_begins_when_its_condition_is_true_and_not_before() -> None:
     first, second, third, _ = faults
     assert second.began > first.began + 1_000_000_000, "a follower leaves the ISR after replica.lag.time.max.ms"
     assert third.began >= second.ended
+
+
+def test_a_fault_waits_until_all_parts_of_its_condition_are_true_at_once() -> None:
+    result = simulate(
+        with_faults(
+            {"target": "follower:appends-0-0", "action": "pause", "duration_s": 6},
+            {"at_s": 0, "when": "after fault 0 ended", "action": "reset", "target": "controller"},
+            {
+                "at_s": 0,
+                "when": "isr:appends-0-0 == 3 and after fault 0 ended and leader:appends-0-0 > 0",
+                "action": "reset",
+                "target": "leader:appends-0-0",
+            },
+            **SMALL,
+        )
+    )
+    assert result.verdict != UNKNOWN, result.told
+    first, second, third = [
+        json.loads(line) for line in result.papers()["nemesis.jsonl"].splitlines() if b'"ended":null' not in line
+    ][-3:]
+    assert second["trigger"]["seen"] == first["ended"]
+    assert third["trigger"]["seen"][0] == 3, "the follower is back in the ISR"
+    assert third["trigger"]["seen"][1] == first["ended"]
+    assert third["began"] > second["began"], "which takes it a while"
 
 
 def test_a_condition_that_never_comes_true_makes_the_run_unknown() -> None:

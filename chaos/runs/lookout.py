@@ -1,0 +1,83 @@
+"""What all brokers say at once: for faults that wait until something is true.
+
+A question to one broker takes seconds if this broker is paused. So each broker has a client of its own here, and each
+is asked again and again. What the brokers disagree about is decided by the newest leader epoch, then by the majority.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from chaos.faults.targets import ClusterView
+
+AGAIN_S = 0.05
+"""Between a broker's answer and the next question to it."""
+FRESH_S = 1.0
+"""An older answer does not count: its broker has been silent since."""
+PATIENCE_S = 0.3
+"""How long the first answers wait for those of a majority."""
+
+
+class Answer(NamedTuple):
+    """What one broker says. `epochs`: the leader epoch of each partition. `term`: the epoch of the controller, if it is
+    known.
+    """
+
+    view: ClusterView
+    epochs: dict[str, int]
+    term: int = -1
+
+
+Ask = Callable[[], Awaitable[Answer | None]]
+"""Ask one broker. None: it has not answered."""
+
+
+@asynccontextmanager
+async def lookout(asks: Sequence[Ask]) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+    """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
+    answers: dict[int, tuple[float, Answer]] = {}
+    began = trio.current_time()
+
+    async def keep_asking(number: int) -> None:
+        while True:
+            asked = trio.current_time()
+            if (answer := await asks[number]()) is not None:
+                answers[number] = (asked, answer)
+            await trio.sleep(AGAIN_S)
+
+    async def view() -> ClusterView:
+        while True:
+            now = trio.current_time()
+            fresh = [answer for _, (at, answer) in sorted(answers.items()) if now - at <= FRESH_S]
+            if fresh and (2 * len(fresh) > len(asks) or now - began > PATIENCE_S):
+                return merged(fresh)
+            await trio.sleep(AGAIN_S)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(len(asks)):
+            nursery.start_soon(keep_asking, number)
+        yield view
+        nursery.cancel_scope.cancel()
+
+
+def merged(answers: Sequence[Answer]) -> ClusterView:
+    """One view of several: of each partition the answers with its newest leader epoch, of these the most frequent."""
+    places = sorted({place for answer in answers for place in answer.view.leaders})
+    leaders: dict[str, int] = {}
+    isr: dict[str, tuple[int, ...]] = {}
+    replicas: dict[str, tuple[int, ...]] = {}
+    for place in places:
+        knowing = [answer for answer in answers if place in answer.view.leaders]
+        newest = max(answer.epochs.get(place, -1) for answer in knowing)
+        told = [answer.view for answer in knowing if answer.epochs.get(place, -1) == newest]
+        said = Counter((view.leaders[place], view.isr[place], view.replicas[place]) for view in told)
+        leaders[place], isr[place], replicas[place] = said.most_common(1)[0][0]
+    term = max(answer.term for answer in answers)
+    known = [answer.view.controller for answer in answers if answer.term == term and answer.view.controller >= 0]
+    controller = Counter(known).most_common(1)[0][0] if known else -1
+    return ClusterView(answers[0].view.nodes, controller, leaders, isr, replicas)

@@ -1,0 +1,76 @@
+"""All brokers asked at once: a silent one delays nothing, and one that lags behind decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+import trio.testing
+
+from chaos.faults.targets import ClusterView
+from chaos.runs.lookout import FRESH_S, PATIENCE_S, Answer, lookout, merged
+
+SILENT_S = 1.5
+
+
+def answer(leader: int, isr: tuple[int, ...], epoch: int, controller: int = 1, term: int = -1) -> Answer:
+    view = ClusterView((1, 2, 3), controller, {"t-0": leader}, {"t-0": isr}, {"t-0": (1, 2, 3)})
+    return Answer(view, {"t-0": epoch}, term)
+
+
+def says(*answers: Answer) -> Callable[[], Awaitable[Answer | None]]:
+    """A broker that says one thing after the other, and then the last one for ever."""
+    left = list(answers)
+
+    async def ask() -> Answer | None:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return ask
+
+
+async def silent() -> Answer | None:
+    await trio.sleep(SILENT_S)
+    return None
+
+
+async def test_a_paused_broker_delays_no_view(autojump_clock: trio.testing.MockClock) -> None:
+    one, two = answer(1, (1, 2, 3), 1), answer(1, (1, 2), 1)
+    async with lookout([silent, says(one, two), says(one, two)]) as view:
+        began = trio.current_time()
+        while len((await view()).isr["t-0"]) == 3:
+            await trio.sleep(0.05)
+        assert trio.current_time() - began <= 0.2
+
+
+async def test_one_broker_that_answers_is_enough(autojump_clock: trio.testing.MockClock) -> None:
+    async with lookout([silent, silent, says(answer(2, (2,), 4))]) as view:
+        began = trio.current_time()
+        assert (await view()).leaders == {"t-0": 2}
+        assert trio.current_time() - began <= 2 * PATIENCE_S
+
+
+async def test_an_old_answer_does_not_count(autojump_clock: trio.testing.MockClock) -> None:
+    async def once() -> Answer | None:
+        if asked:
+            await trio.sleep_forever()
+        asked.append(1)
+        return answer(1, (1, 2, 3), 9)
+
+    asked: list[int] = []
+    async with lookout([once, says(answer(2, (2, 3), 3))]) as view:
+        assert (await view()).leaders == {"t-0": 1}
+        await trio.sleep(FRESH_S + 0.1)
+        assert (await view()).leaders == {"t-0": 2}
+
+
+def test_the_newest_epoch_counts_and_then_the_majority() -> None:
+    behind, ahead = answer(1, (1, 2, 3), 4), answer(2, (2, 3), 5)
+    assert merged([behind, behind, ahead]).leaders == {"t-0": 2}
+    assert merged([answer(1, (1, 2, 3), 4), answer(1, (1, 2), 4), answer(1, (1, 2), 4)]).isr == {"t-0": (1, 2)}
+
+
+def test_the_controller_of_the_newest_term_counts_and_then_the_majoritys() -> None:
+    assert merged([answer(1, (1,), 1, controller=each) for each in (3, -1, 2, 2)]).controller == 2
+    told = [answer(1, (1,), 1, controller=node, term=term) for node, term in ((1, 6), (1, 6), (3, 7))]
+    assert merged(told).controller == 3
+    assert merged([answer(1, (1,), 1, controller=-1)]).controller == -1
