@@ -67,10 +67,11 @@ def _row(files: RunFiles, fault: Json, measured: Json, is_measured: bool) -> Fau
 
 
 def whom(resolved: object) -> str:
-    """What a target resolved to: brokers by their ids, or a zone of clients by its name; empty where it is neither."""
+    """What a target resolved to: brokers by their ids, a zone of clients by its name, or one link. Empty for others."""
     hit = resolved if isinstance(resolved, list) else []
     brokers = [str(each) for each in hit if isinstance(each, int)]
-    zones = [f"zone {each}" for each in hit if isinstance(each, str)]
+    texts = [each for each in hit if isinstance(each, str)]
+    zones = [f"link {each.replace('->', '→')}" if "->" in each else f"zone {each}" for each in texts]
     named = [f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"] if brokers else []
     return ", ".join((*named, *zones))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from chaos.faults.kind import Fault, Trait
 from chaos.faults.shapes import asked_over
-from chaos.faults.targets import check_target, zone_of
+from chaos.faults.targets import LINK_TARGET, check_target, link_ends, zone_of
 from chaos.runtimes.contract import Link
 
 
@@ -17,8 +17,16 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
     found: set[Link] = set()
     for fault in faults:
         if Trait.NEEDS_FRAMES in fault.traits:
-            kind, argument = check_target("target", fault.target)
-            zone = zone_of(fault.target)
-            targets = [zone] if zone else [int(argument)] if kind == "node" else nodes
-            found |= {*asked_over(fault.params, targets, links)}
+            if fault.target.startswith(f"{LINK_TARGET}:"):
+                sources, targets = (_may_be(end, nodes) for end in link_ends("target", fault.target))
+                found |= {link for link in links if link.source in sources and link.target in targets}
+            else:
+                found |= {*asked_over(fault.params, _may_be(fault.target, nodes), links)}
     return tuple(link for link in links if link in found)
+
+
+def _may_be(target: str, nodes: Sequence[int]) -> Sequence[int | str]:
+    """The brokers, or the zone, that a target may turn out to be."""
+    kind, argument = check_target("target", target)
+    zone = zone_of(target)
+    return [zone] if zone else [int(argument)] if kind == "node" else nodes

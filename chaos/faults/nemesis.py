@@ -22,7 +22,7 @@ from chaos.faults import triggers
 from chaos.faults.kind import Fault
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, WHOLE_WITHIN_S
 from chaos.faults.stage import Cluster, Played, Stage
-from chaos.faults.targets import ClusterView, Unresolved, of_clients, resolve, zone_of
+from chaos.faults.targets import ClusterView, Unresolved, link_of, of_clients, resolve, zone_of
 from chaos.runtimes.contract import Counting, Runtime
 from workloads.control import Controls
 
@@ -111,6 +111,9 @@ class Nemesis:
             if p.zone or of_clients(p.fault.target):
                 return
             try:
+                p.link = link_of(p.fault.target, p.view, stage.rng(p, "target"))
+                if p.link is not None:
+                    return
                 p.resolved = resolve(p.fault.target, p.view, stage.rng(p, "target"))
                 return
             except Unresolved:

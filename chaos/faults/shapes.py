@@ -7,15 +7,19 @@ from typing import Any
 
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 
+Hit = int | str | Link
+"""A broker, the clients of a zone, or one link."""
 Pair = tuple[int, int]
 """(a, b): no byte that broker a sends may reach broker b."""
 
 
-def links_of(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
+def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
     """The targets' links on the side that the parameter `side` names: between brokers, of clients, or both.
 
-    Targets are broker ids, or the name of a client zone. A zone means all links of its clients.
+    Targets are broker ids, the name of a client zone, or one link. A zone means all links of its clients.
     """
+    if one := [each for each in targets if isinstance(each, Link)]:
+        return one
     side = params["side"]
     touched = [link for link in links if link.source in targets or link.target in targets]
     peers = [link for link in touched if isinstance(link.source, int)]
@@ -23,14 +27,14 @@ def links_of(params: Mapping[str, Any], targets: Sequence[int | str], links: Seq
     return [*(peers if side in ("peers", "both") else []), *(clients if side in ("clients", "both") else [])]
 
 
-def asked_over(params: Mapping[str, Any], targets: Sequence[int | str], links: Sequence[Link]) -> list[Link]:
+def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
     """The links of `links_of` that carry requests to the targets, or requests of the target zone's clients."""
     found = links_of(params, targets, links)
-    return [link for link in found if link.target in targets or not isinstance(link.source, int)]
+    return [link for link in found if link in targets or link.target in targets or not isinstance(link.source, int)]
 
 
 def partition_cuts(
-    params: Mapping[str, Any], targets: Sequence[int | str], nodes: Sequence[int], links: Sequence[Link]
+    params: Mapping[str, Any], targets: Sequence[Hit], nodes: Sequence[int], links: Sequence[Link]
 ) -> list[tuple[Link, Cut]]:
     """Which links a partition cuts, and how.
 
@@ -39,6 +43,9 @@ def partition_cuts(
     """
     manner, shape, side = Manner(params["manner"]), params["shape"], params["side"]
     found: list[tuple[Link, Cut]] = []
+    for link in targets:
+        if isinstance(link, Link):
+            return _of_link(link, manner, one_way=shape == "one-way")
     if side in ("peers", "both"):
         found += _between(_deaf(shape, [each for each in targets if isinstance(each, int)], nodes), manner)
     if side in ("clients", "both"):
@@ -46,6 +53,15 @@ def partition_cuts(
         clients = links_of({"side": "clients"}, targets, links)
         found += [(link, Cut(manner, stream)) for link in clients]
     return found
+
+
+def _of_link(link: Link, manner: Manner, *, one_way: bool) -> list[tuple[Link, Cut]]:
+    """Cut the connections of one link; or, one-way, whatever its source sends to its target."""
+    if not one_way:
+        return [(link, Cut(manner))]
+    if isinstance(link.source, int):
+        return _between({(link.source, link.target)}, manner)
+    return [(link, Cut(manner, Stream.THERE))]
 
 
 def _deaf(shape: str, targets: Sequence[int], nodes: Sequence[int]) -> set[Pair]:

@@ -16,6 +16,7 @@ from chaos.draws import rng_for
 from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Fault, Trait
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S
+from chaos.faults.shapes import Hit
 from chaos.faults.targets import ClusterView, Unresolved
 from chaos.runtimes.contract import Evidence, Link, LinkFault, NodeState, Probe, Runtime
 from checkers import fault_traits
@@ -34,6 +35,8 @@ class Played:
     resolved: tuple[int, ...] = ()
     zone: str = ""
     """The client zone that the fault hits; empty if it hits brokers."""
+    link: Link | None = None
+    """The one link that it hits instead of brokers."""
     view: ClusterView | None = None
     """What `resolved` was read from."""
     asked: int | None = None
@@ -48,21 +51,24 @@ class Played:
     """The condition that the fault waited for, and what was seen when it became true."""
 
     @property
-    def hit(self) -> tuple[int | str, ...]:
-        """Whose links a link fault is on: these brokers', or those of the zone's clients."""
+    def hit(self) -> tuple[Hit, ...]:
+        """What a fault of links is on: brokers' links, those of a zone's clients, or one link."""
+        if self.link is not None:
+            return (self.link,)
         return (self.zone,) if self.zone else self.resolved
 
     def line(self) -> dict[str, Any]:
         """The fault's line of nemesis.jsonl."""
         f, kind = self.fault, self.fault.kind
         links = [str(link) for link in self.evidence.get("links", ())]
+        hit = [str(each) if isinstance(each, Link) else each for each in self.hit]
         return {
             "schema": SCHEMA,
             "id": f.id,
             "action": f.action,
             "fault_class": kind.fault_class,
             "traits": sorted(trait.value for trait in f.traits if trait in fault_traits.ALL),
-            "target": {"asked": f.target, "resolved": list(self.hit)},
+            "target": {"asked": f.target, "resolved": hit},
             "params": dict(f.params),
             "planned": {"at_s": f.at_s, "duration_s": f.duration_s},
             "asked": self.asked,

@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from random import Random
 
 from chaos.faults.kind import FaultError
+from chaos.runtimes.contract import Link
 from chaos.runtimes.layout import zone_name
 
-OF_PARTITIONS = ("leader", "follower", "isr", "last_isr")
+OF_PARTITIONS = ("leader", "follower", "followers", "isr", "last_isr")
 """Targets that may name a partition, as in `leader:TOPIC-N`."""
 NODE_TARGETS = (*OF_PARTITIONS, "controller", "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `node:N` names a broker id."""
 ZONE_TARGET = "zone"
 """Of faults of links: `zone:N` is all links of the workload's N-th client zone, counted from 1."""
+LINK_TARGET = "link"
+"""Of faults of links: `link:A->B` is the one directed link over which A opens connections to B. B is a target of one
+broker, or its id; A is one too, or a client zone."""
+BUT = " not "
+"""In front of brokers that are not to be hit, as in `leader not controller`."""
+OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", "node", "random")
+"""Targets that are one broker."""
 CLIENT_TARGETS = ("producer", "reader")
 """Of faults of clients: any one of them, or `producer:N`."""
 
@@ -44,8 +52,13 @@ def of_clients(target: str) -> bool:
 
 
 def check_target(here: str, target: str) -> tuple[str, str]:
-    """(kind, argument) of a target such as "leader:orders-0-1". Raises FaultError if it is no target."""
+    """(kind, argument) of a target such as "leader:orders-0-1", without what follows `not`. Raises FaultError if it is
+    no target.
+    """
+    target, but = _split(target)
     kind, _, argument = target.partition(":")
+    if but:
+        _check_but(here, f"{target}{BUT}{but}", kind, but)
     if kind in CLIENT_TARGETS:
         if argument and not argument.isdigit():
             raise FaultError(f"{here}: target {target!r}: a {kind} has a number, as in {kind}:0")
@@ -54,8 +67,11 @@ def check_target(here: str, target: str) -> tuple[str, str]:
         if not argument.isdigit() or int(argument) < 1:
             raise FaultError(f"{here}: target {target!r}: zones are counted from 1, as in zone:2")
         return kind, argument
+    if kind == LINK_TARGET:
+        link_ends(here, f"{target}{BUT}{but}" if but else target)
+        return kind, argument
     if kind not in NODE_TARGETS:
-        known = (*NODE_TARGETS, ZONE_TARGET)
+        known = (*NODE_TARGETS, ZONE_TARGET, LINK_TARGET)
         near = difflib.get_close_matches(kind, (*known, *CLIENT_TARGETS), n=1)
         meant = f"did you mean {near[0]!r}? There are" if near else "one of"
         raise FaultError(f"{here}: unknown target {target!r}: {meant} {', '.join(known)}")
@@ -66,9 +82,54 @@ def check_target(here: str, target: str) -> tuple[str, str]:
     return kind, argument
 
 
+def _split(target: str) -> tuple[str, str]:
+    """A target and what it is not. Of a link each end has its own `not`."""
+    if target.startswith(f"{LINK_TARGET}:"):
+        return target, ""
+    named, _, but = target.partition(BUT)
+    return named.strip(), but.strip()
+
+
+def _check_but(here: str, target: str, kind: str, but: str) -> None:
+    """FaultError for brokers that cannot be left out."""
+    if kind not in NODE_TARGETS:
+        raise FaultError(f"{here}: target {target!r}: only brokers can be left out: no `not` behind {kind}")
+    whom, _, argument = but.partition(":")
+    if whom not in ("controller", "node") and not (whom == "leader" and argument):
+        raise FaultError(f"{here}: target {target!r}: behind `not` stands controller, node:N or leader:TOPIC-N")
+    check_target(here, but)
+
+
+def link_ends(here: str, target: str) -> tuple[str, str]:
+    """The targets of a link's two ends, as `node:1` and `leader:orders-0-1`. Raises FaultError if it is no link."""
+    source, arrow, end = target.partition(":")[2].partition("->")
+    if not arrow or not source.strip() or not end.strip():
+        raise FaultError(f"{here}: target {target!r}: a link has two ends, as in link:1->2 or link:zone:1->leader")
+    ends = [f"node:{each}" if each.isdigit() else each for each in (source.strip(), end.strip())]
+    for at, each in enumerate(ends):
+        kind, _ = check_target(here, each)
+        if kind not in (OF_ONE if at else (*OF_ONE, ZONE_TARGET)):
+            allowed = "a broker" if at else "a broker or a zone"
+            raise FaultError(f"{here}: target {target!r}: {each!r} is not {allowed}: a link has one at each end")
+    return ends[0], ends[1]
+
+
 def check_feasible(target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str) -> None:
     """Refuse, when a plan is made, a target that its cluster or its workload can never have. places: its partitions."""
     kind, argument = check_target(here, target)
+    if kind == LINK_TARGET:
+        ends = link_ends(here, target)
+        for end in ends:
+            check_feasible(end, nodes, zones, places, here)
+        if ends[0] == ends[1] and not ends[0].startswith(("follower", "isr", "random")):
+            raise FaultError(f"{here}: target {target!r}: nobody has a link to itself")
+        return
+    if but := _split(target)[1]:
+        check_feasible(but, nodes, zones, places, here)
+        if len(nodes) == 1:
+            raise FaultError(f"{here}: target {target!r}: a cluster of 1 has nobody else")
+        if kind == "node" and but == f"node:{argument}":
+            raise FaultError(f"{here}: target {target!r}: nobody is left")
     if kind == "node" and int(argument) not in nodes:
         raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
     if kind in OF_PARTITIONS and argument and argument not in places:
@@ -91,27 +152,44 @@ def zone_of(target: str) -> str:
     return zone_name(int(argument)) if kind == ZONE_TARGET else ""
 
 
+def link_of(target: str, view: ClusterView, rng: Random) -> Link | None:
+    """The link that `target` names now. None if it names none. Raises Unresolved."""
+    if not target.startswith(f"{LINK_TARGET}:"):
+        return None
+    source, end = link_ends("target", target)
+    named: list[int | str] = [zone_of(source)] if zone_of(source) else [*resolve(source, view, rng)]
+    (hit,) = resolve(end, view, rng)
+    if named[0] == hit:
+        raise Unresolved(f"{target}: both ends are broker {hit} now")
+    return Link(named[0], hit)
+
+
 def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:
     """Broker ids that `target` names now, sorted. Raises Unresolved."""
     kind, argument = check_target("target", target)
-    nodes = sorted(view.nodes)
+    but = _split(target)[1]
+    avoided = resolve(but, view, rng) if but else ()
+    nodes = [node for node in sorted(view.nodes) if node not in avoided]
     if kind == "all":
         return tuple(nodes)
-    if kind == "node":
-        return (int(argument),)
     if kind == "random":
         return (rng.choice(nodes),)
     if kind in ("minority", "majority"):
-        size = minority_size(len(nodes)) if kind == "minority" else len(nodes) // 2 + 1
+        size = minority_size(len(view.nodes)) if kind == "minority" else len(view.nodes) // 2 + 1
+        if size > len(nodes):
+            raise Unresolved(f"{target}: {len(nodes)} brokers are left, too few")
         return tuple(sorted(rng.sample(nodes, size)))
-    if kind == "controller":
-        if view.controller not in nodes:
+    if kind in ("node", "controller"):
+        found = int(argument) if kind == "node" else view.controller
+        if kind == "controller" and found not in view.nodes:
             raise Unresolved("no active controller is known")
-        return (view.controller,)
-    return (_replica(kind, argument, view, rng),)
+        if found in avoided:
+            raise Unresolved(f"{target}: that is broker {found} now")
+        return (found,)
+    return _replicas(kind, argument, view, avoided, rng)
 
 
-def _replica(kind: str, argument: str, view: ClusterView, rng: Random) -> int:
+def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> tuple[int, ...]:
     partitions = sorted(p for p in view.leaders if not argument or p == argument)
     if not partitions:
         raise Unresolved(f"no partition {argument!r}" if argument else "no partition exists")
@@ -119,17 +197,33 @@ def _replica(kind: str, argument: str, view: ClusterView, rng: Random) -> int:
         partitions = [each for each in partitions if len(view.isr.get(each, ())) == 1]
         if not partitions:
             raise Unresolved(f"{argument or 'every partition'} has more replicas in sync than one, or none")
+    if avoided:
+        partitions = [each for each in partitions if not set(_named(kind, each, view)) <= set(avoided)]
+        if not partitions:
+            where = argument or "every partition"
+            raise Unresolved(f"every {kind.removesuffix('s')} of {where} is broker {', '.join(map(str, avoided))} now")
     partition = rng.choice(partitions)
+    named = [node for node in _named(kind, partition, view) if node not in avoided]
     if kind in ("isr", "last_isr"):
-        if not view.isr.get(partition):
+        if not named:
             raise Unresolved(f"{partition} has nobody in sync")
-        return rng.choice(sorted(view.isr[partition]))
-    leader = view.leaders[partition]
-    if leader < 0:
+        return (rng.choice(sorted(named)),)
+    if view.leaders[partition] < 0:
         raise Unresolved(f"{partition} has no leader")
     if kind == "leader":
-        return leader
-    followers = [r for r in view.replicas[partition] if r != leader]
-    if not followers:
+        return (named[0],)
+    if not named:
         raise Unresolved(f"{partition} has no follower")
-    return rng.choice(followers)
+    return tuple(sorted(named)) if kind == "followers" else (rng.choice(named),)
+
+
+def _named(kind: str, partition: str, view: ClusterView) -> list[int]:
+    """Brokers of a partition that a kind of target may be."""
+    leader = view.leaders[partition]
+    match kind:
+        case "leader":
+            return [leader]
+        case "isr" | "last_isr":
+            return list(view.isr.get(partition, ()))
+        case _:
+            return [node for node in view.replicas[partition] if node != leader]

@@ -13,7 +13,16 @@ from typing import Any
 
 from chaos.faults.kind import Fault, FaultError, Kind, Trait
 from chaos.faults.kinds import KINDS
-from chaos.faults.targets import CLIENT_TARGETS, NODE_TARGETS, ZONE_TARGET, check_target, of_clients
+from chaos.faults.targets import (
+    CLIENT_TARGETS,
+    LINK_TARGET,
+    NODE_TARGETS,
+    ZONE_TARGET,
+    check_target,
+    link_ends,
+    of_clients,
+    zone_of,
+)
 
 
 def kind_of(here: str, action: str) -> Kind:
@@ -44,8 +53,8 @@ def make_fault(
     checked: dict[str, Any] = {}
     if kind is not None:
         with _into(wrong):
-            if whom == ZONE_TARGET:
-                params = _of_zone(here, kind, target, params)
+            if whom in (ZONE_TARGET, LINK_TARGET):
+                params = _of_zone_or_link(here, kind, target, params)
         checked = _params(here, kind, params, wrong)
         if whom:
             wrong += _mismatched(here, kind, target)
@@ -87,15 +96,20 @@ def _mismatched(here: str, kind: Kind, target: str) -> list[str]:
     return [f"{here}: target {target!r}: one of {', '.join(CLIENT_TARGETS if of_client else NODE_TARGETS)}"]
 
 
-def _of_zone(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a fault that targets a client zone: only faults of links may. Raises FaultError for any other
-    fault.
+def _of_zone_or_link(here: str, kind: Kind, target: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a fault that targets a client zone or one link: only faults of links may. Raises FaultError for any
+    other fault.
     """
+    of_link = target.startswith(f"{LINK_TARGET}:")
     if Trait.OF_LINKS not in kind.traits:
-        raise FaultError(f"{here}: target {target!r}: a zone has nothing but links: of faults that take a side")
+        what = "a link is no broker" if of_link else "a zone has nothing but links"
+        raise FaultError(f"{here}: target {target!r}: {what}: of faults that take a side")
     if "side" not in kind.params:
         return dict(params)
-    given = {"side": "clients", **params}
-    if given["side"] != "clients":
-        raise FaultError(f"{here}: side = {given['side']!r}: a zone's links are its clients': leave it out")
+    of_brokers = of_link and not zone_of(link_ends(here, target)[0])
+    side = "peers" if of_brokers else "clients"
+    given = {"side": side, **params}
+    if given["side"] != side:
+        whose = f"this link is of {side}" if of_link else "a zone's links are its clients'"
+        raise FaultError(f"{here}: side = {given['side']!r}: {whose}: leave it out")
     return given

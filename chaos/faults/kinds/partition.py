@@ -42,6 +42,13 @@ def check(params: Params) -> str:
     return ""
 
 
+def check_target(target: str, params: Params) -> str:
+    """One link knows no shapes of several."""
+    if target.startswith("link:") and params["shape"] not in OF_ITS_TARGET:
+        return f"shape = {params['shape']!r} is of many links, and the target is one: shape = 'isolate' or 'one-way'"
+    return ""
+
+
 def needs_nodes(params: Params) -> int:
     """Shapes need at least three brokers."""
     if params["shape"] in OF_THREE:
@@ -88,6 +95,7 @@ KIND = Kind(
     worlds=EVERYWHERE,
     needs_nodes=needs_nodes,
     check=check,
+    check_target=check_target,
     draw=Draw(
         params=lambda rng: {"shape": rng.choice(SHAPES[:3]), "manner": rng.choice(MANNERS)},
         by_default=True,

@@ -1,0 +1,172 @@
+"""Names of targets: what each resolves to, what it leaves out, and what is refused with what to write instead."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from chaos.faults.framed import framed_links
+from chaos.faults.shapes import asked_over, links_of, partition_cuts
+from chaos.faults.targets import ClusterView, Unresolved, link_of, resolve
+from chaos.faults.vocabulary import make_fault
+from chaos.plans.plan import PlanError, make_plan
+from chaos.runs.simulation import simulate
+from chaos.runtimes.contract import Cut, Link, Manner, Stream
+from chaos.runtimes.layout import links, zone_names
+
+NODES = (1, 2, 3)
+LINKS = links(NODES, zone_names(1))
+VIEW = ClusterView(
+    NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)}
+)
+
+
+def resolved(target: str, view: ClusterView = VIEW) -> set[tuple[int, ...]]:
+    """Everything that it may be."""
+    return {resolve(target, view, Random(seed)) for seed in range(40)}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("followers:t-0", {(2, 3)}),
+        ("followers", {(2, 3), (1, 3)}),
+        ("leader not controller", {(2,)}),
+        ("follower:t-1 not controller", {(3,)}),
+        ("followers:t-1 not controller", {(3,)}),
+        ("all not controller", {(2, 3)}),
+        ("random not node:3", {(1,), (2,)}),
+        ("minority not leader:t-1", {(1,), (3,)}),
+        ("isr:t-0 not controller", {(2,)}),
+        ("node:2 not controller", {(2,)}),
+    ],
+)
+def test_what_a_target_may_be(target: str, expected: set[tuple[int, ...]]) -> None:
+    assert resolved(target) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("leader:t-0 not controller", "every leader of t-0 is broker 1 now"),
+        ("node:1 not controller", "that is broker 1 now"),
+        ("majority not node:1", None),
+        ("controller not node:1", "that is broker 1 now"),
+        ("link:leader:t-0->controller", "both ends are broker 1 now"),
+    ],
+)
+def test_nobody_is_left_just_now(target: str, why: str | None) -> None:
+    if why is None:
+        assert resolved(target) == {(2, 3)}
+        return
+    with pytest.raises(Unresolved, match=why):
+        assert link_of(target, VIEW, Random(1)) or resolve(target, VIEW, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("link:1->2", {Link(1, 2)}),
+        ("link:controller->leader:t-1", {Link(1, 2)}),
+        ("link:zone:1->2", {Link("CLIENT", 2)}),
+        ("link:follower:t-0 not node:3->leader:t-0", {Link(2, 1)}),
+        ("link:1->random not controller", {Link(1, 2), Link(1, 3)}),
+        ("leader", {None}),
+    ],
+)
+def test_a_link_has_two_ends(target: str, expected: set[Link | None]) -> None:
+    assert {link_of(target, VIEW, Random(seed)) for seed in range(40)} == expected
+
+
+def test_a_fault_of_one_link_is_on_no_other() -> None:
+    one = Link(1, 2)
+    for action in ("latency", "reset", "bandwidth", "protocol"):
+        params = make_fault(0, 0, 2, action, "link:1->2", {}).params
+        assert params["side"] == "peers"
+        assert links_of(params, [one], LINKS) == asked_over(params, [one], LINKS) == [one]
+    cut = make_fault(0, 0, 2, "partition", "link:1->2", {"manner": "hold"}).params
+    assert partition_cuts(cut, [one], NODES, LINKS) == [(one, Cut(Manner.HOLD))]
+
+
+def test_one_way_no_byte_of_the_source_reaches_the_target() -> None:
+    params = make_fault(0, 0, 2, "partition", "link:1->2", {"manner": "drop", "shape": "one-way"}).params
+    assert partition_cuts(params, [Link(1, 2)], NODES, LINKS) == [
+        (Link(1, 2), Cut(Manner.DROP, Stream.THERE)),
+        (Link(2, 1), Cut(Manner.DROP, Stream.BACK)),
+    ]
+    clients = make_fault(0, 0, 2, "partition", "link:zone:1->2", {"manner": "drop", "shape": "one-way"}).params
+    link = Link("CLIENT", 2)
+    assert partition_cuts(clients, [link], NODES, LINKS) == [(link, Cut(Manner.DROP, Stream.THERE))]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("link:1->2", ["1->2"]),
+        ("link:zone:1->leader", ["CLIENT->1", "CLIENT->2", "CLIENT->3"]),
+        ("link:2->leader", ["2->1", "2->3"]),
+        ("node:2 not controller", ["1->2", "3->2", "CLIENT->2"]),
+    ],
+)
+def test_relays_stand_where_a_link_may_be(target: str, expected: list[str]) -> None:
+    fault = make_fault(0, 0, 2, "protocol", target, {})
+    assert [str(link) for link in framed_links([fault], NODES, LINKS)] == expected
+
+
+def plan(target: str, action: str = "partition", nodes: int = 3, **params: Any) -> Any:
+    fault = {"at_s": 2, "duration_s": 2, "action": action, "target": target, "params": params}
+    few = {"replication_factor": min(3, nodes), "min_isr": 1}
+    return make_plan({"runtime": "sim", "cluster": {"nodes": nodes}, "workload": few, "faults": [fault]})
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "said"),
+    [
+        ("link:1", {}, "a link has two ends, as in link:1->2"),
+        ("link:1->", {}, "a link has two ends"),
+        ("link:1->1", {}, "nobody has a link to itself"),
+        ("link:1->7", {}, "there is no node 7"),
+        ("link:zone:2->1", {}, "there is no zone 2"),
+        ("link:1->zone:1", {}, "'zone:1' is not a broker: a link has one at each end"),
+        ("link:all->1", {}, "'all' is not a broker or a zone"),
+        ("link:1->2", {"action": "kill"}, "a link is no broker: of faults that take a side"),
+        ("link:1->2", {"side": "clients"}, "this link is of peers: leave it out"),
+        ("link:1->2", {"shape": "ring"}, "the target is one: shape = 'isolate' or 'one-way'"),
+        ("leader not random", {}, "behind `not` stands controller, node:N or leader:TOPIC-N"),
+        ("leader not leader", {}, "behind `not` stands"),
+        ("leader not node:8", {}, "there is no node 8"),
+        ("node:2 not node:2", {}, "nobody is left"),
+        ("zone:1 not controller", {}, "no `not` behind zone"),
+        ("followers:appends-7-0", {}, "there is no partition appends-7-0"),
+        ("leader not controller", {"nodes": 1, "action": "kill"}, "a cluster of 1 has nobody else"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_plan_is_read(target: str, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        plan(target, **more)
+    assert said in str(refused.value)
+
+
+SMALL = {"topics": 1, "partitions": 3, "producers": 2, "readers": 1, "rate": 40}
+FAULTS = [
+    {"at_s": 2, "duration_s": 2, "action": "partition", "target": "link:1->2", "params": {"manner": "drop"}},
+    {"at_s": 5, "duration_s": 2, "action": "latency", "target": "link:zone:1->leader:appends-0-0"},
+    {"at_s": 8, "duration_s": 3, "action": "pause", "target": "leader not controller"},
+    {"at_s": 12, "duration_s": 2, "action": "kill", "target": "followers:appends-0-0"},
+]
+
+
+def test_a_simulated_run_hits_these_targets_and_says_whom() -> None:
+    result = simulate(make_plan({"runtime": "sim", "seed": 4, "time_s": 20, "workload": SMALL, "faults": FAULTS}))
+    assert result.verdict == "valid", result.told
+    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert all(line["evidence"] for line in last.values())
+    assert last[0]["target"]["resolved"] == ["1->2"]
+    assert last[0]["evidence"]["links"] == ["1->2"]
+    assert last[1]["evidence"]["links"] == last[1]["target"]["resolved"]
+    assert last[1]["target"]["resolved"][0].startswith("CLIENT->")
+    assert len(last[2]["target"]["resolved"]) == 1
+    assert len(last[3]["target"]["resolved"]) == 2
