@@ -52,7 +52,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown (nothing was judged), 3 usage.
+2 unknown (neither is proven, the last lines say why), 3 wrong usage.
 """
 
 

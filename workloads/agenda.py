@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.env import Env
-from workloads.client.cluster import Place
+
+if TYPE_CHECKING:
+    from workloads.client.cluster import Place
 
 BEHIND_LIMIT_S = 1.0
 """Of what came due longer ago than this and could not be handed over, nothing is made up for, where it is drawn."""

@@ -149,7 +149,7 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 @click.command(
     epilog="""\b
 Examples:
-  squall run                                    3 brokers, all faults, half a minute
+  squall run                                    3 brokers, 4 kinds of faults, half a minute
   squall run --seed 7 --time 60 --faults kill,partition
   squall run --acks 1 --min-isr 1 --faults kill,partition --expect safe
   squall run --plan runs/latest/plan.toml       the same again
@@ -158,7 +158,7 @@ Examples:
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
-2 unknown (nothing was judged), 3 usage."""
+2 unknown (neither is proven, the last lines say why), 3 wrong usage, 130 interrupted."""
 )
 @plan_flags("process")
 @click.option(

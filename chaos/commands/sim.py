@@ -55,8 +55,8 @@ Examples:
   squall sim --seed 7 --mutant 1           with a known bug planted
 
 \b
-Exit codes: 0 valid, 1 something is broken, 2 unknown (nothing was judged, or too
-many seeds of a batch: --max-unknown), 3 usage."""
+Exit codes: 0 valid, 1 something is broken, 2 unknown (neither is proven, the last
+lines say why; of a batch too many seeds, see --max-unknown), 3 wrong usage."""
 )
 @plan_flags("sim")
 @click.option("--seeds", callback=_range, metavar="A..B", help="A batch: seeds A up to, not including, B.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig, ConfigError, validate_topic_configs
+if TYPE_CHECKING:
+    from broker.config import ConfigError
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -49,6 +51,8 @@ def _wrong(broker: Pairs, topic: Pairs) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _refusal(broker: Pairs, topic: Pairs) -> ConfigError | None:
+    from broker.config import BrokerConfig, ConfigError, validate_topic_configs
+
     try:
         config = BrokerConfig.from_properties({**_GIVEN, **dict(broker)})
         validate_topic_configs(config, dict(topic))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workloads.agenda import Handover
-from workloads.client.cluster import Place
 from workloads.scenario import Stream, SwarmGround
 
 if TYPE_CHECKING:
     from random import Random
+
+    from workloads.client.cluster import Place
 
 FLUSH_SHARE = 0.25
 SMALL_BYTES, SMALL_SEGMENT = 4000, "4096"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from broker.env import Env
 from workloads.agenda import Agenda, Drawn, Given, Handover
 from workloads.appends import draws
 from workloads.appends.renumbered import by_one_producer, on_one_topic
-from workloads.client.cluster import Place
 from workloads.client.new_topic import NewTopic
 from workloads.client.settings import IDEMPOTENT_IN_FLIGHT, ProducerSettings
 from workloads.needs import Needs
@@ -27,6 +26,9 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
+
+if TYPE_CHECKING:
+    from workloads.client.cluster import Place
 
 TOPIC = "appends-{}"
 BUFFER_BYTES = 8 * 1024 * 1024

@@ -23,7 +23,6 @@ from workloads.scenario import (
     Traffic,
 )
 from workloads.section import Section
-from workloads.steady.availability import measure
 from workloads.steady.section import section_of
 
 if TYPE_CHECKING:
@@ -126,6 +125,8 @@ class Steady(Scenario):
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:
         """As `Scenario.measured`: availability."""
+        from workloads.steady.availability import measure
+
         return measure(history(), faults, self.rate)
 
     @classmethod

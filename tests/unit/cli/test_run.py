@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -12,7 +15,10 @@ from chaos import cli
 from chaos.commands import run, sim
 from chaos.plans.operations import concrete
 from chaos.plans.plan import Plan, make_plan, write_plan
+from chaos.plans.schedule import DEFAULT_KINDS
 from workloads.registry import SCENARIOS
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -180,3 +186,48 @@ def test_the_simulator_offers_no_client_library_that_it_refuses() -> None:
     said = CliRunner().invoke(sim.command, ["--help"]).output
     assert "confluent" not in said
     assert "confluent" in CliRunner().invoke(run.command, ["--help"]).output
+
+
+# --------------------------------------------------------------------------------------------------- what pages say
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {name for option in command.params for name in option.opts if name.startswith("--")} - {"--out", "--help"}
+
+
+def test_the_page_of_run_has_every_option_and_every_value_that_an_option_can_have() -> None:
+    page = (ROOT / "docs/run.md").read_text()
+    table = page.partition("## Flags")[2].partition("## While it runs")[0]
+    told = set(re.findall(r"--[a-z][a-z-]*", table))
+    assert options_of(run.command) <= told
+    assert told - options_of(run.command) <= {"--no-idempotence"}
+    rows = {row.split("`")[1].split()[0]: row for row in table.splitlines() if row.startswith("| `--")}
+    for option in run.command.params:
+        if isinstance(option.type, click.Choice) and option.opts[0] in rows and option.opts[0] != "--codec":
+            values = set(option.type.choices) - {"-1"}
+            assert all(f"`{value}`" in rows[option.opts[0]] for value in values), option.opts[0]
+
+
+def test_the_page_of_sim_names_every_option_of_run_that_it_has_not() -> None:
+    page = (ROOT / "docs/sim.md").read_text()
+    told = page.partition("It has not those")[2].partition("Without `--plan`")[0]
+    assert set(re.findall(r"`(--[a-z-]+)`", told)) == options_of(run.command) - options_of(sim.command)
+
+
+def test_the_examples_of_help_count_the_kinds_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    epilog = run.command.epilog or ""
+    assert f"{len(DEFAULT_KINDS)} kinds of faults" in epilog
+    for line in re.findall(r"^  squall (.*?)(?:  .*)?$", epilog, flags=re.MULTILINE):
+        if "--plan" not in line:
+            planned(monkeypatch, *line.split()[1:])
+
+
+def test_help_of_run_imports_neither_broker_nor_history() -> None:
+    script = (
+        "import sys; from chaos import cli; code = cli.run(['run', '--help']); "
+        "slow = ('trio', 'rich', 'numpy', 'broker.protocol', 'broker.config', 'checkers.history'); "
+        "loaded = [name for name in sys.modules if name.startswith(slow)]; "
+        "assert not loaded, loaded; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,105 @@
+"""Help before anything is installed: docs/help holds what --help prints, and ./squall shows it without a set-up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from chaos import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "docs/help"
+COLUMNS = 78
+"""Of 80: click leaves two free."""
+
+
+def pages() -> dict[str, list[str]]:
+    """Name of each page -> the words of its command."""
+    found: dict[str, list[str]] = {"squall": []}
+    for name in cli.COMMANDS:
+        command = cli.squall.get_command(click.Context(cli.squall), name)
+        inside = command.commands if isinstance(command, click.Group) else {}
+        found |= {name: [name], **{f"{name}-{each}": [name, each] for each in inside}}
+    return found
+
+
+def printed(words: list[str]) -> str:
+    """What --help prints on a terminal of 80 columns, as in a pipe."""
+    done = CliRunner().invoke(cli.squall, [*words, "--help"], prog_name="squall", terminal_width=COLUMNS)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_pages_are_what_help_prints(update: bool) -> None:
+    wanted = {name: printed(words) for name, words in pages().items()}
+    if update:
+        PAGES.mkdir(exist_ok=True)
+        for name, text in wanted.items():
+            (PAGES / f"{name}.txt").write_text(text)
+    kept = {path.stem: path.read_text() for path in PAGES.glob("*.txt")}
+    assert kept == wanted, "pytest tests/unit/cli/test_help_pages.py --update rewrites them"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """A checkout in which nothing was set up."""
+    shutil.copy(ROOT / "squall", tmp_path / "squall")
+    shutil.copytree(PAGES, tmp_path / "docs/help")
+    for name in ("requirements", "requirements-dev"):
+        (tmp_path / f"{name}.txt").touch()
+    return tmp_path
+
+
+def called(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """./squall where no Python can be found, so that a set-up would be refused."""
+    tools = checkout / "tools"
+    if not tools.exists():
+        tools.mkdir()
+        for tool in ("sh", "cat", "cmp", "dirname", "sort", "head"):
+            found = shutil.which(tool)
+            assert found is not None
+            (tools / tool).symlink_to(found)
+    environment = {**{k: v for k, v in os.environ.items() if k != "SQUALL_PYTHON"}, "PATH": str(tools)}
+    return subprocess.run(
+        [checkout / "squall", *words], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ([], "squall"),
+        (["--help"], "squall"),
+        (["-h"], "squall"),
+        (["run", "--help"], "run"),
+        (["run", "--time", "20", "--help"], "run"),
+        (["test", "-h"], "test"),
+        (["cluster"], "cluster"),
+        (["cluster", "--help"], "cluster"),
+        (["cluster", "up", "--help"], "cluster-up"),
+    ],
+)
+def test_help_is_there_before_the_set_up_and_installs_nothing(words: list[str], page: str, fresh: Path) -> None:
+    done = called(fresh, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (PAGES / f"{page}.txt").read_text()
+    assert not list(fresh.glob(".venv*"))
+
+
+def test_an_unknown_command_is_refused_before_anything_is_installed(fresh: Path) -> None:
+    done = called(fresh, "rnu", "--help")
+    assert done.returncode == 3
+    assert "there is no command 'rnu': ./squall --help" in done.stderr
+    assert not list(fresh.glob(".venv*"))
+
+
+def test_a_command_that_is_not_help_is_set_up_for(fresh: Path) -> None:
+    done = called(fresh, "run", "--time", "20")
+    assert done.returncode == 3
+    assert "needs Python 3.11 or newer, and found none" in done.stderr
