@@ -12,7 +12,7 @@ from itertools import groupby
 
 from checkers.history.values import sequence_of
 from reports.run_files import RunFiles
-from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, facts_of, problems_of
+from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, all_facts, problems_of
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
 
@@ -55,7 +55,7 @@ class Story:
 
 def stories_of(files: RunFiles) -> list[Story]:
     """A story for each of the gravest problems of a run; empty where nothing was found, or no trace tells of it."""
-    told = [story_of(facts_of(files, problem)) for problem in problems_of(files)[:STORIES_AT_MOST]]
+    told = map(story_of, all_facts(files, problems_of(files)[:STORIES_AT_MOST]))
     return [story for story in told if story.moments]
 
 

@@ -5,12 +5,13 @@ Every time is in seconds since the load began, so that it compares with the plan
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from broker.protocol.apis import ApiKey
 from checkers.fault_traits import TAKES_DOWN
@@ -135,7 +136,19 @@ class Facts:
 
 def facts_of(files: RunFiles, problem: Problem) -> Facts:
     """Read what concerns the problem's partition. Raises nothing for the state of the files."""
+    return all_facts(files, [problem])[0]
+
+
+def all_facts(files: RunFiles, problems: Sequence[Problem]) -> list[Facts]:
+    """As `facts_of`, for several problems: the history is read once for all of them."""
     begin = _load_begin(files)
+    found = [_without_clients(files, problem, begin) for problem in problems]
+    _read_history(files, found, begin)
+    return found
+
+
+def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
+    """All but what the history knows."""
     facts = Facts(problem, files.nodes)
     acks = mapping(files.plan.get("workload")).get("acks", -1)
     facts.acks = "all" if acks == -1 else str(acks)
@@ -147,7 +160,6 @@ def facts_of(files: RunFiles, problem: Problem) -> Facts:
         facts.final_reads = since - begin, (until if until is not None else since) - begin
         # What follows is the harness taking the cluster down.
         facts.events = [event for event in facts.events if event.t <= facts.final_reads[1]]
-    _read_history(files, facts, begin)
     facts.wires = list(_wires(files, begin))
     return facts
 
@@ -205,24 +217,31 @@ def _until_started(bar: FaultBar, starts: list[Event]) -> FaultBar:
 # ------------------------------------------------------------------------------------------------------------ clients
 
 
-def _read_history(files: RunFiles, facts: Facts, begin: float) -> None:
+def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None:
+    """Fill in sends, reads and slots, which facts of one partition share."""
     path = files.path / "history.jsonl"
-    part = next((dense for dense, name in files.part_names.items() if name == facts.problem.where), None)
+    dense_ids = {name: dense for dense, name in files.part_names.items()}
+    named = [(dense_ids[facts.problem.where], facts) for facts in found if facts.problem.where in dense_ids]
     try:
-        if part is None or path.stat().st_size > HISTORY_LIMIT:
+        if not named or path.stat().st_size > HISTORY_LIMIT:
             return
     except OSError:
         return
-    reader = _History(files, facts, part, begin)
+    history = _History(files, {part for part, _ in named}, begin)
     for line in _json_lines(path):
-        reader.take(line)
+        history.take(line)
+    for part, facts in named:
+        facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
 
 
 class _History:
-    """Sends and reads of one partition, line by line."""
+    """Sends and reads of some partitions, line by line."""
 
-    def __init__(self, files: RunFiles, facts: Facts, part: int, begin: float) -> None:
-        self._files, self._facts, self._part, self._begin = files, facts, part, begin
+    def __init__(self, files: RunFiles, parts: Iterable[int], begin: float) -> None:
+        self._files, self._begin = files, begin
+        self.sends: dict[int, list[Sent]] = {part: [] for part in parts}
+        self.seen: dict[int, list[Seen]] = {part: [] for part in self.sends}
+        self.slots: dict[int, int] = {}
         self._open: dict[int, Sent] = {}
         self._process_of: dict[int, tuple[int, bool]] = {}
         self._final: set[int] = set()
@@ -234,7 +253,7 @@ class _History:
             self._final.add(integer(line.get("p")))
         elif kind == "p" and line.get("role") == "producer":
             slot = integer(mapping(line.get("settings")).get("producer"), integer(line.get("p")))
-            self._facts.slots[integer(line.get("p"))] = slot
+            self.slots[integer(line.get("p"))] = slot
         elif kind == "i":
             self._invoked(line)
         elif kind == "c":
@@ -247,10 +266,11 @@ class _History:
     def _invoked(self, line: Json) -> None:
         op, process = integer(line.get("op")), integer(line.get("p"))
         if line.get("f") == "send":
-            if line.get("part") == self._part:
+            sends = self.sends.get(integer(line.get("part")))
+            if sends is not None:
                 sent = Sent(integer(line.get("v")), process, self._at(line.get("t")))
                 self._open[op] = sent
-                self._facts.sends.append(sent)
+                sends.append(sent)
         elif line.get("f") in ("poll", "final_read"):
             self._process_of[op] = process, line.get("f") == "final_read" or process in self._final
 
@@ -264,15 +284,15 @@ class _History:
             sent.offset = integer(line.get("off"))
             sent.error = str(line.get("err") or "")
         for got in line.get("got") or ():
-            if isinstance(got, list) and len(got) >= 6 and got[0] == self._part:
-                self._read(op, self._at(line.get("t")), got)
+            if isinstance(got, list) and len(got) >= 6 and (seen := self.seen.get(integer(got[0]))) is not None:
+                self._read(op, self._at(line.get("t")), got, seen)
 
-    def _read(self, op: int, at: float, got: list[Any]) -> None:
+    def _read(self, op: int, at: float, got: list[Any], seen: list[Seen]) -> None:
         process, final = self._process_of.get(op, (-1, False))
         epoch = integer(got[6]) if len(got) > 6 else -1
         for pair in got[5]:
             if isinstance(pair, list) and len(pair) == 2:
-                self._facts.seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
+                seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
 
 
 def _json_lines(path: Path) -> Iterable[Json]:
@@ -280,7 +300,7 @@ def _json_lines(path: Path) -> Iterable[Json]:
         with path.open("rb") as lines:
             for raw in lines:
                 try:
-                    value = json.loads(raw)
+                    value = msgspec.json.decode(raw)
                 except (ValueError, RecursionError):
                     continue
                 if isinstance(value, dict):

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from reports import page as page_module
+from reports import story_facts
 from reports.page import render
 from reports.run_files import read_run
 from reports.spacetime import draw
 from reports.spacetime_layout import lay_out
 from reports.story import decimals, stories_of, story_of, text_of
-from reports.story_facts import facts_of, problems_of
+from reports.story_facts import Problem, facts_of, problems_of
 from reports.story_logs import Logs, ReplicaView
 from tests.support.histories.story_script import facts_of_script
 from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, event, write_json, write_lines
@@ -43,6 +44,27 @@ def lost_dir(run_dir: Path) -> Path:
     ]
     write_lines(run_dir / "history.jsonl", lines)
     return run_dir
+
+
+def test_the_history_is_read_once_for_all_stories(lost_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (lost_dir / "history.jsonl").open("a") as history:
+        for line in (
+            {"e": "i", "op": 21, "p": 3, "f": "send", "t": at(6.6), "part": 1, "v": LOST + 3},
+            {"e": "c", "op": 21, "st": 0, "t": at(6.61), "off": 7},
+        ):
+            history.write(json.dumps(line) + "\n")
+    files = read_run(lost_dir)
+    files.part_names[1] = "orders-4"
+    lost, other = Problem("lost-write", "", TOPIC, 0, (LOST,)), Problem("unseen", "", "orders", 4, (LOST + 3,))
+    nowhere = Problem("unseen", "", "orders", 5)
+    asked = [lost, other, nowhere, Problem("duplicate", "", TOPIC, 0, (LOST + 1,))]
+    one_by_one = [facts_of(files, problem) for problem in asked]
+    assert [len(facts.sends) for facts in one_by_one] == [3, 1, 0, 3]
+    read: list[Path] = []
+    lines_of = story_facts._json_lines
+    monkeypatch.setattr(story_facts, "_json_lines", lambda path: read.append(path) or lines_of(path))
+    assert story_facts.all_facts(files, asked) == one_by_one
+    assert read.count(lost_dir / "history.jsonl") == 1
 
 
 def test_a_valid_run_has_no_story(run_dir: Path) -> None:
