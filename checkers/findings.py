@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 SCHEMA = 1
 """Of findings.json."""
 WITNESSES = 20
-"""How many witnesses of one finding are kept. All of them are in the `anomalies/` table."""
+"""How many witnesses of one finding are kept. All of them are in the files of `anomalies/`."""
 
 
 class Witness(NamedTuple):
@@ -51,6 +51,22 @@ def findings_of(witnesses: Iterable[Witness]) -> list[Finding]:
     return [
         Finding(*key, len(group), tuple(group[:WITNESSES]), tuple(sorted(Counter(each.part for each in group).items())))
         for key, group in sorted(groups.items())
+    ]
+
+
+def counted(counts: Iterable[tuple[str, str, int, int, int]], first: Iterable[Witness]) -> list[Finding]:
+    """As `findings_of`, where somebody else has counted: (anomaly, evidence, proc, part, how many) once for each, and
+    the first WITNESSES of each group.
+    """
+    parts: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+    for anomaly, evidence, proc, part, count in counts:
+        parts.setdefault((anomaly, evidence, proc), []).append((part, count))
+    kept: dict[tuple[str, str, int], list[Witness]] = {}
+    for witness in sorted(first):
+        kept.setdefault((witness.anomaly, witness.evidence, witness.proc), []).append(witness)
+    return [
+        Finding(*key, sum(count for _, count in by_part), tuple(kept[key]), tuple(sorted(by_part)))
+        for key, by_part in sorted(parts.items())
     ]
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from spark_analysis.jobs import analyse
+from spark_analysis.session import LOCAL
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,8 +20,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spark_analysis", description=__doc__.split("\n")[0])
     parser.add_argument("run_dir", type=Path, help="has history.jsonl in it")
     parser.add_argument("--out", type=Path, help="where to write (default: RUN_DIR)")
-    parser.add_argument("--master", default="local[*]", help="Spark's, e.g. spark://HOST:7077 (default: %(default)s)")
-    parser.add_argument("--class-archive", metavar="FILE", help="AppCDS file that halves the start; made if missing")
+    parser.add_argument("--master", default=LOCAL, help="Spark's, e.g. spark://HOST:7077 (default: %(default)s)")
+    parser.add_argument(
+        "--conf",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark, e.g. spark.executor.memory=4g; may be repeated",
+    )
+    parser.add_argument(
+        "--class-archive", type=Path, metavar="FILE", help="an archive of Spark's classes: it starts sooner with one"
+    )
     parser.add_argument(
         "--java-home",
         type=Path,
@@ -33,8 +44,22 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{given.run_dir}: there is no such run directory")
     if given.java_home is None:
         parser.error("no Java is named: set JAVA_HOME, or call `./squall verify`, which finds one or fetches it")
-    analyse(given.run_dir, given.java_home, out=given.out, master=given.master, class_archive=given.class_archive)
+    analyse(
+        given.run_dir,
+        given.java_home,
+        out=given.out,
+        master=given.master,
+        class_archive=given.class_archive,
+        conf=dict(given.conf),
+    )
     return 0
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 if __name__ == "__main__":

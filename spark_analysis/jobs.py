@@ -2,28 +2,25 @@
 
 `analyse` converts `RUN/history.jsonl` (`checkers.history`), reads the tables, and writes
 
-- `anomalies/anomalies.parquet`: every witness, one row each;
-- `findings.json`: how many there are of each kind, and the first ones;
+- `anomalies/`: Parquet files with every witness, one row each;
+- `findings.json`: how many there are of each kind, and the first ones (`spark_analysis.witnesses`);
 - `metrics.json` and `series.json`: see `checkers.metrics`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from checkers import metrics
 from checkers.anomalies import stuck
 from checkers.anomalies.registry import IN_HISTORY
-from checkers.findings import SCHEMA, Finding, Witness, findings_of, to_json
+from checkers.findings import SCHEMA, Finding, to_json
 from checkers.history import conversion
 from checkers.history.conversion import Conversion
 from checkers.history.parquet import SCHEMAS
@@ -31,7 +28,7 @@ from checkers.history.parser import FILE
 from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
-from spark_analysis import measures, session, views
+from spark_analysis import measures, session, views, witnesses
 from spark_analysis.query import Query, statement, views_of
 
 if TYPE_CHECKING:
@@ -41,10 +38,6 @@ FINDINGS, METRICS, SERIES, ANOMALIES = "findings.json", "metrics.json", "series.
 BYTES_A_RECORD = 50
 """Of history.jsonl, roughly: to choose the session's size before anything was read."""
 
-WITNESSES = pa.schema(
-    [(name, pa.string() if name in ("anomaly", "evidence") else pa.int64()) for name in Witness._fields]
-)
-"""Columns of the anomalies table."""
 _SQL_TYPES = {"int8": "tinyint", "int32": "int", "int64": "bigint", "string": "string", "bool": "boolean"}
 
 
@@ -62,15 +55,18 @@ def analyse(
     java_home: Path,
     *,
     out: Path | None = None,
-    master: str = "local[*]",
-    class_archive: str | None = None,
+    master: str = session.LOCAL,
+    class_archive: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Analysis:
     """Analyse a run and write what was found into `out` (`run_dir` where None).
 
     Converts the history first, while the JVM of `java_home` starts. `limits`: the plan's where None, if there is a
-    plan. Raises what the converter raises on files that are not there, and what `session.start` and Spark raise;
-    findings.json is removed first, so one that exists is whole and belongs to this history.
+    plan; the others are those of `session.start`. Raises what the converter raises on files that are not there, and
+    what `session.start` and Spark raise; findings.json is removed first, so one that exists is whole and belongs to
+    this history.
     """
     out = out or run_dir
     for name in (FINDINGS, METRICS, SERIES):
@@ -78,7 +74,9 @@ def analyse(
     file = run_dir / FILE
     rows = file.stat().st_size // BYTES_A_RECORD if file.exists() else 0
     with ThreadPoolExecutor(1) as threads:
-        starting = threads.submit(session.start, rows, java_home, master, class_archive)
+        starting = threads.submit(
+            session.start, rows, java_home, master, class_archive, conf=conf, java_options=java_options
+        )
         try:
             converted = conversion.convert(run_dir)
         finally:
@@ -90,9 +88,16 @@ def analyse(
 
 
 def run_queries(
-    spark: SparkSession, folder: Path, converted: Conversion, context: Context, processes: Sequence[Process]
-) -> tuple[list[Witness], list[Measure]]:
-    """The witnesses and measures in the tables in `folder`."""
+    spark: SparkSession,
+    folder: Path,
+    out: Path,
+    converted: Conversion,
+    context: Context,
+    processes: Sequence[Process],
+    *,
+    few: int = witnesses.FEW,
+) -> tuple[list[Finding], list[Measure]]:
+    """The findings and measures in the tables in `folder`. `out`, `few`: as `witnesses.collect` takes them."""
     found = [each for query in _queries() for each in query(converted)]
     kept = []
     for name in views.in_order({*views_of(found), *measures.VIEWS}):
@@ -104,13 +109,14 @@ def run_queries(
     try:
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
-            tables = threads.map(lambda statement: spark.sql(statement).toArrow(), (statement(found), counts, gaps))
-            witnesses, *measured = tables
+            collected = threads.submit(witnesses.collect, spark, statement(found), out, few)
+            measured = list(threads.map(lambda statement: spark.sql(statement).toArrow(), (counts, gaps)))
+            findings = collected.result()
     finally:
         for table in reversed(kept):
             table.unpersist()
-    rows = (row for table in measured for row in _rows(table))
-    return list(map(Witness._make, _rows(witnesses))), [measures.taken(*row) for row in rows]
+    rows = (row for table in measured for row in witnesses.rows(table))
+    return findings, [measures.taken(*row) for row in rows]
 
 
 def _queries() -> list[Query]:
@@ -143,20 +149,11 @@ def _analyse(spark: SparkSession, run_dir: Path, out: Path, converted: Conversio
     folder = run_dir / conversion.FOLDER
     kept, faults = conversion.load(run_dir, large=False)
     context = metrics.context_of(kept, faults)
-    witnesses, taken = run_queries(spark, folder, converted, context, kept.processes)
-    (out / ANOMALIES).mkdir(exist_ok=True)
-    rows = [witness._asdict() for witness in witnesses]
-    pq.write_table(
-        pa.Table.from_pylist(rows, schema=WITNESSES), out / ANOMALIES / "anomalies.parquet", compression="zstd"
-    )
-    findings = findings_of(witnesses) + stuck.liveness(taken, limits)
+    shown, taken = run_queries(spark, folder, out / ANOMALIES, converted, context, kept.processes)
+    findings = shown + stuck.liveness(taken, limits)
     analysis = Analysis(findings, metrics.shape(taken, context), metrics.series(taken, context))
     (out / METRICS).write_text(json.dumps(analysis.metrics, indent=1) + "\n")
     (out / SERIES).write_text(json.dumps(analysis.series) + "\n")
     stored = {"schema": SCHEMA, "run": converted.run, "findings": to_json(findings)}
     (out / FINDINGS).write_text(json.dumps(stored, indent=1) + "\n")
     return analysis
-
-
-def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)

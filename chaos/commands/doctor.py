@@ -17,8 +17,8 @@ def command(fetch: bool) -> int:
     """Look for what runs and tests use: Python, Java, Toxiproxy, a Docker engine, Apache Kafka, clients, limits.
 
     One screen: what was found, what is missing, what that costs, how to get it. Looking changes nothing. With --fetch
-    a Java for Spark, Toxiproxy, Apache Kafka's jars (where Java and Maven are here) and containers' images (where an
-    engine answers) are fetched, built or made first, as runs would.
+    a Java for Spark, an archive of Spark's classes, Toxiproxy, Apache Kafka's jars (where Java and Maven are here) and
+    containers' images (where an engine answers) are fetched, built or made first, as runs would.
 
     \b
     Examples:
@@ -46,6 +46,7 @@ def command(fetch: bool) -> int:
 
 def _fetch() -> bool:
     """Fetch what runs would. Whether something that should have come did not."""
+    from chaos.toolchain.class_archive import class_archive
     from chaos.toolchain.engine import find_engine
     from chaos.toolchain.engine_lacks import engine_lacks
     from chaos.toolchain.images import ensure_images
@@ -59,7 +60,10 @@ def _fetch() -> bool:
     def images() -> object:
         return ensure_images(find_engine(), say)
 
-    wanted: list[Callable[[], object]] = [partial(java, say), partial(toxiproxy_server, say)]
+    def spark() -> object:
+        return class_archive(java(say), say)
+
+    wanted: list[Callable[[], object]] = [spark, partial(toxiproxy_server, say)]
     if not kafka_lacks():
         wanted.append(partial(apache_kafka, say))
     if not engine_lacks():

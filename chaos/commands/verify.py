@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from chaos.runs.spark import HERE, Spark
 from chaos.screen import console
+
+SETTINGS = {
+    "executor_memory": "spark.executor.memory",
+    "executor_cores": "spark.executor.cores",
+    "cores": "spark.cores.max",
+    "driver_memory": "spark.driver.memory",
+}
+"""Flag -> Spark's setting."""
 
 
 @click.command(
@@ -14,6 +25,7 @@ from chaos.screen import console
 Examples:
   squall verify runs/latest
   squall verify runs/latest --expect safe
+  squall verify /shared/night --master spark://host:7077 --executor-memory 8g
 
 \b
 Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
@@ -25,12 +37,42 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
     type=click.Choice(["config", "safe", "loss"]),
     help="Judge by these promises instead of those that the plan names.",
 )
-def command(run: Path, expect: str | None) -> int:
-    """Judge a recorded run again: also one whose harness was killed in the middle."""
+@click.option(
+    "--master", default=HERE.master, show_default=True, metavar="URL", help="Where Spark runs, in Spark's words."
+)
+@click.option("--executor-memory", metavar="SIZE", help="Heap of each executor, e.g. 8g. [default: Spark's, 1g]")
+@click.option("--executor-cores", type=click.IntRange(min=1), help="Cores of each executor. [default: Spark's]")
+@click.option("--cores", type=click.IntRange(min=1), help="Cores of all executors together. [default: Spark's]")
+@click.option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver, which runs here. [default: 2g or 8g]")
+@click.option("--spark-set", multiple=True, metavar="NAME=VALUE", help="Any setting of Spark; may be repeated.")
+@click.option(
+    "--limit",
+    default=HERE.limit_s,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds that Spark may take.",
+)
+def command(run: Path, expect: str | None, **flags: Any) -> int:
+    """Judge a recorded run again: also one whose harness was killed in the middle.
+
+    With --master, executors elsewhere do the work: they must see RUN's folder under the same path.
+    """
     from chaos.commands.conclusion import conclude
     from chaos.runs.directory import RunDirectory
     from chaos.runs.judgement import judge
 
+    spark = spark_of(flags)
     directory = RunDirectory.open(run)
-    judge(directory, console(stderr=True), expect=expect)
+    judge(directory, console(stderr=True), expect=expect, spark=spark)
     return conclude(directory, keep_data=True)
+
+
+def spark_of(flags: Mapping[str, Any]) -> Spark:
+    """Where and how Spark runs, as the flags ask for it. click.UsageError for a setting without a value."""
+    conf = {name: str(flags[flag]) for flag, name in SETTINGS.items() if flags.get(flag) is not None}
+    for setting in flags["spark_set"]:
+        name, equals, value = setting.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"--spark-set {setting}: it is NAME=VALUE")
+        conf[name] = value
+    return Spark(flags["master"], conf, flags["limit"])

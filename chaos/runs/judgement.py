@@ -18,17 +18,18 @@ from rich.console import Console
 from chaos.errors import HarnessError
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
+from chaos.runs.spark import HERE, Spark
 from chaos.runtimes.real.processes.child import TETHER
+from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
 from checkers.verdict import judge_run
 
 SPARK_LOG = "spark.log"
-SPARK_LIMIT_S = 3600
 
 
-def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -> dict[str, Any]:
+def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, spark: Spark = HERE) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
     Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
@@ -37,7 +38,7 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None) -
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
     else:
-        trouble = analyse(directory, say)
+        trouble = analyse(directory, say, spark)
         if trouble is not None:
             troubles.append(trouble)
         compare_replicas(directory, troubles)
@@ -81,21 +82,25 @@ def _of_the_run(info: dict[str, Any]) -> list[str]:
     return found
 
 
-def analyse(directory: RunDirectory, say: Console) -> str | None:
+def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE) -> str | None:
     """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log)."""
     try:
-        home = java(say.print).home
+        there = java(say.print)
     except HarnessError as missing:
         return str(missing)
     log = directory.path / SPARK_LOG
     # Tethered: a harness that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), "--java-home", str(home)]
+    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path)]
+    command += ["--java-home", str(there.home), "--master", spark.master]
+    if archive := class_archive_here(there):
+        command += ["--class-archive", str(archive)]
+    command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
     with log.open("wb") as out:
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=SPARK_LIMIT_S)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=spark.limit_s)
         except subprocess.TimeoutExpired:
-            return f"Spark did not finish within {SPARK_LIMIT_S} s"
+            return f"Spark did not finish within {spark.limit_s:g} s"
     if done.returncode:
         words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         return f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"

@@ -34,11 +34,12 @@ from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.processes.child import PACKAGES
 from chaos.screen import console
 from chaos.toolchain.cache import Say
+from chaos.toolchain.class_archive import class_archive
 from chaos.toolchain.compose_file import FILES, brokers_of
 from chaos.toolchain.engine import find_engine
 from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.images import ensure_images, second_image
-from chaos.toolchain.java import java_home
+from chaos.toolchain.java import java
 from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
@@ -58,7 +59,8 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     say = console(stderr=True)
     refuse("this run", lacks(plan))
     writable(root, room(plan))
-    java_home(say.print)  # whatever takes minutes to install is installed before anything is timed
+    # Whatever takes minutes to install is installed before anything is timed.
+    class_archive(java(say.print), say.print)
     make_runtime, stranger = runtime_maker(plan, say.print)
     directory = RunDirectory.create(root, plan.seed)
     directory.reserve()

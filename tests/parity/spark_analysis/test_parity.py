@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from checkers.anomalies.registry import find_all
-from checkers.findings import Witness
+from checkers.findings import Witness, findings_of
 from checkers.history import conversion
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import ACKED, AFTERWARDS, LOAD, Measure, context_of
 from spark_analysis.jobs import run_queries
+from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
@@ -28,18 +30,31 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def compared(spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis: bytes = b"") -> list[Witness]:
-    """What both say, having made sure that it is the same."""
+def compared(
+    spark: SparkSession, run_dir: Path, lines: Sequence[bytes], nemesis: bytes = b"", few: int = FEW
+) -> list[Witness]:
+    """What both say, having made sure that it is the same. few: witnesses that the driver takes without counting."""
     (run_dir / "history.jsonl").write_bytes(b"".join(lines))
     (run_dir / "nemesis.jsonl").write_bytes(nemesis)
     converted = conversion.convert(run_dir)
     kept, faults = conversion.load(run_dir)
     context = context_of(kept, faults)
-    witnesses, measures = run_queries(spark, run_dir / conversion.FOLDER, converted, context, kept.processes)
     expected = find_all(kept)
-    assert sorted(witnesses) == expected
+    out = run_dir / "anomalies"
+    findings, measures = run_queries(
+        spark, run_dir / conversion.FOLDER, out, converted, context, kept.processes, few=few
+    )
+    assert findings == findings_of(expected)
+    assert stored(out) == expected
     _same_measures(sorted(measures), measure(kept, context))
     return expected
+
+
+def stored(folder: Path) -> list[Witness]:
+    """Every witness in the files."""
+    table = pq.read_table(folder)
+    assert (table.schema.names, table.schema.types) == (SCHEMA.names, SCHEMA.types)
+    return sorted(map(Witness._make, rows(table)))
 
 
 def _same_measures(found: Sequence[Measure], expected: Sequence[Measure]) -> None:
@@ -49,15 +64,17 @@ def _same_measures(found: Sequence[Measure], expected: Sequence[Measure]) -> Non
         assert all(map(math.isclose, one.numbers, other.numbers)), (one, other)
 
 
-def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [FEW, 10], ids=["taken as they are", "counted and picked in Spark"])
+def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path, few: int) -> None:
     histories = []
     for seed in range(3):
         for name in PLANTS:
             planted = generate(seed)
             PLANTS[name](planted)
             histories.append(planted)
-    found = compared(spark, tmp_path, merged(histories), NEMESIS)
+    found = compared(spark, tmp_path, merged(histories), NEMESIS, few)
     assert {witness.anomaly for witness in found} == set(PLANTS)
+    assert len(list((tmp_path / "anomalies").glob("anomalies.parquet"))) == (few == FEW)
 
 
 def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -63,12 +62,6 @@ def test_java_home_goes_before_path(bin_folder: Path, tmp_path: Path, monkeypatc
     program(tmp_path / "home/bin/java", java_saying("21", "/opt/other"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert java.java(lambda line: pytest.fail(line)) == java.Java(Path("/opt/other"), 21)
-
-
-def test_what_was_found_becomes_java_home_of_this_process(bin_folder: Path) -> None:
-    program(bin_folder / "java", java_saying("21", "/opt/found"))
-    assert java.java_home(lambda line: pytest.fail(line)) == Path("/opt/found")
-    assert os.environ["JAVA_HOME"] == "/opt/found"
 
 
 def test_java_that_spark_does_not_run_on_is_passed_over(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,62 @@
+"""Witnesses, from Spark to findings: exact counts, the first ones of each finding, and all of them as Parquet files.
+
+A history may show more witnesses than the driver can hold. Few of them come to the driver as they are. Of many, Spark
+writes the files, counts, and picks the first of each finding: by partition and offset, then by the rest of the witness.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.findings import WITNESSES, Finding, Witness, counted, findings_of
+from spark_analysis.query import TEXTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = 50_000
+"""Witnesses that the driver takes as they are: a run with few is judged by one job instead of four."""
+SCHEMA = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in Witness._fields])
+"""Columns of the files."""
+
+_COLUMNS = ", ".join(f"{name} {'string' if name in TEXTS else 'bigint'}" for name in Witness._fields)
+_TYPED = ", ".join(name if name in TEXTS else f"bigint({name}) {name}" for name in Witness._fields)
+_COUNTS = """
+select anomaly, evidence, proc, part, count(*) n from {found} group by anomaly, evidence, proc, part
+"""
+_FIRST = f"""
+select {", ".join(Witness._fields)} from (
+  select *, row_number() over (partition by anomaly, evidence, proc order by part, off, val, op, other) nth
+  from {{found}})
+where nth <= {WITNESSES}
+"""
+
+
+def collect(spark: SparkSession, statement: str, folder: Path, few: int = FEW) -> list[Finding]:
+    """The findings of all witnesses that `statement` selects; `folder` is made anew and holds all of these.
+
+    Each file of it is Parquet. No more than `few` witnesses and the first WITNESSES of each finding leave Spark.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    typed = spark.sql(f"select {_TYPED} from ({statement})")
+    taken = typed.limit(few + 1).toArrow()
+    if taken.num_rows <= few:
+        folder.mkdir()
+        pq.write_table(taken.cast(SCHEMA), folder / "anomalies.parquet", compression="zstd")
+        return findings_of(map(Witness._make, rows(taken)))
+    place = folder.absolute().as_uri()
+    typed.write.parquet(place, compression="zstd")
+    found = spark.read.schema(_COLUMNS).parquet(place)
+    counts, first = (spark.sql(each, found=found).toArrow() for each in (_COUNTS, _FIRST))
+    return counted(rows(counts), map(Witness._make, rows(first)))
+
+
+def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table."""
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

@@ -1,0 +1,54 @@
+"""A JVM maps the archive that is made for it, and starts all the same where that file is damaged or not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.toolchain.class_archive import FILE, class_archive
+from chaos.toolchain.java import java
+from spark_analysis.class_list import history
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def archive() -> Path:
+    made = class_archive(java(print), print)
+    assert made is not None
+    return made
+
+
+def shared(folder: Path, archive: Path) -> int:
+    """How many of Spark's own classes an analysis takes from that archive."""
+    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
+    classes = folder / "classes.log"
+    logged = f"--conf=spark.driver.extraJavaOptions=-Xlog:class+load:file={classes}"
+    command = [sys.executable, "-P", "-m", "spark_analysis", str(folder), "--java-home", str(java(print).home)]
+    subprocess.run([*command, "--class-archive", str(archive), logged], check=True, capture_output=True)
+    found = json.loads((folder / "findings.json").read_text())["findings"]
+    assert {each["anomaly"] for each in found} == {"corrupt", "int-poll-skip", "lost-write"}
+    loaded = [line for line in classes.read_text().splitlines() if " org.apache.spark." in line]
+    assert len(loaded) > 1_000
+    return sum("source: shared objects file" in line for line in loaded)
+
+
+def test_most_classes_come_from_it(archive: Path, tmp_path: Path) -> None:
+    assert archive.name == FILE
+    assert shared(tmp_path, archive) > 1_000
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "gone"])
+def test_spark_starts_without_one_that_is_damaged(archive: Path, tmp_path: Path, damage: str) -> None:
+    damaged = tmp_path / "with a space" / FILE
+    damaged.parent.mkdir()
+    if damage == "garbage":
+        damaged.write_bytes(b"garbage" * 10_000)
+    elif damage == "cut":
+        with archive.open("rb") as whole:
+            damaged.write_bytes(whole.read(10_000_000))
+    assert shared(tmp_path, damaged) == 0

@@ -1,0 +1,54 @@
+"""A history with more witnesses than the driver may take: all are counted and written, and the first come to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.toolchain.java import java
+from checkers.findings import WITNESSES
+from spark_analysis.witnesses import FEW
+
+MANY, PARTITIONS, A_POLL = 150_000, 3, 1_000
+RESULTS = "4m"
+"""What all answers together may bring to the driver: a witness takes some 65 bytes of it."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def values_that_nobody_sent() -> Iterator[dict[str, Any]]:
+    """A history in which a reader gets MANY records of a process that sent none."""
+    yield {"e": "h", "schema": 1, "run": "many", "wall_ms": 0, "mono_ns": 0}
+    for part in range(PARTITIONS):
+        yield {"e": "t", "part": part, "topic": "t", "index": part, "cleanup": "delete", "retention_ms": -1}
+    for proc, role in enumerate(("producer", "reader")):
+        yield {"e": "p", "p": proc, "role": role, "settings": {}}
+    for op in range(MANY // A_POLL):
+        part, at = op % PARTITIONS, op // PARTITIONS * A_POLL
+        records = [[off, op * A_POLL + off - at] for off in range(at, at + A_POLL)]
+        end = at + A_POLL
+        yield {"e": "i", "op": op, "p": 1, "f": "poll", "t": 2 * op + 1, "at": {str(part): at}}
+        yield {"e": "c", "op": op, "st": 0, "t": 2 * op + 2, "got": [[part, end, end, end, 0, records, 0]]}
+
+
+def test_all_are_counted_and_written_and_the_first_are_told(tmp_path: Path) -> None:
+    assert MANY > 2 * FEW
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in values_that_nobody_sent()))
+    command = [sys.executable, "-P", "-m", "spark_analysis", str(tmp_path), "--java-home", str(java(print).home)]
+    # Spark itself stops a job whose answer is larger.
+    done = subprocess.run([*command, f"--conf=spark.driver.maxResultSize={RESULTS}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads((tmp_path / "findings.json").read_text())["findings"]
+    assert (found["anomaly"], found["count"]) == ("phantom", MANY)
+    assert found["parts"] == [[part, MANY // PARTITIONS] for part in range(PARTITIONS)]
+    assert [(each["part"], each["off"]) for each in found["witnesses"]] == [(0, off) for off in range(WITNESSES)]
+    stored = pq.read_table(tmp_path / "anomalies")
+    assert stored.num_rows == MANY == pc.count_distinct(stored["val"]).as_py()

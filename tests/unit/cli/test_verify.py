@@ -1,0 +1,76 @@
+"""`squall verify`: what is asked of Spark reaches the process that starts it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from chaos.commands.verify import command, spark_of
+from chaos.runs import judgement
+from chaos.runs.directory import RunDirectory
+from chaos.runs.spark import HERE, Spark
+from chaos.toolchain.java import Java
+
+FLAGS = (
+    "--master spark://h:7077 --executor-memory 8g --executor-cores 4 --cores 16 --driver-memory 3g "
+    "--spark-set spark.driver.host=10.0.0.1 --spark-set spark.x=a=b --limit 60"
+).split()
+ASKED = Spark(
+    "spark://h:7077",
+    {
+        "spark.executor.memory": "8g",
+        "spark.executor.cores": "4",
+        "spark.cores.max": "16",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "10.0.0.1",
+        "spark.x": "a=b",
+    },
+    60.0,
+)
+
+
+def asked(*flags: str) -> Spark:
+    with command.make_context("verify", ["runs/latest", *flags]) as context:
+        given: dict[str, Any] = context.params
+        return spark_of(given)
+
+
+def test_without_flags_it_runs_on_this_machine() -> None:
+    assert asked() == HERE
+
+
+def test_every_flag_is_a_setting_of_spark() -> None:
+    assert asked(*FLAGS) == ASKED
+
+
+def test_a_setting_without_a_value_is_wrong_usage() -> None:
+    result = CliRunner().invoke(command, ["runs/latest", "--spark-set", "spark.x"])
+    assert result.exit_code == 2, "click's own; the program makes 3 of it"
+    assert "--spark-set spark.x: it is NAME=VALUE" in result.stderr
+
+
+@pytest.mark.parametrize("archive", [None, Path("/cache/classes.jsa")])
+def test_spark_gets_master_settings_and_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: Path | None
+) -> None:
+    commands = []
+
+    def run(given: list[str], **how: Any) -> subprocess.CompletedProcess[bytes]:
+        commands.append((given, how["timeout"]))
+        return subprocess.CompletedProcess(given, 0)
+
+    monkeypatch.setattr(judgement, "java", lambda say: Java(Path("/opt/java"), 21))
+    monkeypatch.setattr(judgement, "class_archive_here", lambda there: archive)
+    monkeypatch.setattr(judgement.subprocess, "run", run)
+    assert judgement.analyse(RunDirectory(tmp_path), Console(quiet=True), ASKED) is None
+    ((given, limit_s),) = commands
+    assert limit_s == 60
+    assert given[given.index("--master") + 1] == "spark://h:7077"
+    assert [each for each in given if each.startswith("--conf=")] == [f"--conf={n}={v}" for n, v in ASKED.conf.items()]
+    assert ("--class-archive" in given) == (archive is not None)
+    assert (str(archive) in given) == (archive is not None)
