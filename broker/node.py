@@ -19,6 +19,7 @@ from broker.apis.metadata import MetadataHandler, TopicCreator
 from broker.apis.produce import ProduceApi
 from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
 from broker.apis.transactions import TransactionApis
+from broker.apis.txn_markers import TxnMarkersApi
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
@@ -194,7 +195,8 @@ class Node:
             **coordinator_routes(transactions, CoordinatorFinder(image, config, creator)),
             **admin_routes(context, metadata, self.control),
         }
-        for_nodes = node_routes(self.control.handlers(), fetch)
+        markers = TxnMarkersApi(env, self.replicas, self.timers, timeout_ms)
+        for_nodes = node_routes(self.control.handlers(), fetch, markers)
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server

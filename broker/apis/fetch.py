@@ -84,8 +84,9 @@ class DelayedFetch:
         if self.slot.conn.closed:
             api.forget(self)
             return
-        if self.min_bytes > 1:
-            # A partition that stood still when the fetch was parked may have moved since: look at all of them.
+        if self.min_bytes > 1 or self.isolation == READ_COMMITTED:
+            # A high watermark that moves need not mean anything for a reader of committed data. And a partition that
+            # stood still when the fetch was parked may have moved since: look at all of them.
             self.look = list(enumerate(self.wants))
             if not api.satisfied(self):
                 return
@@ -207,7 +208,12 @@ class FetchApi:
             if h is None or h.state.check_leader_epoch(part.leader_epoch):
                 return True
             state, log, offset = h.state, h.log, part.offset
-            limit = state.log_end_offset if replica else state.high_watermark
+            if replica:
+                limit = state.log_end_offset
+            elif fetch.isolation == READ_COMMITTED:
+                limit = state.read_limit(READ_COMMITTED, h.first_unstable_offset())
+            else:
+                limit = state.high_watermark
             if offset == limit and part.last_fetched_epoch in (NO_EPOCH, state.leader_epoch):
                 continue
             if offset < log.log_start_offset or offset > state.log_end_offset:
@@ -298,7 +304,9 @@ class FetchApi:
             return _failed(part.index, int(error), leader)
         # The state machine's log end, not the log's own: nobody may read records that still wait for their fsync.
         start, end, hw = log.log_start_offset, state.log_end_offset, state.high_watermark
-        stable = state.last_stable_offset(None)
+        # Taken once: what is appended, committed or decided meanwhile belongs to the next fetch (KAFKA-9807).
+        undecided = h.first_unstable_offset()
+        stable = state.last_stable_offset(undecided)
         diverging = state.divergence(log.epochs, part.last_fetched_epoch, offset)
         if diverging is not None:
             if diverging.is_undefined:
@@ -306,13 +314,15 @@ class FetchApi:
         elif offset > end or offset < start:
             return _failed(part.index, _OUT_OF_RANGE, None, hw, start)
         records: FileSlice | None = None
+        aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
         if diverging is None and (left > 0 or first):
-            limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, None)
+            limit = end if fetch.replica_id >= 0 else state.read_limit(fetch.isolation, undecided)
             if offset < limit:
                 records = log.slice(offset, limit, max(min(part.max_bytes, left), 0), first)
                 if records is not None and fetch.slot.conn not in h.readers:
                     h.read_by(fetch.slot.conn)
-        aborted: list[Any] | None = [] if fetch.isolation == READ_COMMITTED else None
+                if records is not None and aborted is not None:
+                    aborted = _aborted(h, offset, records)
         return FetchPartOut(part.index, 0, hw, stable, start, aborted, -1, records or _EMPTY, diverging, None, None)
 
     def _unknown(self, want: Want, version: int) -> FetchPartOut:
@@ -348,6 +358,14 @@ def _stands_still(want: Want, told: Told | None) -> bool:
         and state.is_leader
         and not h.deletions
     )
+
+
+def _aborted(h: Hosted, offset: int, records: FileSlice) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions that have data in what is read from `offset` on. The
+    reader drops that data.
+    """
+    found = h.log.aborted_transactions(offset, h.log.bound_of(records, offset))
+    return [(txn.producer_id, txn.first_offset) for txn in found]
 
 
 def _failed(index: int, error: int, leader: tuple[int, int] | None, hw: int = -1, log_start: int = -1) -> FetchPartOut:

@@ -43,12 +43,14 @@ class OffsetApis:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def list_offsets(self, request: ListOffsetsRequest, slot: Slot) -> ListOffsetsResponse:
-        """Offsets by timestamp or by the special values -1 to -5; consumers see up to HW, followers up to LEO
-        (KIP-207).
+        """Offsets by timestamp or by the special values -1 to -5; consumers see up to HW, or at read_committed up to
+        LSO, followers up to LEO (KIP-207).
         """
         topics = []
         for topic in request.topics:
-            parts = [self._list_one(topic.name, p, request.replica_id) for p in topic.partitions]
+            parts = [
+                self._list_one(topic.name, p, request.replica_id, request.isolation_level) for p in topic.partitions
+            ]
             for part in parts:
                 if slot.version < _EPOCHS_FROM:
                     part.leader_epoch = -1
@@ -58,7 +60,9 @@ class OffsetApis:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
         return ListOffsetsResponse(topics=topics)
 
-    def _list_one(self, name: str, asked: ListOffsetsPartition, replica_id: int) -> ListOffsetsPartitionResponse:
+    def _list_one(
+        self, name: str, asked: ListOffsetsPartition, replica_id: int, isolation: int
+    ) -> ListOffsetsPartitionResponse:
         index = asked.partition_index
         h = self._find(name, index)
         error = self._absent(name, index) if h is None else h.state.check_leader_epoch(asked.current_leader_epoch)
@@ -67,7 +71,9 @@ class OffsetApis:
                 partition_index=index, error_code=int(error), timestamp=-1, offset=-1, leader_epoch=-1
             )
         state, log = h.state, h.log
-        limit = state.high_watermark if replica_id == _CONSUMER else state.log_end_offset
+        limit = state.log_end_offset
+        if replica_id == _CONSUMER:
+            limit = state.read_limit(isolation, h.first_unstable_offset())
         # A new leader's high watermark may be lower than one that clients already heard from the old leader. It is
         # safe to tell once it has reached the start of the new leader's epoch.
         settled = replica_id != _CONSUMER or state.latest_offset_available()

@@ -10,6 +10,7 @@ from broker.apis.describe import (
     describe_cluster,
     describe_configs,
 )
+from broker.apis.describe_producers import describe_producers
 from broker.apis.log_dirs import describe_log_dirs
 from broker.apis.offsets import OffsetApis
 from broker.net.served import FORWARDED, SERVED, SERVED_TO_NODES
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.apis.metadata import MetadataHandler
     from broker.apis.produce import ProduceApi
     from broker.apis.transactions import TransactionApis
+    from broker.apis.txn_markers import TxnMarkersApi
     from broker.control.port import Decider, NodeHandler
     from broker.net.connection import Slot
     from broker.replicas.replica_manager import ReplicaManager
@@ -45,6 +47,7 @@ def data_routes(
         Route(ApiKey.LIST_OFFSETS, plain=offsets.list_offsets),
         Route(ApiKey.OFFSET_FOR_LEADER_EPOCH, plain=offsets.offset_for_leader_epoch),
         Route(ApiKey.DESCRIBE_LOG_DIRS, plain=lambda request, slot: describe_log_dirs(replicas, request)),
+        Route(ApiKey.DESCRIBE_PRODUCERS, plain=lambda request, slot: describe_producers(replicas, request)),
         Route(ApiKey.DELETE_RECORDS, waits=deletions.delete_records),
     )
 
@@ -91,8 +94,10 @@ def admin_routes(context: AdminContext, metadata: MetadataHandler, decider: Deci
     )
 
 
-def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[int, Route]:
-    """Routes of the listener between brokers only: the control plane's APIs, and Fetch of the control plane's logs."""
+def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi, markers: TxnMarkersApi) -> dict[int, Route]:
+    """Routes of the listener between brokers only: the control plane's APIs, Fetch of the control plane's logs, and
+    what transaction coordinators write into partitions.
+    """
 
     def by_control_plane(key: int, handler: NodeHandler) -> Route:
         return Route(key, plain=lambda request, slot: handler(request))
@@ -100,6 +105,7 @@ def node_routes(handlers: Mapping[int, NodeHandler], fetch: FetchApi) -> dict[in
     return _table(
         *(by_control_plane(key, handler) for key, handler in handlers.items()),
         Route(ApiKey.FETCH, hot=fetch.handle_between_nodes),
+        Route(ApiKey.WRITE_TXN_MARKERS, hot=markers.handle),
     )
 
 

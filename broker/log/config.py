@@ -27,6 +27,8 @@ class LogConfig:
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * 86_400_000
+    transaction_partition_verification_enable: bool = False
+    """The one default that is not Kafka's: who appends for clients must know how to ask a coordinator."""
 
     @classmethod
     def of(cls, source: object, **changes: Any) -> LogConfig:

@@ -15,6 +15,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from broker.env import File, Fs
 
 WRITE_OUT_AT = 8 << 10
+READ_ENTRIES = 120
+"""Entries of an index that are read at once where many are needed."""
 
 
 E = TypeVar("E")
@@ -194,5 +196,19 @@ class AbortedIndex(EntryFile[AbortedTxn]):
         self.add(0, *aborted)
 
     def __iter__(self) -> Iterator[AbortedTxn]:
-        for at in range(len(self)):
-            yield self[at]
+        return self.ending_from(0)
+
+    def ending_from(self, offset: int) -> Iterator[AbortedTxn]:
+        """The entries whose marker is at `offset` or behind it, in the order of their markers."""
+        size, count = self.ENTRY.size, len(self)
+        at = 1 + self.last_where(lambda entry: entry.last_offset < offset)
+        in_file = count - len(self._pending) // size
+        while at < in_file:
+            wanted = min(in_file - at, READ_ENTRIES)
+            rows = self.file.pread(wanted * size, at * size)
+            if len(rows) != wanted * size:
+                raise OSError(f"{self._path} ends before entry {at + wanted}")
+            yield from map(self.made, self.ENTRY.iter_unpack(rows))
+            at += wanted
+        for place in range(at, count):
+            yield self[place]

@@ -20,7 +20,9 @@ from broker.log.durability import Durability, FlushJob
 from broker.log.epochs import EpochCache
 from broker.log.indexes import AbortedTxn
 from broker.log.limits import Limits
-from broker.log.producers import ProducerStates, Sent, read_marker, remove_snapshots, write_snapshot
+from broker.log.markers import Marker, encode_marker
+from broker.log.producer_answers import answer_to, marker_answer
+from broker.log.producers import ProducerStates, remove_snapshots, write_snapshot
 from broker.log.reads import Found, segment_at
 from broker.log.results import AppendResult, FollowerAppend, Recovery
 from broker.log.retention import useless
@@ -28,7 +30,7 @@ from broker.log.scan import Placed
 from broker.log.segment import NEVER, Segment
 from broker.log.slices import FileSlice
 from broker.log.validation import ORDINARY, refusal, stamp_append_time
-from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.errors import ErrorCode
 from broker.protocol.records import (
     CONTROL_BIT,
     CRC_FROM,
@@ -151,9 +153,11 @@ class Log:
                 return refused
         if producer_id >= 0:
             entry = self.producers.entries.get(producer_id)
-            # In order, which is nearly always the case, is seen at a glance.
-            if entry is None or entry.next_sequence != sequence or entry.epoch != epoch or entry.txn_first_offset >= 0:
-                answer = self._check_producer(BatchHeader._make(header), records)
+            # In order, which is nearly always the case, is seen at a glance; and that no transaction begins or is left.
+            txn = attributes & TRANSACTIONAL_BIT != 0
+            in_order = entry and entry.next_sequence == sequence and entry.epoch == epoch
+            if entry is None or not in_order or (entry.txn_first_offset >= 0) is not txn:
+                answer = self._answer_to(BatchHeader._make(header), records, client)
                 if answer is not None:
                     return answer
         if limits.append_time or attributes & TIMESTAMP_TYPE_BIT:
@@ -184,31 +188,27 @@ class Log:
             if attributes & CONTROL_BIT:
                 self._replay(segment, BatchHeader._make(HEADER.unpack_from(records)), records)
             else:
-                txn = attributes & TRANSACTIONAL_BIT != 0
                 self.producers.appended(producer_id, epoch, sequence, base, delta, timestamp, txn)
         return AppendResult(0, base, last, timestamp if limits.append_time else -1, False, None)
 
-    def _check_producer(self, header: BatchHeader, batch: memoryview) -> AppendResult | None:
-        """None: append it. Otherwise the answer."""
-        if header.attributes & CONTROL_BIT:
-            try:
-                marker = read_marker(header, batch)
-            except MalformedFrame as problem:
-                return AppendResult.refused(ErrorCode.CORRUPT_MESSAGE, str(problem))
-            verdict: int | Sent | None = None if marker is None else self.producers.check_marker(header, marker)
-        else:
-            verdict = self.producers.check(header)
-        if verdict is None:
+    def _answer_to(self, header: BatchHeader, batch: memoryview, client: bool) -> AppendResult | None:
+        verify = client and self.config.transaction_partition_verification_enable
+        answer = answer_to(self.producers, header, batch, self.log_end_offset, verify=verify)
+        if answer is None:
             return None
-        if isinstance(verdict, Sent):
-            time_ms = verdict.timestamp if self._limits.append_time else -1
-            return AppendResult(0, verdict.base_offset, verdict.last_offset, time_ms, True, None)
-        entry = self.producers.entries[header.producer_id]
-        return AppendResult.refused(
-            verdict,
-            f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}; "
-            f"expected {entry.next_sequence} of epoch {entry.epoch} in {self.topic}-{self.partition}",
-        )
+        if answer.error:
+            return answer._replace(message=f"{answer.message} in {self.topic}-{self.partition}")
+        return answer if self._limits.append_time else answer._replace(log_append_time_ms=-1)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: Marker, transaction_version: int, leader_epoch: int, wall_ms: int
+    ) -> AppendResult:
+        """Append a coordinator's marker (P3). A marker that is here already is answered with the log's end."""
+        verdict = self.producers.check_marker(producer_id, epoch, marker, transaction_version)
+        if verdict is None:
+            batch = encode_marker(producer_id, epoch, marker, wall_ms)
+            return self.append_as_leader(batch, leader_epoch, wall_ms, client=False)
+        return marker_answer(verdict, self.log_end_offset)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int) -> FollowerAppend:
         """Append what a leader that was asked in `leader_epoch` sent, as it is: whole batches that begin at the log's
@@ -324,9 +324,12 @@ class Log:
         """What a reader of committed data must drop from the batches in `offset` .. `end_offset` - 1."""
         return reads.aborted_transactions(self.segments, offset, end_offset)
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed data stop; at most `high_watermark`."""
-        return self.producers.last_stable_offset(high_watermark)
+    def bound_of(self, found: FileSlice, offset: int) -> int:
+        """An offset behind all batches of a slice from `offset` on, and not far behind."""
+        for segment in self.segments[segment_at(self.segments, offset) :]:
+            if segment.file is found.file:
+                return segment.bound_at(found.position + found.length)
+        return self.log_end_offset
 
     # ------------------------------------------------------------------------------------------------ truncating
 

@@ -1,32 +1,22 @@
-"""What a log remembers of its producers: idempotence (P2, KIP-98, KIP-360) and open transactions.
+"""What a log remembers of its producers: idempotence (P2, KIP-98, KIP-360) and open transactions (P3, R5).
 
 The state is a function of the batches: the leader checks before it appends, everybody updates after, and a restart
-reads the newest snapshot file and replays the batches behind it.
+reads the newest snapshot file and replays the batches behind it. The rules themselves are in `producer_rules`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from struct import error as StructError
-from typing import NamedTuple
 
 from crc32c import crc32c
 
 from broker.env import Fs
 from broker.log.indexes import AbortedTxn
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.records import (
-    CONTROL_BIT,
-    SEQUENCE_MASK,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    decode_batch,
-)
-
-WINDOW = 5
-"""Newest batches of a producer that are known again when they come once more: clients keep at most 5 in flight."""
-ABORT, COMMIT = 0, 1
+from broker.log.markers import Marker, read_marker
+from broker.log.producer_rules import EndedTxn, Producer, ProducerRules, Sent, Verification
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import CONTROL_BIT, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
@@ -34,119 +24,88 @@ _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_CRC_FROM = 6
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 """Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start."""
-_MARKER_KEY = Struct(">hh")
-_MARKER_VALUE = Struct(">hi")
 
 
-class Sent(NamedTuple):
-    """A batch of a producer that is in the log."""
-
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class Producer:
-    """One producer id's state in one log."""
-
-    __slots__ = ("coordinator_epoch", "epoch", "next_sequence", "timestamp", "txn_first_offset", "window")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.window: deque[Sent] = deque(maxlen=WINDOW)
-        self.next_sequence = 0
-        self.timestamp = -1
-        """Largest timestamp of the last batch or marker, ms: how old the state is."""
-        self.coordinator_epoch = -1
-        self.txn_first_offset = -1
-        """Where the open transaction begins; -1 where none is open."""
-
-    def restart(self, epoch: int) -> None:
-        """A new producer epoch: sequences begin anew and old batches are not duplicates."""
-        self.epoch = epoch
-        self.window.clear()
-        self.next_sequence = 0
-
-
-class Marker(NamedTuple):
-    """The content of a control batch that ends a transaction."""
-
-    commit: bool
-    coordinator_epoch: int
-
-
-class EndedTxn(NamedTuple):
-    """A transaction that ended at the marker `last_offset`."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    aborted: bool
-
-
-def read_marker(header: BatchHeader, batch: memoryview) -> Marker | None:
-    """The marker in a control batch; None for other control records. MalformedFrame where it cannot be read."""
-    records = decode_batch(header, batch)
-    try:
-        if len(records) != 1 or header.producer_id < 0:
-            return None
-        _, kind = _MARKER_KEY.unpack_from(records[0].key or b"")
-        if kind not in (ABORT, COMMIT):
-            return None
-        _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
-    except StructError as problem:
-        raise MalformedFrame(f"control record: {problem}") from problem
-    return Marker(kind == COMMIT, coordinator_epoch)
-
-
-class ProducerStates:
+class ProducerStates(ProducerRules):
     """The producers of one log, by id."""
 
-    __slots__ = ("_ended", "_open", "entries")
+    __slots__ = ("entries", "ongoing", "undecided", "verifications")
 
     def __init__(self) -> None:
         self.entries: dict[int, Producer] = {}
-        self._open: dict[int, int] = {}
+        self.ongoing: dict[int, int] = {}
         """First offset -> producer id of the open transactions, in the order of their offsets."""
-        self._ended: deque[EndedTxn] = deque()
+        self.undecided: deque[EndedTxn] = deque()
         """Transactions whose marker the high watermark may not have passed yet, in the order of their markers."""
+        self.verifications: dict[int, Verification] = {}
+        """By producer id: the coordinator was asked whether a transaction may begin in this log. Never on disk."""
 
     # ----------------------------------------------------------------------------------------------- the leader's
 
-    def check(self, header: BatchHeader) -> ErrorCode | Sent | None:
-        """May a client's batch be appended? None: yes. A `Sent`: it is there already. Else the reason why not."""
-        entry = self.entries.get(header.producer_id)
-        if entry is None:
-            return None
-        if header.producer_epoch < entry.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        first = header.base_sequence
-        if header.producer_epoch > entry.epoch:
-            expected = 0
-        else:
-            last = first + header.last_offset_delta & SEQUENCE_MASK
-            for sent in entry.window:
-                if sent.first_sequence == first and sent.last_sequence == last:
-                    return sent
-            expected = entry.next_sequence
-        if first != expected:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if entry.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
-            return ErrorCode.INVALID_TXN_STATE
-        return None
+    def check(self, header: BatchHeader, *, verify: bool = False) -> ErrorCode | Sent | None:
+        """May a client's batch be appended? None: yes. A `Sent`: it is there already. Else the reason why not.
 
-    def check_marker(self, header: BatchHeader, marker: Marker) -> ErrorCode | None:
-        """May a coordinator's marker be appended? None, or the reason why not."""
-        entry = self.entries.get(header.producer_id)
+        `verify`: no transaction begins here unless its coordinator has agreed
+        (transaction.partition.verification.enable).
+        """
+        producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence
+        entry = self.entries.get(producer_id)
+        if entry is not None:
+            if self.is_fenced(entry, epoch):
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            known = self.known_batch(entry, header)
+            if known is not None:
+                return known
+        if header.attributes & TRANSACTIONAL_BIT and not self.is_ongoing(entry, epoch):
+            asked = self.verifications.get(producer_id)
+            if verify and not self.is_verified(asked, epoch):
+                return ErrorCode.INVALID_TXN_STATE
+            if entry is None and self.begins_too_late(asked, first):
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if entry is None:
             return None
-        if header.producer_epoch < entry.epoch:
+        if first != self.expected_sequence(entry, epoch):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return ErrorCode.INVALID_TXN_STATE if self.leaves_transaction(entry, header) else None
+
+    def check_marker(self, producer_id: int, epoch: int, marker: Marker, transaction_version: int) -> ErrorCode | None:
+        """May a coordinator's marker be appended? None: yes. NONE: it is there already. Else the reason why not."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        if self.is_marker_repeated(entry, epoch, marker, transaction_version):
+            # Whoever asked the coordinator before this marker came must ask again, as if it had been written now.
+            self.verifications.pop(producer_id, None)
+            return ErrorCode.NONE
+        if self.is_marker_late(entry, epoch, transaction_version):
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if marker.coordinator_epoch < entry.coordinator_epoch:
+        if self.is_coordinator_fenced(entry, marker):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return None
+
+    def begin_verification(self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool) -> Verification | None:
+        """Before a transactional batch is appended: the question to its coordinator, to be given to `agreed` with the
+        answer. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
+        batch is here already.
+        """
+        producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence
+        entry = self.entries.get(producer_id)
+        if self.is_ongoing(entry, epoch) or (entry is not None and self.known_batch(entry, header) is not None):
+            return None
+        asked = self.verifications.get(producer_id)
+        if asked is None or epoch > asked.epoch:
+            asked = self.verifications[producer_id] = Verification(epoch, first, raises_epoch)
+        elif epoch == asked.epoch:
+            asked.lowest_sequence = min(asked.lowest_sequence, first)
+        asked.wall_ms = wall_ms
+        return None if self.is_verified(asked, epoch) else asked
+
+    def agreed(self, producer_id: int, asked: Verification) -> None:
+        """The coordinator has agreed to what was asked. No effect if a marker has come since: then the transaction that
+        it agreed to has ended.
+        """
+        if self.is_still_asked(self.verifications.get(producer_id), asked):
+            asked.agreed = True
 
     # ------------------------------------------------------------------------------------------------- everybody's
 
@@ -165,7 +124,8 @@ class ProducerStates:
         entry.timestamp = timestamp
         if txn and entry.txn_first_offset < 0:
             entry.txn_first_offset = base_offset
-            self._open[base_offset] = producer_id
+            self.ongoing[base_offset] = producer_id
+            self.verifications.pop(producer_id, None)
 
     def ended(self, header: BatchHeader, marker: Marker) -> AbortedTxn | None:
         """A marker is in the log. What belongs in the index of aborted transactions, if it ended one so."""
@@ -176,14 +136,15 @@ class ProducerStates:
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.timestamp = header.max_timestamp
+        self.verifications.pop(header.producer_id, None)
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:
             return None
-        self._open.pop(first, None)
-        self._ended.append(EndedTxn(header.producer_id, first, header.base_offset, not marker.commit))
+        self.ongoing.pop(first, None)
+        self.undecided.append(EndedTxn(header.producer_id, first, header.base_offset, not marker.commit))
         if marker.commit:
             return None
-        stable = next(iter(self._open), header.base_offset + 1)
+        stable = next(iter(self.ongoing), header.base_offset + 1)
         return AbortedTxn(header.producer_id, first, header.base_offset, stable)
 
     def replay(self, header: BatchHeader, batch: memoryview | None) -> AbortedTxn | None:
@@ -205,27 +166,23 @@ class ProducerStates:
         marker = read_marker(header, batch)
         return None if marker is None else self.ended(header, marker)
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed data stop: min of `high_watermark` and every transaction not ended below it."""
-        ended = self._ended
-        while ended and ended[0].last_offset < high_watermark:
-            ended.popleft()
-        stable = high_watermark
-        if self._open:
-            stable = min(stable, next(iter(self._open)))
-        for txn in ended:
-            stable = min(stable, txn.first_offset)
-        return stable
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not below `high_watermark` (exclusive);
+        None where there is none. Forgets the transactions that the high watermark has passed.
+        """
+        undecided = self.undecided
+        while undecided and not self.is_undecided(undecided[0], high_watermark):
+            undecided.popleft()
+        return self.oldest_unstable(self.ongoing, undecided)
 
     def expire(self, wall_ms: int, after_ms: int) -> list[int]:
-        """Forget producers whose last batch or marker is older than `after_ms`, unless a transaction is open."""
-        old = [
-            producer_id
-            for producer_id, entry in self.entries.items()
-            if entry.txn_first_offset < 0 and wall_ms - entry.timestamp >= after_ms
-        ]
+        """Forget producers that have been quiet for `after_ms`. Their ids."""
+        old = [pid for pid, entry in self.entries.items() if self.may_forget(entry, wall_ms, after_ms)]
         for producer_id in old:
             del self.entries[producer_id]
+        for producer_id, asked in list(self.verifications.items()):
+            if wall_ms - asked.wall_ms >= after_ms:
+                del self.verifications[producer_id]
         return old
 
     # --------------------------------------------------------------------------------------------------- snapshots
@@ -272,7 +229,7 @@ class ProducerStates:
                 entry.window.append(Sent(first, last, last_offset - delta, last_offset, timestamp))
                 entry.next_sequence = last + 1 & SEQUENCE_MASK
         pairs = [(entry.txn_first_offset, pid) for pid, entry in states.entries.items() if entry.txn_first_offset >= 0]
-        states._open = dict(sorted(pairs))
+        states.ongoing = dict(sorted(pairs))
         return states
 
 

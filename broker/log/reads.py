@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from broker.env import Fs
 from broker.log.indexes import AbortedTxn
-from broker.log.producers import WINDOW, ProducerStates, Sent, load_snapshot
+from broker.log.producer_rules import WINDOW, Sent
+from broker.log.producers import ProducerStates, load_snapshot
 from broker.log.scan import walk
 from broker.log.segment import Segment
 from broker.protocol.errors import MalformedFrame
@@ -104,8 +105,8 @@ def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: i
     """The aborted transactions that have data in `offset` .. `end_offset` - 1, in the order of their markers."""
     found: list[AbortedTxn] = []
     for segment in segments[segment_at(segments, offset) :]:
-        for txn in segment.aborted:
-            if txn.last_offset >= offset and txn.first_offset < end_offset:
+        for txn in segment.aborted.ending_from(offset):
+            if txn.first_offset < end_offset:
                 found.append(txn)
             if txn.last_stable_offset >= end_offset:
                 return found

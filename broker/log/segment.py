@@ -219,6 +219,17 @@ class Segment:
             stop = batch_stop
         return FileSlice(self.file, start, stop - start)
 
+    def bound_at(self, stop: int) -> int:
+        """An offset behind all batches that end at byte `stop` or before: the next one that is known without reading
+        the batches.
+        """
+        stops = self.stops
+        if stop >= stops[0]:
+            return self.ends[min(bisect_left(stops, stop), len(stops) - 1)]
+        index = self.index
+        at = 1 + index.last_where(lambda entry: entry.position < stop)
+        return self.base_offset + index[at].relative_offset + 1 if at < len(index) else self.ends[0]
+
     # ------------------------------------------------------------------------------------ loading and truncating
 
     def open_inactive(self, next_base: int) -> None:

@@ -40,7 +40,7 @@ def refusal(records: memoryview, config: LogConfig, wall_ms: int, *, client: boo
     header = BatchHeader._make(HEADER.unpack_from(records))
     return (
         _misshapen(header, len(records))
-        or _too_large(header, config)
+        or _too_large(header, config, client)
         or _corrupt(records, header)
         or _not_for_clients(header, client, zstd)
         or _untimely(header, config, wall_ms)
@@ -58,8 +58,10 @@ def _misshapen(header: BatchHeader, size: int) -> AppendResult | None:
     return None
 
 
-def _too_large(header: BatchHeader, config: LogConfig) -> AppendResult | None:
-    if header.size > config.max_message_bytes:
+def _too_large(header: BatchHeader, config: LogConfig, client: bool) -> AppendResult | None:
+    # A marker that did not fit would leave its transaction open for ever.
+    is_marker = not client and header.attributes & CONTROL_BIT
+    if header.size > config.max_message_bytes and not is_marker:
         limit = config.max_message_bytes
         return AppendResult.refused(ErrorCode.MESSAGE_TOO_LARGE, f"{header.size} bytes, max.message.bytes is {limit}")
     if header.size > config.segment_bytes:

@@ -31,6 +31,7 @@ SERVED: tuple[ApiKey, ...] = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_PRODUCERS,
 )
 """Served on every listener, and listed to clients."""
 
@@ -44,8 +45,9 @@ SERVED_TO_NODES: tuple[ApiKey, ...] = (
     ApiKey.BROKER_REGISTRATION,
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.WRITE_TXN_MARKERS,
 )
-"""Served by control planes, on the listener between nodes only. ApiVersions does not list them."""
+"""Served by control planes and leaders, on the listener between nodes only. ApiVersions does not list them."""
 
 FORWARDED: tuple[ApiKey, ...] = (
     ApiKey.CREATE_TOPICS,

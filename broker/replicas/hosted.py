@@ -53,6 +53,13 @@ class Hosted:
         self.readers: dict[Connection, None] = {}
         """Connections that were sent bytes of this log's files. The kernel may still hold those very pages."""
 
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is not decided below the high watermark; None: all are (R5)."""
+        producers = self.log.producers
+        if producers.ongoing or producers.undecided:
+            return producers.first_unstable_offset(self.state.high_watermark)
+        return None
+
     def read_by(self, connection: Connection) -> None:
         """Note that a connection is being sent bytes of this log, until it closes."""
         readers = self.readers

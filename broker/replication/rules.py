@@ -225,9 +225,14 @@ class Rules:
         return self.high_watermark >= self.epoch_start_offset
 
     def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """Exclusive end for read_committed (R5), given the log's first undecided transactional offset (None: none)."""
+        """Exclusive end for read_committed (R5), given the log's first undecided transactional offset (None: none).
+
+        A transaction that began before the log's start, for its first records were deleted, holds it at that start.
+        """
         high_watermark = self.high_watermark
         stable = high_watermark if first_unstable_offset is None else min(high_watermark, first_unstable_offset)
+        if stable < self.log_start_offset:
+            stable = self.log_start_offset
         assert stable <= high_watermark
         assert high_watermark <= self.log_end_offset
         return stable

@@ -319,21 +319,20 @@ CLIENTS = (
             ),
         },
         removals=(
-            Removal("appends what comes again", at.LOG, "Log._check_producer", body="return None"),
+            Removal("appends what comes again", at.LOG, "Log._answer_to", body="return None"),
             Removal("forgets all but the last batch at a restart", "broker/log/reads.py", "_refill", body="return"),
             Removal(
                 "takes any sequence",
                 "broker/log/producers.py",
                 "ProducerStates.check",
-                piece="if first != expected:",
+                piece="if first != self.expected_sequence(entry, epoch):",
                 by="if False:",
             ),
             Removal(
                 "takes batches of an earlier producer epoch",
-                "broker/log/producers.py",
-                "ProducerStates.check",
-                piece="if header.producer_epoch < entry.epoch:",
-                by="if False:",
+                at.PRODUCER_RULES,
+                "ProducerRules.is_fenced",
+                body="return False",
             ),
             Removal(
                 "counts sequences beyond the largest",

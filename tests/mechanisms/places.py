@@ -9,6 +9,9 @@ PRODUCE_API, FETCH_API, OFFSET_API = "broker/apis/produce.py", "broker/apis/fetc
 FETCHER_LOOP, MANAGER = "broker/replicas/fetcher.py", "broker/replicas/replica_manager.py"
 LOG, EPOCH_CACHE, RECOVERY = "broker/log/log.py", "broker/log/epochs.py", "broker/log/recovery.py"
 
+PRODUCER_RULES, PRODUCERS = "broker/log/producer_rules.py", "broker/log/producers.py"
+MARKERS_API = "broker/apis/txn_markers.py"
+
 ISR = "tests/unit/replication/test_isr.py"
 WATERMARK = "tests/unit/replication/test_high_watermark.py"
 FOLLOWER = "tests/unit/replication/test_follower.py"
@@ -28,3 +31,4 @@ LEADER_APPENDS = "tests/unit/log/test_append_as_leader.py"
 FOLLOWER_APPENDS = "tests/unit/log/test_append_as_follower.py"
 LAYOUTS, EPOCHS = "tests/unit/log/test_layouts.py", "tests/unit/log/test_epochs.py"
 RETENTION, RECOVERING = "tests/unit/log/test_flush_and_retention.py", "tests/unit/log/test_recovery.py"
+MARKERS, READ_COMMITTED = "tests/unit/apis/test_txn_markers.py", "tests/unit/apis/test_read_committed.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mechanisms import places as at
 from tests.mechanisms.mechanism import Mechanism, Removal
+from tests.mechanisms.transactions import READERS
 
 REPLICAS = (
     Mechanism(
@@ -146,37 +147,7 @@ REPLICAS = (
             ),
         ),
     ),
-    Mechanism(
-        id="R5",
-        rule="The last stable offset is where the oldest open transaction began, and at most the high watermark.",
-        source="KIP-98",
-        tests={
-            at.WRITES: (
-                "test_last_stable_offset_is_the_high_watermark_where_no_transaction_is_open",
-                "test_last_stable_offset_is_where_the_oldest_open_transaction_began",
-                "test_last_stable_offset_never_passes_the_high_watermark",
-            ),
-        },
-        removals=(
-            Removal(
-                "calls the log's end stable",
-                at.RULES,
-                "Rules.last_stable_offset",
-                piece="stable = high_watermark if",
-                by="stable = self.log_end_offset if",
-            ),
-            Removal(
-                "forgets open transactions", at.RULES, "Rules.last_stable_offset", body="return self.high_watermark"
-            ),
-            Removal(
-                "calls what is not committed stable",
-                at.RULES,
-                "Rules.last_stable_offset",
-                piece="else min(high_watermark, first_unstable_offset)",
-                by="else first_unstable_offset",
-            ),
-        ),
-    ),
+    *READERS,
     Mechanism(
         id="R6",
         rule="ListOffsets answers consumers with the high watermark and the log start: what their lag is counted from.",
@@ -193,8 +164,8 @@ REPLICAS = (
                 "answers consumers with the log's end",
                 at.OFFSET_API,
                 "OffsetApis._list_one",
-                piece="limit = state.high_watermark if replica_id == _CONSUMER else state.log_end_offset",
-                by="limit = state.log_end_offset",
+                piece="if replica_id == _CONSUMER:",
+                by="if False:",
             ),
             Removal(
                 "answers with a high watermark that lags behind an earlier leader's",

@@ -168,7 +168,7 @@ class World:
         self.epoch += self.rng.random() < 0.2
         pid = self.rng.choice([-1, 1, 2])
         entry = log.producers.entries.get(pid)
-        if pid == 2 and entry is not None and self.rng.random() < 0.4:
+        if pid == 2 and entry is not None and entry.txn_first_offset >= 0 and self.rng.random() < 0.4:
             sent = marker(2, entry.epoch, commit=self.rng.random() < 0.5)
         else:
             sequence = -1 if pid < 0 else entry.next_sequence if entry else 0

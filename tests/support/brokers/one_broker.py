@@ -11,6 +11,7 @@ import trio
 from broker.apis.fetch import FetchApi
 from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
+from broker.apis.txn_markers import TxnMarkersApi
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
 from broker.control.orders import orders_of
@@ -24,6 +25,11 @@ from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.protocol.schema.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
 from tests.support.brokers.memory_env import WALL_MS, FakeEnv
@@ -137,6 +143,7 @@ class OneBroker:
         self.timers = Timers()
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
+        self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
         self._correlation_id = 0
         for broker_id, epoch in EPOCHS.items():
             endpoints = {LISTENER: (f"host{broker_id}", 9092)}
@@ -234,6 +241,22 @@ class OneBroker:
             request.topic_data.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=[data]))
         self.ask(conn, self.produce_api.handle, ApiKey.PRODUCE, request, version)
 
+    def end(
+        self,
+        conn: Connection,
+        producer_id: int,
+        epoch: int,
+        *places: tuple[str, int],
+        commit: bool = True,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> None:
+        """A WriteTxnMarkers of one transaction, in t-0 unless said otherwise."""
+        topics = [WritableTxnMarkerTopic(name, [index]) for name, index in places or (("t", 0),)]
+        marker = WritableTxnMarker(producer_id, epoch, commit, topics, coordinator_epoch, transaction_version)
+        request = WriteTxnMarkersRequest(markers=[marker])
+        self.ask(conn, self.markers_api.handle, ApiKey.WRITE_TXN_MARKERS, request, 2)
+
     def batch(self, count: int = 1, **fields: Any) -> memoryview:
         """A batch of now."""
         return batch(count, timestamp=self.env.wall_ms(), **fields)
@@ -254,6 +277,7 @@ class OneBroker:
         version: int = 17,
         broker_epoch: int | None = None,
         log_start: int = -1,
+        isolation: int = 0,
     ) -> None:
         """A Fetch of (topic, offset) of their partitions 0."""
         state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch or EPOCHS.get(replica, -1))
@@ -264,6 +288,7 @@ class OneBroker:
             max_bytes=max_bytes,
             session_id=session[0],
             session_epoch=session[1],
+            isolation_level=isolation,
         )
         for name, offset in parts:
             part = FetchPartition(
@@ -314,6 +339,12 @@ def produced(conn: Connection, version: int = 11) -> list[Any]:
     return [part for topic in response.responses for part in topic.partition_responses]
 
 
+def marked(conn: Connection) -> list[int]:
+    """The errors of the partitions of the only reply, a WriteTxnMarkers response."""
+    response, _ = response_class(ApiKey.WRITE_TXN_MARKERS).decode(memoryview(one_answer(conn)), 1, 2)
+    return [part.error_code for marker in response.markers for topic in marker.topics for part in topic.partitions]
+
+
 def fetched_all(conn: Connection, version: int = 17) -> FetchOut:
     """The only reply, a Fetch response."""
     rest = memoryview(one_answer(conn))
@@ -327,11 +358,19 @@ def fetched(conn: Connection, version: int = 17) -> FetchPartOut:
 
 
 def listed(
-    room: OneBroker, timestamp: int, *, replica: int = -1, epoch: int = -1, name: str = "t", version: int = 7
+    room: OneBroker,
+    timestamp: int,
+    *,
+    replica: int = -1,
+    epoch: int = -1,
+    name: str = "t",
+    version: int = 7,
+    isolation: int = 0,
 ) -> Any:
     """What ListOffsets tells of a partition."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic(name=name, partitions=[part])])
+    topic = ListOffsetsTopic(name=name, partitions=[part])
+    request = ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=[topic])
     slot = room.slot(room.client(), ApiKey.LIST_OFFSETS, version)
-    [topic] = OffsetApis(room.replicas).list_offsets(request, slot).topics
-    return topic.partitions[0]
+    [found] = OffsetApis(room.replicas).list_offsets(request, slot).topics
+    return found.partitions[0]

@@ -10,7 +10,8 @@ from unittest.mock import patch
 from broker.log.config import LogConfig
 from broker.log.epochs import EpochCache
 from broker.log.log import Log
-from broker.log.producers import Producer, ProducerStates
+from broker.log.producer_rules import Producer
+from broker.log.producers import ProducerStates
 from broker.log.recovery import load
 from broker.protocol.records import BatchHeader, read_header
 from tests.support.disks.memory_fs import MemoryFs
@@ -93,6 +94,12 @@ def producers_of(batches: list[Stored]) -> ProducerStates:
     return states
 
 
+def stable_offset(states: ProducerStates, high_watermark: int) -> int:
+    """Where readers of committed data stop."""
+    first = states.first_unstable_offset(high_watermark)
+    return high_watermark if first is None else min(first, high_watermark)
+
+
 def facts(entry: Producer) -> tuple[object, ...]:
     """A producer's state without the older part of its window, which a restart may forget."""
     last = entry.window[-1][:4] if entry.window else None
@@ -110,4 +117,4 @@ def assert_producers(found: ProducerStates, expected: ProducerStates) -> None:
         assert facts(entry) == facts(wanted), producer_id
         kept = [sent[:4] for sent in entry.window]
         assert [sent[:4] for sent in wanted.window][len(wanted.window) - len(kept) :] == kept
-    assert list(found._open.items()) == list(expected._open.items())
+    assert list(found.ongoing.items()) == list(expected.ongoing.items())

@@ -11,7 +11,7 @@ from broker.log.config import LogConfig
 from broker.log.scan import CorruptRecords, UnexpectedOffset
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
-from tests.support.disks.small_log import open_log, stored_batches
+from tests.support.disks.small_log import open_log, stable_offset, stored_batches
 
 
 def run(*batches: memoryview) -> memoryview:
@@ -138,7 +138,7 @@ def test_markers_end_transactions_on_followers_too() -> None:
         NEWEST,
     )
     assert [txn[:3] for txn in log.aborted_transactions(0, 4)] == [(1, 0, 2)]
-    assert log.last_stable_offset(4) == 3
+    assert stable_offset(log.producers, 4) == 3
 
 
 def test_a_marker_that_cannot_be_read_is_corrupt() -> None:

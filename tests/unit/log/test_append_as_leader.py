@@ -14,7 +14,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records import HEADER_SIZE, check_crc, decode_records, read_header
 from tests.support.disks.batches import NEWEST, batch, marker
 from tests.support.disks.memory_fs import MemoryFs
-from tests.support.disks.small_log import open_log
+from tests.support.disks.small_log import open_log, stable_offset
 
 WALL_MS = 10_000
 BIG = LogConfig()
@@ -228,11 +228,11 @@ def test_a_transaction_holds_the_last_stable_offset_until_its_marker_is_replicat
     log.append_as_leader(batch(2), 0, WALL_MS)
     log.append_as_leader(batch(2, pid=1, seq=0, transactional=True), 0, WALL_MS)
     log.append_as_leader(batch(2), 0, WALL_MS)
-    assert log.last_stable_offset(6) == 2
-    assert log.last_stable_offset(1) == 1
+    assert stable_offset(log.producers, 6) == 2
+    assert stable_offset(log.producers, 1) == 1
     log.append_as_leader(marker(1, 0, commit=True), 0, WALL_MS, client=False)
-    assert log.last_stable_offset(6) == 2
-    assert log.last_stable_offset(7) == 7
+    assert stable_offset(log.producers, 6) == 2
+    assert stable_offset(log.producers, 7) == 7
     assert log.aborted_transactions(0, 7) == []
 
 

@@ -12,7 +12,8 @@ from broker.log.epochs import EpochCache
 from broker.log.indexes import AbortedTxn
 from broker.log.log import Log
 from broker.log.manager import LogManager
-from broker.log.producers import Producer, ProducerStates, Sent
+from broker.log.producer_rules import Producer, Sent
+from broker.log.producers import ProducerStates
 from broker.log.recovery import load
 from tests.support.disks.batches import batch, marker
 from tests.support.disks.memory_fs import MemoryFs

@@ -102,9 +102,9 @@ def stable_offset(log: Log, high_watermark: int) -> int:
     """The last stable offset; unlike the broker's own call, this one forgets nothing on the way."""
     stable = high_watermark
     producers = log.producers
-    if producers._open:
-        stable = min(stable, next(iter(producers._open)))
-    for txn in producers._ended:
+    if producers.ongoing:
+        stable = min(stable, next(iter(producers.ongoing)))
+    for txn in producers.undecided:
         if txn.last_offset >= high_watermark:
             stable = min(stable, txn.first_offset)
     return stable

@@ -1,0 +1,52 @@
+"""DescribeProducers: what the leader of a partition knows of its producers and their open transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.log.producer_rules import Producer
+    from broker.protocol.schema.describe_producers import DescribeProducersRequest
+    from broker.replicas.replica_manager import ReplicaManager
+
+
+def describe_producers(replicas: ReplicaManager, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The producers of each partition, by the leader's log. Those that it has forgotten are not named."""
+    topics = [
+        TopicResponse(
+            name=topic.name, partitions=[_describe(replicas, topic.name, index) for index in topic.partition_indexes]
+        )
+        for topic in request.topics
+    ]
+    return DescribeProducersResponse(topics=topics)
+
+
+def _describe(replicas: ReplicaManager, name: str, index: int) -> PartitionResponse:
+    key = name.encode()
+    h = replicas.by_name.get(key, {}).get(index)
+    if h is None:
+        error, _ = replicas.absent(key, index, by_id=False)
+        return PartitionResponse(partition_index=index, error_code=int(error))
+    if not h.state.is_leader:
+        return PartitionResponse(partition_index=index, error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    known = [_state(producer_id, entry) for producer_id, entry in h.log.producers.entries.items()]
+    return PartitionResponse(partition_index=index, active_producers=known)
+
+
+def _state(producer_id: int, entry: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.window[-1].last_sequence if entry.window else -1,
+        last_timestamp=entry.timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,161 @@
+"""WriteTxnMarkers: a transaction coordinator ends a transaction in the partitions led here (P3, KIP-98, KIP-890).
+
+A marker is answered once it is committed: the coordinator forgets the transaction after that, and nobody would write
+the marker again. One that is in the log already, because its answer was lost, is not appended again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.log.markers import Marker
+from broker.protocol.apis import ApiKey, request_class
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schema.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from broker.replicas.waiters import AwaitedAppend, ProduceResult, give_up
+
+if TYPE_CHECKING:
+    from broker.env import Env
+    from broker.net.connection import Slot
+    from broker.net.deadlines import Timers
+    from broker.protocol.schema.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+_NONE = int(ErrorCode.NONE)
+_NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
+_NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+_TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
+
+MarkerResults = list[tuple[int, list[tuple[str, list[ProduceResult]]]]]
+"""Of each marker: its producer id, and by topic a result for each partition."""
+
+
+class DelayedMarkers:
+    """A WriteTxnMarkers whose answer waits for high watermarks."""
+
+    __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
+
+    def __init__(self, api: TxnMarkersApi, slot: Slot, results: MarkerResults, parked: list[AwaitedAppend]) -> None:
+        self._api, self._slot, self._results, self._parked = api, slot, results, parked
+        self._owed = len(parked)
+        """How many partitions are still waited for."""
+        self.bucket = -1
+
+    def settled(self) -> None:
+        """One partition has its answer; the last one sends the reply."""
+        self._owed -= 1
+        if not self._owed:
+            self._api.timers.remove(self)
+            self._api.reply(self._slot, self._results)
+
+    def expire(self) -> None:
+        """request.timeout.ms has passed. The coordinator asks again; the markers may be committed by then."""
+        if not self._owed:
+            return
+        self._owed = 0
+        for append in give_up(self._parked):
+            append.result.refuse(_TIMED_OUT)
+        self._api.reply(self._slot, self._results)
+
+    def abandon(self) -> None:
+        """The connection has ended: the coordinator asks again on another one. The markers stay in the log."""
+        if self._owed:
+            self._owed = 0
+            self._api.timers.remove(self)
+            give_up(self._parked)
+
+
+class TxnMarkersApi:
+    """Handles WriteTxnMarkers requests. Only brokers may send them: the listener between nodes alone serves this."""
+
+    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, timeout_ms: int) -> None:
+        self._env, self._replicas, self.timers, self._timeout_ms = env, replicas, timers, timeout_ms
+
+    def handle(self, slot: Slot, view: memoryview, at: int) -> None:
+        """Append every marker of the request, then answer or park. MalformedFrame closes the connection."""
+        decoded, _ = request_class(ApiKey.WRITE_TXN_MARKERS).decode(view, at, slot.version)
+        request: WriteTxnMarkersRequest = decoded  # type: ignore[assignment]
+        now_ms, wall_ms = int(self._env.mono() * 1000), self._env.wall_ms()
+        parked: list[AwaitedAppend] = []
+        results: MarkerResults = []
+        for marker in request.markers:
+            topics = []
+            for topic in marker.topics:
+                out: list[ProduceResult] = []
+                topics.append((topic.name, out))
+                for index in topic.partition_indexes:
+                    result, awaited = self._end(topic.name.encode(), index, marker, now_ms, wall_ms)
+                    out.append(result)
+                    if awaited is not None:
+                        parked.append(awaited)
+            results.append((marker.producer_id, topics))
+        if parked:
+            self._park(slot, results, parked, now_ms + self._timeout_ms)
+        else:
+            self.reply(slot, results)
+
+    def _end(
+        self, key: bytes, index: int, asked: WritableTxnMarker, now_ms: int, wall_ms: int
+    ) -> tuple[ProduceResult, AwaitedAppend | None]:
+        """End the transaction in one partition. Returns the result, and what must happen before it is answered."""
+        parts = self._replicas.by_name.get(key)
+        h = parts.get(index) if parts else None
+        if h is None:
+            return ProduceResult(index, int(self._replicas.absent(key, index, by_id=False)[0])), None
+        state, log = h.state, h.log
+        if not state.is_leader:
+            return ProduceResult(index, _NOT_LEADER), None
+        if state.under_min_isr_before_append():
+            return ProduceResult(index, _NOT_ENOUGH_REPLICAS), None
+        marker = Marker(asked.transaction_result, asked.coordinator_epoch)
+        version = asked.transaction_version
+        done = log.end_transaction(
+            asked.producer_id, asked.producer_epoch, marker, version, state.leader_epoch, wall_ms
+        )
+        self._trace(h, asked, done.error, -1 if done.duplicate else done.base_offset)
+        if done.error:
+            return ProduceResult(index, done.error), None
+        if not done.duplicate:
+            self._replicas.appended(h, now_ms, wall_ms)
+        result = ProduceResult(index, _NONE)
+        end = done.last_offset + 1
+        if state.high_watermark < end:
+            return result, AwaitedAppend(h.uncommitted, end, result)
+        if state.under_min_isr_after():
+            result.refuse(_NOT_ENOUGH_AFTER_APPEND)
+        return result, None
+
+    def _trace(self, h: Hosted, asked: WritableTxnMarker, error: int, offset: int) -> None:
+        """`offset` -1: refused, or in the log already."""
+        self._env.trace("txn_marker", topic=h.log.topic, partition=h.log.partition, producer=asked.producer_id,
+                        epoch=asked.producer_epoch, coordinator_epoch=asked.coordinator_epoch,
+                        commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip
+
+    def _park(self, slot: Slot, results: MarkerResults, parked: list[AwaitedAppend], deadline_ms: int) -> None:
+        delayed = DelayedMarkers(self, slot, results, parked)
+        for append in parked:
+            append.queue.add(append, delayed)
+        slot.parked = delayed
+        self.timers.add(delayed, deadline_ms)
+
+    def reply(self, slot: Slot, results: MarkerResults) -> None:
+        """Encode and send."""
+        markers = []
+        for producer_id, topics in results:
+            found = [
+                WritableTxnMarkerTopicResult(name=name, partitions=[_on_the_wire(result) for result in parts])
+                for name, parts in topics
+            ]
+            markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=found))
+        slot.reply(WriteTxnMarkersResponse(markers=markers).encode(slot.version))
+
+
+def _on_the_wire(result: ProduceResult) -> WritableTxnMarkerPartitionResult:
+    return WritableTxnMarkerPartitionResult(partition_index=result.index, error_code=result.error)

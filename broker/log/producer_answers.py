@@ -1,0 +1,50 @@
+"""What a leader answers to a batch of a producer that is not to be appended: refused, or known already."""
+
+from __future__ import annotations
+
+from broker.log.markers import read_marker
+from broker.log.producer_rules import Sent
+from broker.log.producers import ProducerStates
+from broker.log.results import AppendResult
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.records import CONTROL_BIT, BatchHeader
+
+
+def answer_to(
+    producers: ProducerStates,
+    header: BatchHeader,
+    batch: memoryview,
+    log_end_offset: int,
+    *,
+    verify: bool,
+) -> AppendResult | None:
+    """None: append it. A known batch is answered with its offsets of then. `verify`: a transaction begins here only if
+    its coordinator has agreed.
+    """
+    if header.attributes & CONTROL_BIT:
+        try:
+            marker = read_marker(header, batch)
+        except MalformedFrame as problem:
+            return AppendResult.refused(ErrorCode.CORRUPT_MESSAGE, str(problem))
+        if marker is None:
+            return None
+        found = producers.check_marker(header.producer_id, header.producer_epoch, marker, 0)
+        return None if found is None else marker_answer(found, log_end_offset)
+    verdict = producers.check(header, verify=verify)
+    if verdict is None:
+        return None
+    if isinstance(verdict, Sent):
+        return AppendResult(0, verdict.base_offset, verdict.last_offset, verdict.timestamp, True, None)
+    entry = producers.entries.get(header.producer_id)
+    known = "nothing is known" if entry is None else f"expected {entry.next_sequence} of epoch {entry.epoch}"
+    return AppendResult.refused(
+        verdict,
+        f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}; {known}",
+    )
+
+
+def marker_answer(verdict: ErrorCode, log_end_offset: int) -> AppendResult:
+    """To a marker that is not to be appended. One that is in the log lies somewhere before its end."""
+    if verdict == ErrorCode.NONE:
+        return AppendResult(0, -1, log_end_offset - 1, -1, True, None)
+    return AppendResult.refused(verdict, "the transaction has a newer producer epoch or coordinator")

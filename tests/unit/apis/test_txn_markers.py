@@ -1,0 +1,193 @@
+"""WriteTxnMarkers: who may end a transaction in a partition, when it is answered, and that it is written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.apis.describe_producers import describe_producers
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import decode_records
+from broker.protocol.schema.describe_producers import DescribeProducersRequest, TopicRequest
+from tests.support.brokers.one_broker import OneBroker, answers, marked
+
+PID = 7
+
+
+def room_with_transaction(*, epoch: int = 3, **given: Any) -> OneBroker:
+    """Topic t, led here, in which producer 7 has an open transaction of two records."""
+    room = OneBroker()
+    room.give(**given)
+    room.produce(room.client(), ("t", 0, room.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
+    return room
+
+
+def replicate(room: OneBroker, end: int) -> None:
+    for replica in (2, 3):
+        room.follower_has(replica, end)
+
+
+def in_the_log(room: OneBroker) -> list[tuple[int, bool]]:
+    """(producer epoch, is it a control batch) of every batch."""
+    [h] = room.replicas.hosted()
+    return [(header.producer_epoch, header.is_control) for header, _ in h.log.read_batches(0, h.log.log_end_offset)]
+
+
+def test_a_marker_is_answered_once_it_is_committed() -> None:
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 3)
+    room.follower_has(2, 3)
+    assert answers(conn) == []
+    room.follower_has(3, 3)
+    assert marked(conn) == [ErrorCode.NONE]
+    assert in_the_log(room) == [(3, False), (3, True)]
+
+
+def test_the_bytes_of_a_marker_are_kafkas() -> None:
+    room = room_with_transaction()
+    room.end(room.client(), PID, 3, commit=False, coordinator_epoch=0x0102)
+    [h] = room.replicas.hosted()
+    header, data = list(h.log.read_batches(2, 3))[0]
+    assert (header.attributes, header.base_sequence, header.record_count) == (0x30, -1, 1)
+    [record] = decode_records(memoryview(data), with_control=True)
+    assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\1\2")
+
+
+def test_a_marker_that_is_sent_again_is_answered_and_not_written_again() -> None:
+    room = room_with_transaction()
+    for _ in range(3):
+        conn = room.client()
+        room.end(conn, PID, 3)
+        assert answers(conn) == []
+    replicate(room, 3)
+    again = room.client()
+    room.end(again, PID, 3)
+    assert marked(again) == [ErrorCode.NONE]
+    assert in_the_log(room) == [(3, False), (3, True)]
+
+
+def test_a_repeated_marker_is_not_answered_before_the_first_one_is_committed() -> None:
+    room = room_with_transaction()
+    room.end(room.client(), PID, 4, transaction_version=2)
+    again = room.client()
+    room.end(again, PID, 4, transaction_version=2)
+    assert answers(again) == []
+    replicate(room, 3)
+    assert marked(again) == [ErrorCode.NONE]
+
+
+def test_a_marker_of_an_older_producer_epoch_is_refused() -> None:
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 2)
+    assert marked(conn) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert len(in_the_log(room)) == 1
+
+
+def test_a_marker_of_an_older_coordinator_is_refused() -> None:
+    room = room_with_transaction()
+    room.end(room.client(), PID, 3, coordinator_epoch=5)
+    room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
+    conn = room.client()
+    room.end(conn, PID, 3, coordinator_epoch=4)
+    assert marked(conn) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+
+
+def test_with_transactions_v2_a_marker_of_the_transactions_own_epoch_is_refused() -> None:
+    """It was meant for the transaction before: KIP-1228, KAFKA-19446."""
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 3, transaction_version=2)
+    assert marked(conn) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    room.end(room.client(), PID, 4, transaction_version=2)
+    assert in_the_log(room) == [(3, False), (4, True)]
+
+
+def test_a_marker_of_a_newer_coordinator_is_written_though_nothing_is_open_and_fences_the_older_one() -> None:
+    room = room_with_transaction()
+    room.end(room.client(), PID, 3, coordinator_epoch=1)
+    room.end(room.client(), PID, 3, coordinator_epoch=2)
+    conn = room.client()
+    room.end(conn, PID, 3, coordinator_epoch=1)
+    assert marked(conn) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert in_the_log(room) == [(3, False), (3, True), (3, True)]
+
+
+def test_a_marker_for_a_producer_that_has_written_nothing_fences_it() -> None:
+    room = OneBroker()
+    room.give()
+    room.end(room.client(), PID, 4)
+    conn = room.client()
+    room.produce(conn, ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
+    assert in_the_log(room) == [(4, True)]
+
+
+def test_each_partition_has_an_error_of_its_own() -> None:
+    room = room_with_transaction()
+    room.give("u", leader=2)
+    conn = room.client()
+    room.end(conn, PID, 3, ("t", 0), ("u", 0), ("nobody's", 0))
+    replicate(room, 3)
+    assert marked(conn) == [
+        ErrorCode.NONE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_below_min_isr_no_marker_is_written() -> None:
+    room = OneBroker(min_insync_replicas="2")
+    room.give(isr=(1,))
+    room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
+    conn = room.client()
+    room.end(conn, PID, 3)
+    assert marked(conn) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert len(in_the_log(room)) == 1
+
+
+def test_a_marker_whose_leader_steps_down_is_answered_not_leader() -> None:
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 3)
+    room.give(leader=2, epoch=6, partition_epoch=11)
+    assert marked(conn) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_marker_that_is_not_committed_in_time_is_answered_timed_out() -> None:
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 3)
+    room.pass_ms(29_000)
+    assert answers(conn) == []
+    room.pass_ms(2_000)
+    assert marked(conn) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert not len(room.timers)
+
+
+def test_a_coordinator_that_has_gone_is_not_waited_for() -> None:
+    room = room_with_transaction()
+    conn = room.client()
+    room.end(conn, PID, 3)
+    conn.close()
+    assert not len(room.timers)
+    replicate(room, 3)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_describe_producers_shows_open_transactions_on_the_leader(leader: int) -> None:
+    room = room_with_transaction()
+    room.end(room.client(), PID, 3, coordinator_epoch=9)
+    room.produce(room.client(), ("t", 0, room.batch(3, pid=PID, epoch=3, seq=2, transactional=True)), acks=1)
+    if leader != 1:
+        room.give(leader=leader, epoch=6, partition_epoch=11)
+    request = DescribeProducersRequest(topics=[TopicRequest("t", [0]), TopicRequest("gone", [4])])
+    told, gone = (topic.partitions[0] for topic in describe_producers(room.replicas, request).topics)
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if leader != 1:
+        assert (told.error_code, told.active_producers) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+        return
+    [one] = told.active_producers
+    assert (one.producer_id, one.producer_epoch, one.last_sequence) == (PID, 3, 4)
+    assert (one.coordinator_epoch, one.current_txn_start_offset) == (9, 3)
