@@ -16,7 +16,7 @@ Line formats are the contract with `checkers.history`. Times are the run's monot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -71,13 +71,19 @@ class ReadOutcome:
     error: str = ""
 
 
+Served = Callable[[str, int, int, Sequence[tuple[int, int]]], None]
+"""Takes topic, partition index, epoch of the leader that answered, and the records as (offset, value)."""
+
+
 class Recorder:
     """Writes one run's history. All is synchronous. OSError (a full disk) goes to the caller: no history, no run."""
 
-    def __init__(self, env: Env, path: str, run: str) -> None:
+    def __init__(self, env: Env, path: str, run: str, *, served: Served | None = None) -> None:
+        """served: called for the records of each partition that a reader gets."""
         if env.fs.exists(path):
             raise FileExistsError(f"{path}: a history is never written over")
         self._env = env
+        self._served = served
         self._file = env.fs.open(path, create=True)
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
@@ -194,6 +200,10 @@ class Recorder:
         if outcome.end:
             line["end"] = outcome.end
         self._put({**line, **_error(outcome.error)})
+        if self._served is not None:
+            for got in outcome.got:
+                if got.records:
+                    self._served(*self._places[got.part], got.leader_epoch, got.records)
         return op
 
     def event(self, kind: str, **fields: Any) -> None:

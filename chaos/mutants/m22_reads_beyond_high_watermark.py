@@ -28,7 +28,7 @@ MUTANT = Mutant(
     title="lets consumers read beyond the high watermark",
     source="KAFKA-9835",
     replaces=(Replaced(Rules, "read_limit", read_limit),),
-    expected=("unseen", "inconsistent-offset", "nonmonotonic-poll", "lso-violation"),
+    expected=("served-is-committed", "unseen", "inconsistent-offset", "nonmonotonic-poll", "lso-violation"),
     faults=("kill", "latency"),
     plan=plan,
 )

@@ -9,7 +9,7 @@ harness or by Ctrl-C, can still be verified; its verdict is `unknown`, with the 
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -61,6 +61,9 @@ class Eyes(Protocol):
 
     def acknowledged(self, topic: str, partition: int, offset: int, value: int) -> None:
         """A producer's record was just acknowledged at `offset` (-1: unknown)."""
+
+    def served(self, topic: str, partition: int, epoch: int, records: Sequence[tuple[int, int]]) -> None:
+        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
 
     def stuck(self) -> list[str]:
         """Why the cluster does not converge, as seen from inside."""
@@ -165,7 +168,8 @@ class Run:
     async def _with_cluster(self) -> None:
         env, seed = self._env, self.plan.seed
         servers = addresses(self.runtime.bootstrap(ZONE))
-        recorder = Recorder(env, self.papers.history, run=self.papers.run_id)
+        served = self._eyes.served if self._eyes else None
+        recorder = Recorder(env, self.papers.history, run=self.papers.run_id, served=served)
         foreign = self._stranger is not None
         observer = Observer(self.env("observer"), servers, self.plan.nodes, ask_quorum=foreign)
         told = self.papers.fault

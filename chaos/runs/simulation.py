@@ -145,6 +145,7 @@ class _Eyes:
 
     def __init__(self, sim: _Sim) -> None:
         self.acknowledged, self.stuck = sim.acknowledged, sim.stuck_now
+        self.served = sim.watch.served
         self._final = sim.watch.final
 
     def settled(self) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from chaos.runtimes.sim.invariants import Promise
-from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Batch, Written
 from chaos.runtimes.sim.invariants.known import FOLLOWER, Known, Lost, View
 from chaos.runtimes.sim.invariants.producers import Producer
+from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
 
@@ -179,6 +179,28 @@ REPLICA: dict[str, list[Case]] = {
 
 LACKING: dict[int, int | tuple[Batch, ...]] = {1: 5, 2: 4, 3: 5}
 PARTITION: dict[str, list[Case]] = {
+    "elr-superset": [
+        (
+            "a leader that can commit does not wait for an eligible one",
+            (known(views=[view(isr=(1, 3))], truth=decision(isr=(1, 3), elr=(2,))),),
+            (known(views=[view(isr=(1, 3), maximal=ALL)], truth=decision(isr=(1, 3), elr=(2,))),),
+        ),
+        (
+            "it can commit nothing",
+            (known(views=[view(isr=(1,))], truth=decision(isr=(1,), elr=(2,)), promise=Promise(1)),),
+            (known(views=[view(isr=(1,))], truth=decision(isr=(1,), elr=(2,)), promise=Promise(2)),),
+        ),
+        (
+            "it has not heard yet that two of three have left",
+            (known(views=[view(isr=(1, 3))], truth=decision(partition_epoch=7, isr=(1,), elr=(2, 3))),),
+            (known(views=[view(isr=(1, 3))], truth=decision(partition_epoch=7, isr=(1,), elr=(3,))),),
+        ),
+        (
+            "a zombie does not matter",
+            (known(views=[view(isr=(1, 3))], truth=decision(isr=(1, 3), elr=(2,))),),
+            (known(views=[view(isr=(1, 3))], truth=decision(1, 2, isr=(1, 3), elr=(2,))),),
+        ),
+    ],
     "strong-isr": [
         (
             "a member lacks it",
@@ -280,19 +302,22 @@ WRITTEN: dict[str, list[Case]] = {
 }
 
 CUT: list[Case] = [
-    ("something is gone", (5, 4, known(5)), (6, 5, known(5))),
-    ("it was deleted by the leader", (5, 4, known(5)), (5, 4, known(5, low=5))),
+    ("something is gone", (1, 5, 4, known(5)), (1, 6, 5, known(5))),
+    ("it was deleted by the leader", (1, 5, 4, known(5)), (1, 5, 4, known(5, low=5))),
 ]
 CUTS: dict[str, list[Case]] = {
     "truncation-keeps-committed": [
         *CUT,
         (
             "truncation to the high watermark",
-            (5, 4, known(5)),
-            (5, 4, known(5, promise=Promise(2, hw_truncation=True))),
+            (1, 5, 4, known(5)),
+            (1, 5, 4, known(5, promise=Promise(2, hw_truncation=True))),
         ),
     ],
-    "recovery-keeps-committed": [*CUT, ("a damaged disk", (5, 4, known(5)), (5, 4, known(5, damaged={1})))],
+    "recovery-keeps-committed": [
+        *CUT,
+        ("a damaged disk", (1, 5, 4, known(5, damaged={2})), (1, 5, 4, known(5, damaged={1}))),
+    ],
 }
 
 FINAL: dict[str, list[Case]] = {
@@ -445,38 +470,12 @@ DECISION: dict[str, list[Case]] = {
 
 IMAGE: dict[str, list[Case]] = {"images-agree": [("they do", ((1, "a"), (1, "b")), ((1, "a"), (1, "a")))]}
 
-# --------------------------------------------------------------------------------------------------- acknowledgements
-
-
-def told(offset: int, about: Known, **more: Any) -> Arguments:
-    return Ack(offset, more.get("acks", -1), 2, more.get("found"), more.get("value")), about
-
-
-HELD = {1: 5, 2: 5, 3: 4}
-ACK: dict[str, list[Case]] = {
-    "acknowledged-is-committed": [
-        ("too early", told(5, known(5, copies=HELD)), told(4, known(5, copies=HELD))),
-        ("acks=1", told(5, known(5, copies=HELD)), told(5, known(5, copies=HELD), acks=1)),
-        ("a permitted loss", told(5, known(5, copies=HELD)), told(5, known(5, copies=HELD, void_epoch=3))),
-    ],
-    "acknowledged-is-replicated": [
-        ("by one", told(4, known(5, copies={1: 5, 2: 4})), told(3, known(5, copies={1: 5, 2: 4}))),
-        (
-            "lost since",
-            told(4, known(5, copies={1: 5, 2: 4})),
-            told(4, known(5, copies={1: 5, 2: 4}, lost={2: Lost(5, 102)})),
-        ),
-    ],
-    "acknowledged-offset": [
-        (
-            "another record",
-            told(4, known(5, copies=HELD), found=b"a", value=b"b"),
-            told(4, known(5, copies=HELD), found=b"b", value=b"b"),
-        ),
-    ],
+EPOCH: dict[str, list[Case]] = {"epoch-durable-before-append": [("one that is not", (3, (0, 2)), (2, (0, 2)))]}
+LOADED: dict[str, list[Case]] = {
+    "loaded-log-is-whole": [
+        ("a torn body", (1, 7, 9, known()), (1, 9, 9, known())),
+        ("a damaged disk", (1, 7, 9, known(damaged={2})), (1, 7, 9, known(damaged={1}))),
+    ]
 }
 
-EPOCH: dict[str, list[Case]] = {"epoch-durable-before-append": [("one that is not", (3, (0, 2)), (2, (0, 2)))]}
-LOADED: dict[str, list[Case]] = {"loaded-log-is-whole": [("a torn body", (7, 9, known()), (9, 9, known()))]}
-
-CASES = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK
+CASES = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK | READ

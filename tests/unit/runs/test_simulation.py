@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from broker.controller import elections
+from broker.controller.elections import PartitionChange
 from broker.log.log import Log
 from broker.log.results import AppendResult
 from broker.net.server import Server
 from chaos.errors import HarnessError, Refused
 from chaos.faults.nemesis import Nemesis
+from chaos.mutants import find
 from chaos.plans.plan import Plan, make_plan
 from chaos.runs import batch, simulation
 from chaos.runs.batch import Order, limited, run_batch
@@ -27,6 +31,8 @@ from chaos.runtimes.sim.runtime import SimRuntime
 from checkers.history.parser import parse
 from checkers.history.tables import OK, SEND
 from checkers.history.values import AFTER_HEALING, producer_of
+from workloads import payload
+from workloads.payload import Verified
 
 OPERATIONS = [[-0.5 + number * 0.25, 0, "appends-0", number % 2, 100 + number] for number in range(8)]
 
@@ -132,6 +138,44 @@ def test_an_acknowledgement_of_another_place_than_the_record_has_breaks_an_invar
         assert result.failure == Failure("invariant", "acknowledged-offset"), acks
         assert "offset 0 holds b'SQ1" in result.told[0]
         assert result.violations[0].details["offset"] == 0
+
+
+def test_a_record_that_is_another_one_when_it_is_read_again_breaks_an_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verify, seen = payload.verify, set[int]()
+
+    def verify_again(*args: Any) -> Verified:
+        found = verify(*args)
+        again = found.value in seen
+        seen.add(found.value)
+        return found._replace(value=found.value + 1) if again else found
+
+    monkeypatch.setattr(payload, "verify", verify_again)
+    result = simulate(small())
+    assert result.failure == Failure("invariant", "consistent-read")
+    assert "was served as value" in result.told[0]
+
+
+def test_a_reader_that_is_served_what_is_not_committed_breaks_an_invariant() -> None:
+    result = simulate(find("22").plan(0), mutant="22")
+    assert result.failure == Failure("invariant", "served-is-committed")
+
+
+def test_a_controller_that_keeps_eligible_who_is_not_waited_for_is_found_before_anything_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other invariant sees it: the eligible replica lacks nothing until somebody writes."""
+    faults = [{"at_s": 2, "duration_s": 2, "action": "stop", "target": "follower:appends-0-0"}]
+    plan, target = small(faults=faults), elections._Target
+    keep = target.keep_eligible
+
+    def keep_eligible(self: Any, change: PartitionChange) -> None:
+        keep(self, replace(change, min_isr=99))
+
+    assert simulate(plan, stop_at_first=False).violations == []
+    monkeypatch.setattr(target, "keep_eligible", keep_eligible)
+    assert {each.name for each in simulate(plan, stop_at_first=False).violations} == {"elr-superset"}
 
 
 def test_a_controller_resigns_by_request_and_another_epoch_has_one() -> None:

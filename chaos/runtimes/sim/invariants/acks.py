@@ -22,17 +22,34 @@ class Ack(NamedTuple):
     """What the value begins with that is at the offset now, as many bytes as `sent`; None where no log tells."""
     sent: bytes | None
     """What the value that was sent begins with, and no other does; None where that is not known."""
+    epoch: int = -1
+    """The newest leader epoch of a batch that has the value at the offset, in the log of any running replica; -1 where
+    none has it. Looked up only after a permitted loss."""
 
 
-def _may_be_gone(known: Known) -> bool:
-    return known.void_epoch >= 0 or bool(known.lost) or known.promise.hw_truncation or known.promise.without_controller
+def is_overtaken(ack: Ack, known: Known) -> bool:
+    """Whether a permitted loss may have taken this record.
+
+    A loss in leader epoch E overtakes what leaders of epochs before E appended. Everything from epoch E on counts
+    again. If no log tells the record's epoch, it counts from the first offset on at which no leader before E ever had
+    a record.
+    """
+    if known.void_epoch < 0:
+        return False
+    if ack.epoch >= 0:
+        return ack.epoch < known.void_epoch
+    return any(epoch < known.void_epoch for epoch in known.epochs_at(ack.offset))
+
+
+def _is_not_promised(known: Known) -> bool:
+    return known.promise.hw_truncation or known.promise.without_controller
 
 
 @invariant("acknowledged-is-committed", When.ACK, "Kafka: producer configuration acks; Vanlightly: acked values")
 def acknowledged_is_committed(ack: Ack, known: Known) -> str | None:
-    """With acks=all, success means that the leader's high watermark has passed the record. (Unless a permitted loss
-    has overtaken it.)"""
-    if ack.acks != -1 or ack.offset < known.ledger.end or _may_be_gone(known):
+    """With acks=all, success means that the leader's high watermark has passed the record. (Not asked of a record from
+    before a permitted loss: see `is_overtaken`.)"""
+    if ack.acks != -1 or ack.offset < known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
         return None
     return f"offset {ack.offset} was acknowledged, committed is what is before {known.ledger.end}"
 
@@ -40,11 +57,11 @@ def acknowledged_is_committed(ack: Ack, known: Known) -> str | None:
 @invariant("acknowledged-is-replicated", When.ACK, "Kafka, topic configuration min.insync.replicas")
 def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
     """With acks=all, success means that at least min ISR replicas hold the record (the disks of dead nodes count, and
-    so does what a power loss has taken since)."""
-    if ack.acks != -1 or known.promise.hw_truncation or known.promise.without_controller or known.void_epoch >= 0:
+    so does what a power loss has taken since). (Not asked of batches from before a permitted loss.)"""
+    if ack.acks != -1 or _is_not_promised(known):
         return None
     batch = known.ledger.at(ack.offset)
-    if batch is None or batch.end <= known.ledger.low:
+    if batch is None or batch.end <= known.ledger.low or batch.epoch < known.void_epoch:
         return None
     needed = min(ack.min_isr, len(known.truth.replicas)) if known.truth is not None else ack.min_isr
     holders = [node for node in known.copies if known.held_once(node, batch.end)]
@@ -54,9 +71,11 @@ def acknowledged_is_replicated(ack: Ack, known: Known) -> str | None:
 @invariant("acknowledged-offset", When.ACK, "Bufstream 0.1 report: an acknowledgement carries offset 0")
 def acknowledged_offset(ack: Ack, known: Known) -> str | None:
     """The record at the acknowledged offset is the one that was sent. (Where it is committed, or acks=1 and no other
-    leader has come since.)"""
+    leader ever had a record there. Not asked of a record from before a permitted loss.)"""
     if ack.found is None or ack.sent is None or ack.acks == 0 or ack.found == ack.sent:
         return None
-    if ack.offset >= known.ledger.end or (ack.acks != -1 and len(known.leaders) > 1) or _may_be_gone(known):
+    if ack.offset >= known.ledger.end or _is_not_promised(known) or is_overtaken(ack, known):
+        return None
+    if ack.acks != -1 and len(known.epochs_at(ack.offset)) > 1:
         return None
     return f"offset {ack.offset} holds {ack.found[:40]!r}, sent was {ack.sent[:40]!r}"

@@ -165,6 +165,11 @@ class Copy:
         self.segment, self.position = -1, 0
         """How far the files have been read: base offset of a segment, and a byte in it."""
 
+    def at(self, offset: int) -> Batch | None:
+        """The batch here that `offset` is in."""
+        at = bisect_right(self.batches, offset, key=_end)
+        return self.batches[at] if at < len(self.batches) and self.batches[at].base <= offset else None
+
     def newest(self, count: int) -> Iterator[Written]:
         """The last so many batches, each with the one before it."""
         batches = self.batches

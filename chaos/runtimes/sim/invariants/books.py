@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.runtimes.sim.invariants.known import STANDING, Lost
 from chaos.runtimes.sim.invariants.producers import Producer
+from chaos.runtimes.sim.invariants.reads import Read
 from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Judge:
         self._of_batch = entered(When.BATCH)
         self._of_written = entered(When.WRITTEN)
         self._of_ack = entered(When.ACK)
+        self._of_read = entered(When.READ)
 
     def wrote(self, known: Known, view: View, batches: Iterable[Written]) -> None:
         """These batches have appeared in a log."""
@@ -58,14 +60,14 @@ class Judge:
         """A log was truncated, or loaded from the disk; it held what is committed up to `before`."""
         now = known.copies[node].compare(known.ledger)
         for each in entered(when):
-            wrong = each.check(before, now, known)
+            wrong = each.check(node, before, now, known)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
     def loaded(self, known: Known, node: int, whole: int, now: int) -> None:
         """A log was loaded: it ends at `now`, and its batches are sound up to `whole`."""
         for each in entered(When.LOADED):
-            wrong = each.check(whole, now, known)
+            wrong = each.check(node, whole, now, known)
             if wrong is not None:
                 self._report(each, wrong, node, known, {})
 
@@ -167,6 +169,21 @@ class Judge:
             wrong = each.check(ack, known)
             if wrong is not None:
                 self._report(each, wrong, None, known, {"offset": ack.offset})
+
+    def served(self, known: Known, epoch: int, records: Iterable[tuple[int, int]]) -> None:
+        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
+        if not known.serves(epoch):
+            return
+        served = known.served
+        for offset, value in records:
+            if value < 0:
+                continue
+            now = Read(offset, value, epoch)
+            first = served.setdefault(offset, now)
+            for each in self._of_read:
+                wrong = each.check(now, first, known)
+                if wrong is not None:
+                    self._report(each, wrong, known.leaders.get(epoch), known, {"offset": offset})
 
     def final(self, known: Known) -> None:
         """The cluster has converged."""

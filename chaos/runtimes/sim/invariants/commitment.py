@@ -166,7 +166,7 @@ def batches_in_epochs(now: Written, first: Written, view: View | None, known: Kn
 
 
 @invariant("truncation-keeps-committed", When.TRUNCATED, "KIP-101, KIP-279, KAFKA-6361, KAFKA-2143")
-def truncation_keeps_committed(before: int, now: int, known: Known) -> str | None:
+def truncation_keeps_committed(node: int, before: int, now: int, known: Known) -> str | None:
     """A follower's truncation takes nothing that is committed, unless the leader has deleted it. (Not promised with
     truncation to the high watermark.)"""
     if known.promise.hw_truncation or known.promise.without_controller or now >= min(before, known.ledger.end):
@@ -177,19 +177,21 @@ def truncation_keeps_committed(before: int, now: int, known: Known) -> str | Non
 
 
 @invariant("recovery-keeps-committed", When.RECOVERED, "KAFKA-10471, KAFKA-10432: recovery after an unclean stop")
-def recovery_keeps_committed(before: int, now: int, known: Known) -> str | None:
-    """Loading a log takes away nothing that is committed and was found whole on the disk."""
+def recovery_keeps_committed(node: int, before: int, now: int, known: Known) -> str | None:
+    """Loading a log takes away nothing that is committed and was found whole on the disk. (Not asked of a node whose
+    own disk was damaged.)"""
     if now >= min(before, known.ledger.end) or min(before, known.ledger.end) <= known.ledger.low:
         return None
-    if known.cluster.damaged:
+    if node in known.cluster.damaged:
         return None
     return f"the disk held what is committed up to {min(before, known.ledger.end)}, the loaded log up to {now}"
 
 
 @invariant("loaded-log-is-whole", When.LOADED, "KAFKA-10471, KAFKA-15375: an unclean stop must not be taken for clean")
-def loaded_log_is_whole(whole: int, now: int, known: Known) -> str | None:
-    """What a log has after it was loaded are whole batches with the right checksums, up to its end."""
-    if whole >= now or known.cluster.damaged:
+def loaded_log_is_whole(node: int, whole: int, now: int, known: Known) -> str | None:
+    """What a log has after it was loaded are whole batches with the right checksums, up to its end. (Not asked of a
+    node whose own disk was damaged.)"""
+    if whole >= now or node in known.cluster.damaged:
         return None
     return f"ends at {now}, but its batches are sound up to {whole} only"
 

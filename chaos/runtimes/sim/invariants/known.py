@@ -12,6 +12,7 @@ from chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
+    from chaos.runtimes.sim.invariants.reads import Read
 
 RECOVERING: Final = 1
 """`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
@@ -114,10 +115,24 @@ class Known:
     """Producer id to what its committed batches say."""
     written: dict[tuple[int, int], Written] = field(default_factory=dict)
     """(base offset, leader epoch) to the batch that was first seen there."""
+    served: dict[int, Read] = field(default_factory=dict)
+    """Offset to what a reader was served there first, since the last permitted loss of that offset."""
 
     def counts(self, view: View) -> bool:
         """False for a replica that lives before a permitted loss: what it thinks is committed is not."""
         return view.leader_epoch >= self.void_epoch and view.node not in self.stale
+
+    def serves(self, epoch: int) -> bool:
+        """Whether what the leader of this epoch tells readers counts. False for one that a permitted loss has overtaken
+        and for one whose disk rots; also if the configuration lets committed records change.
+        """
+        if epoch < 0 or epoch < self.void_epoch or self.promise.hw_truncation or self.promise.without_controller:
+            return False
+        return not self.cluster.rotten or self.leaders.get(epoch) not in self.cluster.rotten
+
+    def epochs_at(self, offset: int) -> set[int]:
+        """The leader epochs of all batches that any log ever had at this offset. Slow: it goes through all of them."""
+        return {epoch for (base, epoch), it in self.written.items() if base <= offset < it.batch.end}
 
     def holds(self, node: int, end: int) -> bool:
         """Whether a node's log, or the disk of a dead one, has all committed batches before `end`."""
@@ -184,6 +199,7 @@ class Known:
             self.stale.add(node)
         self.stale.discard(leader)
         self.lost.clear()
+        self.served = {offset: read for offset, read in self.served.items() if offset < self.ledger.end}
         self.producers.clear()
         for batch in self.ledger.batches:
             # What retention deleted may still be known by a snapshot of the producers' state, or be lost with it.

@@ -125,6 +125,25 @@ def isr_superset(before: View | None, now: View, known: Known) -> str | None:
     return f"the maximal ISR is {list(now.maximal_isr)}, the decided one {list(truth.isr)}"
 
 
+@invariant("elr-superset", When.PARTITION, "Vanlightly, KIP-966: ReplicationQuorumSupersetProperty")
+def elr_superset(known: Known) -> str | None:
+    """If the leader in the newest epoch can commit because its ISR has at least min ISR members, its maximal ISR
+    contains every eligible leader replica that the control plane has decided, too. (Below min ISR it commits nothing,
+    so they cannot miss anything.)"""
+    truth = known.truth
+    if truth is None or not truth.elr:
+        return None
+    leader = known.views.get(truth.leader)
+    if leader is None or not leader.leads or leader.leader_epoch != truth.leader_epoch:
+        return None
+    if len(leader.isr) < known.promise.effective_min_isr(len(leader.replicas)):
+        return None
+    missing = [member for member in truth.elr if member not in leader.maximal_isr]
+    if not missing:
+        return None
+    return f"the maximal ISR is {list(leader.maximal_isr)}, the decided ISR {list(truth.isr)}, ELR {list(truth.elr)}"
+
+
 @invariant("epoch-durable-before-append", When.EPOCH, "KAFKA-16541; KIP-101: leader-epoch-checkpoint")
 def epoch_durable_before_append(epoch: int, durable: tuple[int, ...]) -> str | None:
     """Where a leader epoch begins is durable before anything of that epoch is in the log."""

@@ -30,17 +30,22 @@ class When(StrEnum):
     """A log has its first batch of another leader epoch: check(epoch: int, durable: tuple[int, ...]), with the epochs
     in the file beside the log as a loss of power would leave it."""
     TRUNCATED = "truncated"
-    """A log was truncated: check(before: int, now: int, known: Known) with the ends of its committed prefix."""
+    """A log was truncated: check(node: int, before: int, now: int, known: Known) with the ends of its committed
+    prefix."""
     RECOVERED = "recovered"
-    """A log was loaded: check(before: int, now: int, known: Known), as above."""
+    """A log was loaded: arguments as above."""
     LOADED = "loaded"
-    """A log was loaded: check(whole: int, now: int, known: Known): where its sound batches end, and where it does."""
+    """A log was loaded: check(node: int, whole: int, now: int, known: Known): where its sound batches end, and where it
+    does."""
     QUORUM = "quorum"
     """One node's seat in the quorum has changed: check(before: Seat | None, now: Seat, quorum: Quorum)."""
     IMAGE = "image"
     """A node's image has moved: check(image: object, first: object), canonical, at one offset."""
     ACK = "ack"
     """Records were acknowledged to a client: check(ack: Ack, known: Known)."""
+    READ = "read"
+    """A reader was served a record: check(now: Read, first: Read, known: Known). `first` is what any reader was served
+    at that offset first. Not called for leaders whose answers do not count: see `Known.serves`."""
     FINAL = "final"
     """The cluster has converged: check(known: Known)."""
 

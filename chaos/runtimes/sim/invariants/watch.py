@@ -371,7 +371,28 @@ class Watch:
                     found = sight.record_at(replica.log, seen.sim.disk, offset)
                     break
             found = found if found is None else found[: len(value)]
-        self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value))
+        epoch = -1 if value is None or known.void_epoch < 0 else self._epoch_of(known, offset, value)
+        self._judge.acknowledged(known, Ack(offset, acks, min_isr, found, value, epoch))
+
+    def _epoch_of(self, known: Known, offset: int, value: bytes) -> int:
+        """The newest leader epoch of a batch with this record at `offset`; -1 where no running node has it. (A record
+        that is sent again after a loss may be at the same offset in two epochs: then the later leader answered.)
+        """
+        newest = -1
+        for seen in self._nodes.values():
+            replica = seen.places.get((known.topic_id, known.partition))
+            batch = None if replica is None else replica.copy.at(offset)
+            if replica is not None and batch is not None and batch.epoch > newest:
+                found = sight.record_at(replica.log, seen.sim.disk, offset)
+                if found is not None and found.startswith(value):
+                    newest = batch.epoch
+        return newest
+
+    def served(self, topic: str, partition: int, epoch: int, records: Iterable[tuple[int, int]]) -> None:
+        """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
+        known = self._by_name.get((topic, partition))
+        if known is not None:
+            self._judge.served(known, epoch, records)
 
     def final(self) -> list[Violation]:
         """Look once more, at a cluster that should have converged. What was found now."""

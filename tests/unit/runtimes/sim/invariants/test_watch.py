@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.runtimes.sim.invariants import Promise, Watch
+from chaos.runtimes.sim.invariants import Promise, Watch, sight
 from tests.support.clusters.watched_world import TOPIC_ID, WatchedWorld
 from tests.support.disks.batches import NEWEST, batch
 
@@ -227,6 +227,139 @@ def test_an_acknowledgement_is_held_against_what_is_there() -> None:
     watch.acknowledged("t", 0, 5, None, -1, 2)
     watch.acknowledged("t", 0, 4, b"something else", -1, 2)
     assert world.names == ["acknowledged-is-committed", "acknowledged-offset"]
+
+
+def test_after_a_permitted_loss_acknowledgements_of_later_leaders_count_again() -> None:
+    world = after_an_unclean_election()
+    follower = world.nodes[3].hosted
+    follower.log.truncate_to(5)
+    follower.state.truncated(5)
+    world.nodes[2].write(b"v")
+    world.replicate(3)
+    world.decide(isr=(2, 3))
+    world.nodes[2].learn()
+    world.nodes[2].write(b"newer")
+    world.look()
+    assert committed(world) == 6, "node 3 is in the ISR, and does not have the newest"
+    newer = sight.record_at(world.nodes[2].hosted.log, world.nodes[2].disk, 6)
+    assert newer is not None
+    world.watch.acknowledged("t", 0, 6, b"sent to node 1", -1, 1)
+    world.watch.acknowledged("t", 0, 7, newer, -1, 1)
+    assert world.names == [], "the answer of the leader before the loss comes late"
+    world.watch.acknowledged("t", 0, 6, newer, -1, 1)
+    assert world.names == ["acknowledged-is-committed"]
+
+
+def test_after_a_permitted_loss_an_acknowledgement_behind_all_that_was_ever_there_counts() -> None:
+    world = after_an_unclean_election()
+    world.watch.acknowledged("t", 0, 9, b"who knows", -1, 1)
+    assert world.names == [], "node 1 of the epoch before had ten records"
+    world.watch.acknowledged("t", 0, 10, b"who knows", -1, 1)
+    assert world.names == ["acknowledged-is-committed"]
+
+
+def test_after_a_permitted_loss_what_is_committed_and_acknowledged_must_be_replicated_again() -> None:
+    world = after_an_unclean_election()
+    world.nodes[2].write()
+    world.look()
+    assert committed(world) == 6
+    world.watch.acknowledged("t", 0, 4, b"v4", -1, 3)
+    assert world.names == [], "node 3 may have lost what was committed before"
+    world.watch.acknowledged("t", 0, 5, None, -1, 1)
+    assert world.names == []
+    world.watch.acknowledged("t", 0, 5, None, -1, 2)
+    assert world.names == ["acknowledged-is-replicated"]
+
+
+def test_two_nodes_lose_the_ends_of_their_files_and_only_the_undamaged_one_is_to_blame() -> None:
+    for node, expected in ((2, False), (3, True)):
+        world = replicated()
+        world.watch.damaged(2, rotten=True)
+        world.nodes[node].kill()
+        world.look()
+        files = world.nodes[node].disk.files()
+        name = next(name for name in files if name.startswith("data/t-0/") and name.endswith(".log"))
+        world.nodes[node].disk.restore({**files, name: files[name][:-10]})
+        world.nodes[node].start()
+        world.look()
+        assert ("recovery-keeps-committed" in world.names) is expected
+
+
+def test_an_eligible_replica_that_the_leader_does_not_wait_for_is_seen_before_it_lacks_anything() -> None:
+    world = replicated()
+    world.decide(isr=(1, 3))
+    world.nodes[1].learn()
+    world.look()
+    assert world.names == []
+    world.decide(elr=(2,))
+    world.nodes[1].learn()
+    world.look()
+    assert world.names == ["elr-superset"]
+
+
+def test_what_a_reader_was_served_stays_as_it_is_over_all_leaders() -> None:
+    world = replicated()
+    watch: Watch = world.watch
+    watch.served("t", 0, 0, [(0, 70), (1, 71), (2, -1)])
+    elect(world, 2, (2, 3))
+    watch.served("t", 0, 1, [(0, 70), (1, 71), (2, 72)])
+    watch.served("t", 0, 0, [(2, 72)])
+    watch.served("elsewhere", 0, 1, [(0, 99)])
+    assert world.names == []
+    watch.served("t", 0, 1, [(1, 99)])
+    assert world.names == ["consistent-read"], "all logs are sound"
+    assert "offset 1 was served as value 71 in epoch 0, and as value 99 in epoch 1" in str(world.violations[0])
+
+
+def test_a_reader_is_served_nothing_that_is_not_committed() -> None:
+    world = replicated()
+    world.nodes[1].write()
+    world.look()
+    world.watch.served("t", 0, 0, [(4, 74)])
+    assert world.names == []
+    world.watch.served("t", 0, 0, [(5, 75)])
+    assert world.names == ["served-is-committed"]
+
+
+def test_only_what_a_permitted_loss_took_may_be_served_anew_and_overtaken_leaders_do_not_count() -> None:
+    world = after_an_unclean_election()
+    watch: Watch = world.watch
+    known = watch.partitions[TOPIC_ID, 0]
+    known.served.clear()
+    world.nodes[2].write()
+    world.look()
+    watch.served("t", 0, 0, [(5, 75), (9, 79)])
+    assert (world.names, known.served) == ([], {}), "of the leader before the loss"
+    watch.served("t", 0, 1, [(4, 74), (5, 85)])
+    assert world.names == []
+    watch.served("t", 0, 1, [(5, 75)])
+    assert world.names == ["consistent-read"]
+
+
+def test_a_permitted_loss_keeps_what_was_served_below_it() -> None:
+    world = replicated(min_isr=1)
+    world.watch._promise = Promise(min_isr=1, unclean=True)
+    world.decide(isr=(1, 3))
+    world.nodes[1].learn()
+    world.nodes[1].write()
+    world.replicate(3)
+    world.watch.served("t", 0, 0, [(4, 74), (5, 75)])
+    elect(world, 2, (2,), leader_recovery_state=1)
+    world.nodes[2].write()
+    world.look()
+    world.watch.served("t", 0, 1, [(5, 85)])
+    assert world.names == []
+    world.watch.served("t", 0, 1, [(4, 84)])
+    assert world.names == ["consistent-read"]
+
+
+@pytest.mark.parametrize("rotten", [1, 2])
+def test_a_rotten_leader_may_serve_anything_and_no_other(rotten: int) -> None:
+    world = replicated()
+    world.watch.damaged(rotten, rotten=True)
+    world.watch.served("t", 0, 0, [(0, 70)])
+    world.watch.served("t", 0, 0, [(0, 99)])
+    assert world.names == ([] if rotten == 1 else ["consistent-read"])
 
 
 def test_two_images_at_one_offset_must_agree() -> None:

@@ -1,0 +1,41 @@
+"""What must hold of what readers are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.known import Known
+
+
+class Read(NamedTuple):
+    """A record that a reader was served."""
+
+    offset: int
+    value: int
+    epoch: int
+    """Of the leader that answered."""
+
+
+@invariant("consistent-read", When.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
+def consistent_read(now: Read, first: Read, known: Known) -> str | None:
+    """Whatever leader serves an offset to a reader, the record is the same as the first time. (A permitted loss starts
+    anew from the offset on that it took. Not asked of leaders that it has overtaken, nor of one whose disk rots, nor
+    with truncation to the high watermark.)"""
+    if now.value == first.value:
+        return None
+    return (
+        f"offset {now.offset} was served as value {first.value} in epoch {first.epoch}, "
+        f"and as value {now.value} in epoch {now.epoch}"
+    )
+
+
+@invariant("served-is-committed", When.READ, "KAFKA-9835; Vanlightly, KIP-966: consumers can consume up to the HWM")
+def served_is_committed(now: Read, first: Read, known: Known) -> str | None:
+    """When a reader receives a record, some leader's high watermark has passed it. (Exceptions as for
+    `consistent-read`.)"""
+    if now.offset < known.ledger.end:
+        return None
+    return f"offset {now.offset} was served in epoch {now.epoch}, committed is what is before {known.ledger.end}"
