@@ -174,12 +174,16 @@ class Judge:
         """A reader got these records, as (offset, value), from the leader of this epoch. Value -1: not readable."""
         if not known.serves(epoch):
             return
-        served = known.served
+        served, committed = known.served, known.ledger.end
         for offset, value in records:
+            first = served.get(offset)
+            if first is not None and first.value == value and offset < committed:
+                continue  # Most records are read several times: to ask about each costs 1.5 % of a simulation.
             if value < 0:
                 continue
             now = Read(offset, value, epoch)
-            first = served.setdefault(offset, now)
+            if first is None:
+                first = served[offset] = now
             for each in self._of_read:
                 wrong = each.check(now, first, known)
                 if wrong is not None:
