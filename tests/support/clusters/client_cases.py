@@ -6,8 +6,7 @@ from typing import Any
 
 from chaos.runtimes.sim.invariants.acks import Ack
 from chaos.runtimes.sim.invariants.batches import Batch, Written
-from chaos.runtimes.sim.invariants.known import Known, Lost
-from chaos.runtimes.sim.invariants.reads import Read
+from chaos.runtimes.sim.invariants.known import Known, Lost, Read
 from tests.support.clusters.known_partitions import known, one, run
 from tests.support.clusters.quorum_cases import Arguments, Case
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chaos.runtimes.sim.invariants.known import STANDING, Lost
+from chaos.runtimes.sim.invariants.known import STANDING, Lost, Read
 from chaos.runtimes.sim.invariants.producers import Producer
-from chaos.runtimes.sim.invariants.reads import Read
 from chaos.runtimes.sim.invariants.table import Invariant, When, entered
 
 if TYPE_CHECKING:

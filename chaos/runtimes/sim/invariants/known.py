@@ -12,7 +12,6 @@ from chaos.runtimes.sim.invariants.promise import Promise
 
 if TYPE_CHECKING:
     from broker.cluster.image import Broker, PartitionImage
-    from chaos.runtimes.sim.invariants.reads import Read
 
 RECOVERING: Final = 1
 """`PartitionImage.leader_recovery_state` of a leader from outside the ISR."""
@@ -53,6 +52,15 @@ class View(NamedTuple):
 
 STANDING: Final = View._fields.index("start")
 """So many of a view's fields are the replica's standing: what stays as records come and are committed."""
+
+
+class Read(NamedTuple):
+    """A record that a reader was served."""
+
+    offset: int
+    value: int
+    epoch: int
+    """Of the leader that answered."""
 
 
 @dataclass(slots=True)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from chaos.runtimes.sim.invariants.table import When, invariant
 
 if TYPE_CHECKING:
-    from chaos.runtimes.sim.invariants.known import Known
-
-
-class Read(NamedTuple):
-    """A record that a reader was served."""
-
-    offset: int
-    value: int
-    epoch: int
-    """Of the leader that answered."""
+    from chaos.runtimes.sim.invariants.known import Known, Read
 
 
 @invariant("consistent-read", When.READ, "Vanlightly, KIP-966: ConsistentReadProperty")
