@@ -52,6 +52,7 @@ NO_EFFECT = MappingProxyType(
         "background.threads": "background work runs on the event loop",
         "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
         "num.replica.fetchers": "one fetcher for each leader",
+        "add.partitions.to.txn.retry.backoff.ms": "an addition waits for the transaction before it to be complete",
         "queued.max.requests": "requests are not queued: queued.max.request.bytes bounds what is held",
         "socket.send.buffer.bytes": "the system sizes the sockets' buffers",
         "socket.receive.buffer.bytes": "the system sizes the sockets' buffers",
@@ -190,6 +191,7 @@ class BrokerConfig:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(HOUR_MS, low=1)
     transaction_partition_verification_enable: bool = flag(True)
     transaction_two_phase_commit_enable: bool = flag(False)
+    add_partitions_to_txn_retry_backoff_max_ms: int = integer(100, low=0)
 
     # Offsets and groups.
     offset_metadata_max_bytes: int = integer(4096)

@@ -47,7 +47,9 @@ class MarkerJob:
         self.log, self.transaction = log, transaction
         self.remaining: dict[TopicPartition, None] = dict.fromkeys(transaction.partitions)
         self.in_flight: dict[TopicPartition, int] = {}
-        """Partition to the broker that was asked. What was refused stays here until it is tried again."""
+        """Partition to the broker that was asked last. What was refused stays here until it is tried again. If another
+        broker leads by then, that one is asked at once: the answer of the one before may never come.
+        """
 
     def marker(self, partitions: list[TopicPartition]) -> WritableTxnMarker:
         """The marker for some of the partitions."""
@@ -133,12 +135,12 @@ class MarkerSender:
     def _place(self, job: MarkerJob, batches: dict[int, Batch]) -> None:
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in list(job.remaining):
-            if partition in job.in_flight:
-                continue
             leader = self._leader_of(partition)
+            if leader == job.in_flight.get(partition, NO_NODE):
+                continue  # also without a leader: the image will tell of one
             if leader is None:
                 del job.remaining[partition]
-            elif leader != NO_NODE and leader not in self._busy:
+            elif leader not in self._busy and leader != NO_NODE:
                 by_leader.setdefault(leader, []).append(partition)
         for leader, found in by_leader.items():
             job.in_flight.update(dict.fromkeys(found, leader))
@@ -171,11 +173,11 @@ class MarkerSender:
                 self._take(job, broker_id, result)
             for partition in found:
                 if partition not in job.remaining:
-                    del job.in_flight[partition]
+                    job.in_flight.pop(partition, None)
             failed.append((job, [partition for partition in found if partition in job.remaining]))
         assert self._start_soon is not None
         if any(found for _, found in failed):
-            self._start_soon(self._try_again, failed)
+            self._start_soon(self._try_again, broker_id, failed)
         self._wanted.set()
 
     def _take(self, job: MarkerJob, broker_id: int, result: Any) -> None:
@@ -192,10 +194,11 @@ class MarkerSender:
                 if error in _FENCED:
                     self._jobs.pop(job, None)
 
-    async def _try_again(self, failed: Batch) -> None:
+    async def _try_again(self, broker_id: int, failed: Batch) -> None:
         """After a pause: what was refused just now would be refused again at once."""
         await self._env.sleep(BACKOFF_S * (0.5 + self._env.rng.random()))
         for job, found in failed:
             for partition in found:
-                del job.in_flight[partition]
+                if job.in_flight.get(partition) == broker_id:
+                    del job.in_flight[partition]
         self._wanted.set()

@@ -11,21 +11,30 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+import trio
+
 from broker.coordinators.partitions import partition_of
 from broker.coordinators.transactions import records
 from broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
-from broker.coordinators.transactions.values import Answer, MarkersWritten, Settings
+from broker.coordinators.transactions.values import (
+    AddPartitions,
+    Answer,
+    EndTransaction,
+    InitProducer,
+    MarkersWritten,
+    Settings,
+)
 from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.records import decode_batch
 from broker.replicas.coordinators.coordinator_log import CoordinatorLog
 from broker.replicas.coordinators.marker_sender import MarkerJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
-    from broker.coordinators.transactions.values import Request, Transaction
+    from broker.coordinators.transactions.values import Decision, Request, Transaction
     from broker.env import Env
     from broker.protocol.records import Record
     from broker.replicas.coordinators.marker_sender import MarkerSender
@@ -43,6 +52,22 @@ REFUSED_PAUSE_S = 0.05
 """Before an append of the coordinator's own that was refused is tried again."""
 
 
+_IN_TURN = (InitProducer, AddPartitions, EndTransaction)
+"""Requests of producers: those of one transactional id take effect in the order in which they come."""
+
+
+class Turn:
+    """The requests of a transactional id that wait: the first for a producer id, or for the transaction before to be
+    complete, the others for the first.
+    """
+
+    __slots__ = ("ready", "waiting")
+
+    def __init__(self, request: Request, answer: OnAnswer) -> None:
+        self.waiting = deque([(request, answer)])
+        self.ready = trio.Event()
+
+
 class HostedShard:
     """A shard, the partition's log in one leader epoch, and the requests whose turn has not come."""
 
@@ -52,8 +77,8 @@ class HostedShard:
         self.log, self.machine = log, Shard(settings)
         self.serves = False
         """Loaded, and all of it committed."""
-        self.turns: dict[str, deque[tuple[Request, OnAnswer]]] = {}
-        """Transactional ids whose first request waits for a producer id, each with all that came since."""
+        self.turns: dict[str, Turn] = {}
+        """By transactional id."""
 
 
 class TransactionCoordinator:
@@ -62,6 +87,7 @@ class TransactionCoordinator:
     def __init__(self, env: Env, config: BrokerConfig, replicas: ReplicaManager, producer_ids: ProducerIds) -> None:
         self._env, self._config, self._replicas, self._ids = env, config, replicas, producer_ids
         self._image = replicas.image
+        self._patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         self.shards: dict[int, HostedShard] = {}
         """By partition."""
         self._start_soon: Callable[..., None] | None = None
@@ -113,8 +139,9 @@ class TransactionCoordinator:
         shard.serves = False
         shard.log.close()
         turns, shard.turns = shard.turns, {}
-        for waiting in turns.values():
-            for _, answer in waiting:
+        for turn in turns.values():
+            turn.ready.set()
+            for _, answer in turn.waiting:
                 answer(Answer(ErrorCode.NOT_COORDINATOR))
         self._env.trace("coordinator_unloaded", topic=TOPIC, partition=index, epoch=shard.log.epoch,
                         ids=len(shard.machine.transactions))  # fmt: skip
@@ -171,8 +198,8 @@ class TransactionCoordinator:
             answer(Answer(ErrorCode.NOT_COORDINATOR))
         elif not shard.serves:
             answer(Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        elif request.transactional_id in shard.turns:
-            shard.turns[request.transactional_id].append((request, answer))
+        elif request.transactional_id in shard.turns and isinstance(request, _IN_TURN):
+            shard.turns[request.transactional_id].waiting.append((request, answer))
         else:
             self._decide(shard, request, answer)
 
@@ -188,9 +215,10 @@ class TransactionCoordinator:
         machine, name = shard.machine, request.transactional_id
         decision = machine.decide(request, self._env.wall_ms(), self._ids.spare)
         if decision.needs_producer_id:
-            shard.turns.setdefault(name, deque()).appendleft((request, answer))
-            assert self._start_soon is not None
-            self._start_soon(self._refill, shard, name)
+            self._wait_in_turn(shard, request, answer, self._refilled)
+            return
+        if self._waits_for_markers(shard, request, decision):
+            self._wait_in_turn(shard, request, answer, self._completed)
             return
         if decision.records:
             encoded = [records.encode(written, machine.settings.version) for written in decision.records]
@@ -202,6 +230,9 @@ class TransactionCoordinator:
                 machine.replay(written, offset + n)
             if decision.used_producer_id:
                 self._ids.take()
+            turn = shard.turns.get(name)
+            if turn is not None:
+                turn.ready.set()  # complete, perhaps: what waits for that is decided again
         rests_on = machine.offset_of(name)
         said = decision.answer
         if rests_on == NOTHING_WRITTEN:
@@ -220,21 +251,47 @@ class TransactionCoordinator:
 
         shard.log.when_committed(offset, decided)
 
-    async def _refill(self, shard: HostedShard, name: str) -> None:
-        """Get producer ids, then decide what has waited, in the order in which it came."""
-        error = await self._ids.refill()
-        waiting = shard.turns.pop(name, None)
-        while waiting:
-            request, answer = waiting.popleft()
-            if error:
-                answer(Answer(error))
-                error = ErrorCode.NONE
-            else:
-                self._decide(shard, request, answer)
-            later = shard.turns.get(name)
-            if later is not None:  # out of producer ids again: the rest keeps its place behind that request
-                later.extend(waiting)
-                return
+    # ------------------------------------------------------------------------------------------------- waiting in turn
+
+    def _waits_for_markers(self, shard: HostedShard, request: Request, decision: Decision) -> bool:
+        """Whether a producer is on to its next transaction while markers of the one before are being written. They are
+        seldom more than a few ms away, and a client that is sent back waits for 20 to 100 ms (KAFKA-18654).
+        """
+        early = decision.answer.error == ErrorCode.CONCURRENT_TRANSACTIONS and not decision.records
+        return early and isinstance(request, (InitProducer, AddPartitions)) and self._patience_s > 0
+
+    def _wait_in_turn(
+        self, shard: HostedShard, request: Request, answer: OnAnswer, until: Callable[[Turn], Awaitable[ErrorCode]]
+    ) -> None:
+        turn = shard.turns[request.transactional_id] = Turn(request, answer)
+        assert self._start_soon is not None
+        self._start_soon(self._go_on, shard, request.transactional_id, turn, until)
+
+    async def _refilled(self, turn: Turn) -> ErrorCode:
+        return await self._ids.refill()
+
+    async def _completed(self, turn: Turn) -> ErrorCode:
+        with self._env.timeout(self._patience_s):
+            await turn.ready.wait()
+            return ErrorCode.NONE
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+
+    async def _go_on(
+        self, shard: HostedShard, name: str, turn: Turn, until: Callable[[Turn], Awaitable[ErrorCode]]
+    ) -> None:
+        """Wait, then decide what has waited, in the order in which it came."""
+        error = await until(turn)
+        if shard.turns.get(name) is not turn:
+            return  # unloaded, and answered
+        del shard.turns[name]
+        if error:
+            _, answer = turn.waiting.popleft()
+            answer(Answer(error))
+        while turn.waiting and name not in shard.turns:
+            request, answer = turn.waiting.popleft()
+            self._decide(shard, request, answer)
+        if turn.waiting:  # one of them waits again: the rest keeps its place behind it
+            shard.turns[name].waiting.extend(turn.waiting)
         self._replicas.settle()
 
     # --------------------------------------------------------------------------------------------------------- markers

@@ -10,6 +10,7 @@ FOREVER = 9223372036854775807
 INT_MAX = 2147483647
 
 KAFKA = {
+    "add.partitions.to.txn.retry.backoff.max.ms": 100,
     "advertised.listeners": (),
     "auto.create.topics.enable": True,
     "auto.leader.rebalance.enable": True,
