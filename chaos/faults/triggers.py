@@ -111,9 +111,9 @@ def uncounted(runtime: str, target: str) -> str:
     return "" if target == "squall" else "only Squall's own broker counts its calls"
 
 
-def counts_calls(when: str | None) -> bool:
-    """Whether this `when`, already checked, needs brokers to count their calls."""
-    parts = parse("when", when) if when is not None else ()
+def counts_calls(when: str) -> bool:
+    """Whether this `when`, already checked, needs brokers to count their calls. Empty: the fault waits for nothing."""
+    parts = parse("when", when) if when else ()
     return any(isinstance(part, Compared) and part.subject in OF_CALLS for part in parts)
 
 

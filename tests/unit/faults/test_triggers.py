@@ -11,7 +11,7 @@ import pytest
 from chaos.faults.kind import FaultError
 from chaos.faults.targets import ClusterView
 from chaos.faults.triggers import After, Compared, counts_calls, kept, parse, seen_of
-from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, write_plan
+from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults
 from checkers.verdict import UNKNOWN
@@ -137,6 +137,12 @@ def test_each_part_is_checked_against_the_plan() -> None:
             with_faults({}, {"when": f"after fault 0 ended and {part}"})
     assert counts_calls("after fault 0 ended and fsync:2 > 10")
     assert not counts_calls("after fault 0 ended and controller > 0")
+
+
+def test_a_drawn_fault_waits_for_nothing_and_counts_no_calls() -> None:
+    drawn = with_schedule({"seed": 7}, None).timeline()
+    assert drawn
+    assert not any(counts_calls(fault.when) for fault in drawn)
 
 
 SMALL = {
