@@ -127,7 +127,7 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
     for fault in faults:
         first: dict[int, int] = {}
         for send in sends:
-            if 0 <= fault.began <= send.t0:
+            if 0 <= fault.began <= fault.whole_since <= send.t0:
                 known = first.setdefault(send.part, -1)
                 if send.st == OK:
                     took = send.t1 - fault.began

@@ -41,7 +41,7 @@ class Measure(NamedTuple):
     | gap | partition or OVERALL | 0 | longest time without an acknowledgement, its begin |
     | healed gap | the same | 0 | the same, counted from the end of the last fault |
     | fault gap | fault id | partition | the longest gap that overlaps the fault |
-    | recovery | fault id | partition | from its begin to the first acknowledgement of a send invoked since; -1: none |
+    | recovery | fault id | partition | from its begin to the first acknowledgement of a send while on; -1: none |
     | reader gap | process | partition | longest time since the last fault ended without progress, its begin |
     | sends | second | status | how many ended in that second of the run |
     | reads | second | 0 | how many records were received in it |

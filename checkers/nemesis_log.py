@@ -52,6 +52,7 @@ def _fault(line: dict[str, Any]) -> PlayedFault:
         ended=_time(line.get("ended")),
         evidence=dict(line["evidence"]) if line.get("evidence") else None,
         error=str(line.get("error") or ""),
+        on=_time(line.get("on")),
     )
 
 

@@ -80,7 +80,7 @@ from counted group by name, a, b
 """
 
 RECOVERIES = f""",
-    transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.began),
+    transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.whole_since),
               fault -> {_count("recovery", "fault.id", "part", x="if(st = 0, t1 - fault.began, null)")})"""
 
 GAPS = f"""
@@ -167,7 +167,11 @@ def taken(name: str, a: int, b: int, numbers: Sequence[float]) -> Measure:
 
 def _faults(faults: Sequence[PlayedFault]) -> str:
     """As an array; empty text where there are none."""
-    rows = [f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended)" for fault in faults]
+    rows = [
+        f"struct({fault.id} as id, {fault.began}L as began, {fault.ended}L as ended, "
+        f"{fault.whole_since}L as whole_since)"
+        for fault in faults
+    ]
     return f"array({', '.join(rows)})" if rows else ""
 
 

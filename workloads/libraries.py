@@ -128,6 +128,8 @@ class Zone(NamedTuple):
     bootstrap: Sequence[Address]
     driver: Driver | None = None
     """None: our own client."""
+    cluster_id: str = ""
+    """Of the cluster that they are to reach; empty where it is not known."""
 
 
 class ReaderTask(NamedTuple):

@@ -111,7 +111,7 @@ class Sender:
                 await self._live_by(self._zone.driver, nursery, about, stop, life)
                 return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
-            client = Client(self._env, self._zone.bootstrap, settings.client)
+            client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
             client.track(settings.topics)
             await nursery.start(client.run)
             flush = self._recorder.flush

@@ -38,7 +38,7 @@ async def tail(
         return
     env, handle = around.own(f"reader-{number}"), around.controls.readers[number]
     async with trio.open_nursery() as nursery:
-        client = Client(env, zone.bootstrap, client_settings)
+        client = Client(env, zone.bootstrap, client_settings, cluster_id=zone.cluster_id)
         await nursery.start(client.run)
         reader = RecordedReader(
             env,

@@ -11,6 +11,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -22,11 +24,14 @@ from chaos.runs.spark import HERE, Spark
 from chaos.runtimes.real.processes.child import TETHER
 from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
+from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
 from checkers.verdict import judge_run
 
 SPARK_LOG = "spark.log"
+HAVE_FILES = ("process", "docker")
+"""Runtimes whose brokers leave their data in the run directory."""
 
 
 def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, spark: Spark = HERE) -> dict[str, Any]:
@@ -53,12 +58,42 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, s
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
-    """Compare the brokers' own files, where they are still there; else what an earlier judging found stays."""
+    """Compare the brokers' own files, where they are still there; else what an earlier judging found stays.
+
+    Files that should be there and are not are a trouble: nothing is known of those replicas.
+    """
     try:
         history, _ = load(directory.path, large=False)
-        compare_run(directory.path, history.partitions)
+        comparison = compare_run(directory.path, history.partitions)
+        names = [each.name for each in history.partitions]
+        troubles += _not_compared(directory, names, None if comparison is None else comparison.compared)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
         troubles.append(f"comparing the replicas' logs stopped: {type(error).__name__}: {error}")
+
+
+def _not_compared(
+    directory: RunDirectory, partitions: Sequence[str], compared: Mapping[str, Mapping[str, Any]] | None
+) -> list[str]:
+    """Why replicas that left files on this machine were not compared. `compared`: None where nothing was, now."""
+    try:
+        plan = tomllib.loads(directory.plan.read_text())
+        replicas, nodes = plan["workload"]["replication_factor"], plan["cluster"]["nodes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # a plan that cannot be read is told of by the verdict
+    # Once they were compared, the data of a valid run is removed.
+    earlier = compared is None and (directory.path / REPLICAS).exists()
+    if plan.get("runtime") not in HAVE_FILES or replicas < 2 or earlier:
+        return []
+    if compared is None:
+        left = len(list(directory.nodes.glob("*/data")))
+        return [f"the replicas' logs were not compared: nodes/ has the data of {left} of {nodes} brokers"]
+    lacking = [name for name in partitions if len(compared.get(name, {}).get("nodes", ())) < replicas]
+    if not lacking:
+        return []
+    have = len(compared.get(lacking[0], {}).get("nodes", ()))
+    others = f" (and of {len(lacking) - 1} other partitions)" if len(lacking) > 1 else ""
+    said = f"only {have} of {replicas} left files" if have else "fewer than two left files"
+    return [f"the replicas of {lacking[0]}{others} were not all compared: {said}"]
 
 
 def of_the_harness(info: dict[str, Any]) -> list[str]:

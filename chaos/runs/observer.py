@@ -43,6 +43,8 @@ class Observer:
         self.client = Client(env, bootstrap, SETTINGS)
         self._nodes = tuple(nodes)
         self._ask_quorum = ask_quorum
+        self.cluster_id = ""
+        """As some broker last said; empty before, or where brokers do not tell it."""
 
     async def create_topics(self, topics: Sequence[NewTopic], timeout_s: float) -> None:
         """Create topics and wait until each has all its replicas in sync. HarnessError where that takes too long."""
@@ -106,6 +108,7 @@ class Observer:
             return -1
 
     def _read(self, answer: Any) -> ClusterView:
+        self.cluster_id = answer.cluster_id or self.cluster_id
         leaders: dict[str, int] = {}
         isr: dict[str, tuple[int, ...]] = {}
         replicas: dict[str, tuple[int, ...]] = {}

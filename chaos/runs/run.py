@@ -205,19 +205,19 @@ class Run:
     async def _create_topics(self, observer: Observer) -> None:
         await observer.create_topics(self.plan.workload.topic_list(), TOPICS_READY_S)
 
-    def _zones(self) -> list[Zone]:
+    def _zones(self, cluster_id: str) -> list[Zone]:
         """The workload's client zones, by the listener that brokers advertise to them."""
         servers = {name: self.runtime.bootstrap(name) for name in zone_names(self.plan.workload.zones)}
         needs = self.plan.workload.needs(self.plan.operations or ())
         drivers = {name: self._drivers(each, needs) for name, each in servers.items()} if self._drivers else {}
-        return [Zone(name, addresses(each), drivers.get(name)) for name, each in servers.items()]
+        return [Zone(name, addresses(each), drivers.get(name), cluster_id) for name, each in servers.items()]
 
     async def _load_and_heal(
         self, observer: Observer, servers: list[tuple[str, int]], recorder: Recorder, nemesis: Nemesis
     ) -> None:
         """All that the workload's readers live through: the load, the healing, and the writes after it."""
         counters = Counters()
-        around = self._surroundings(recorder, counters, trio.Event())
+        around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
         nemesis.clients = around.controls
         self.progress.counts = lambda: counts_of(counters)
         self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
@@ -265,15 +265,15 @@ class Run:
             if self._eyes is not None and not self.info["converged"]["ok"]:
                 self.info["converged"]["stuck"] = self._eyes.stuck()
 
-    def _surroundings(self, recorder: Recorder, counters: Counters, stop: trio.Event) -> Surroundings:
+    def _surroundings(self, recorder: Recorder, counters: Counters, zones: list[Zone]) -> Surroundings:
         """The workload's surroundings. It begins with the warm-up; its operations are timed from there."""
         traffic = self.plan.workload.traffic()
         return Surroundings(
             env=self.env("workload"),
-            zones=self._zones(),
+            zones=zones,
             recorder=recorder,
             counters=counters,
-            stop=stop,
+            stop=trio.Event(),
             controls=Controls(traffic.producers, traffic.readers),
             envs=self.env,
             acknowledged=self._eyes.acknowledged if self._eyes else None,

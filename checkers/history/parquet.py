@@ -64,6 +64,7 @@ _FAULTS = _schema(
     ended=_LONG,
     evidence=_TEXT,
     error=_TEXT,
+    on=_LONG,
 )
 _PARTITIONS = _schema(
     part=_INT,

@@ -394,3 +394,10 @@ class PlayedFault:
     ended: int
     evidence: Mapping[str, Any] | None
     error: str
+    on: int = -1
+    """When it was on everywhere: putting it on may take a while after `began`. -1 where the nemesis does not say."""
+
+    @property
+    def whole_since(self) -> int:
+        """What was handed over from then on met the whole fault; -1 if it never began."""
+        return max(self.began, self.on)

@@ -38,11 +38,21 @@ class _Slot:
     next_try: float = 0.0
 
 
+class AnotherCluster(Exception):
+    """An address of this cluster is answered by a broker of another one: two clusters share ports, or one was replaced
+    while clients lived. Nothing that it says is of use.
+    """
+
+
 class Client:
     """Run `run` in a nursery (`await nursery.start(client.run)`); everything else needs it running."""
 
-    def __init__(self, env: Env, bootstrap: Sequence[Address], settings: ClientSettings | None = None) -> None:
+    def __init__(
+        self, env: Env, bootstrap: Sequence[Address], settings: ClientSettings | None = None, *, cluster_id: str = ""
+    ) -> None:
+        """`cluster_id`: the cluster's, as far as it is known; else that of the first answer is taken for it."""
         assert bootstrap, "no bootstrap server"
+        self._cluster_id = cluster_id
         self.env = env
         self.settings = settings or ClientSettings()
         self.view = ClusterView()
@@ -61,7 +71,7 @@ class Client:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep connections and metadata until `close`."""
+        """Keep connections and metadata until `close`. Raises AnotherCluster."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
@@ -199,6 +209,7 @@ class Client:
         topics = [MetadataRequestTopic(name=topic) for topic in self._topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = await self.ask_once(request, MetadataResponse)
+        self._check_cluster(answer.cluster_id or "")
         known = {topic.name for topic in answer.topics}
         moved = self.view.apply(answer, self._topics)
         self._close_departed()
@@ -206,6 +217,17 @@ class Client:
         if not all(topic in known for topic in self._topics):
             self._stale.set()
         self._tell(moved)
+
+    def _check_cluster(self, told: str) -> None:
+        """Raises AnotherCluster. Brokers that tell no id are believed."""
+        if told and self._cluster_id and told != self._cluster_id:
+            candidates = self._candidates()
+            host, port = candidates[self._candidate % len(candidates)]
+            raise AnotherCluster(
+                f"{host}:{port} is a broker of the cluster {told}, and {self._cluster_id} was expected there: "
+                "two clusters share this address, or another one has taken its place"
+            )
+        self._cluster_id = self._cluster_id or told
 
     def _close_departed(self) -> None:
         """Drop connections to nodes that are no longer of the cluster, so that their number stays bounded."""

@@ -112,6 +112,15 @@ STALE_METADATA = frozenset(
 """Codes after which a client asks for metadata before it tries again."""
 
 
+def may_be_deposed(code: int, attempts: int) -> bool:
+    """Whether a leader that answers so to a batch's attempt of this number may be cut off from the others.
+
+    They may have elected another one, of which it cannot know. So its producer asks somebody else who leads.
+    """
+    return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
+
+
+
 def meaning(code: int) -> Meaning:
     """What a Produce error means. Codes that are not listed may mean anything: END_IN_DOUBT."""
     return _MEANINGS.get(code, Meaning.END_IN_DOUBT)

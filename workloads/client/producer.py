@@ -25,7 +25,7 @@ from workloads.client.bell import Bell
 from workloads.client.client import Client
 from workloads.client.cluster import Leader, Place
 from workloads.client.connection import Connection, RequestFailed, UnsupportedApi
-from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA
+from workloads.client.outcomes import BAD_ANSWER, CLOSED, CONNECTION_LOST, STALE_METADATA, may_be_deposed
 from workloads.client.settings import CODECS, ProducerSettings
 
 PRODUCE_OLDEST = 3
@@ -336,6 +336,8 @@ class Producer:
             place = (batch.lane.topic, batch.lane.index)
             if not self._client.hint(place, Leader(told.leader_id, told.leader_epoch), endpoints.get(told.leader_id)):
                 self._client.refresh_soon()
+        elif may_be_deposed(part.error_code, batch.attempts):
+            self._client.refresh_soon()
         return settled
 
     def _failed(self, sent: _Sent, failure: RequestFailed) -> None:

@@ -80,6 +80,8 @@ def test_both_find_every_planted_anomaly(spark: SparkSession, tmp_path: Path, fe
 def test_both_are_silent_on_clean_histories(spark: SparkSession, tmp_path: Path) -> None:
     histories = [generate(seed, cleanup="compact" if seed == 11 else "delete") for seed in range(10, 18)]
     assert compared(spark, tmp_path, merged(histories), NEMESIS) == []
+    kept, faults = conversion.load(tmp_path)
+    assert len(context_of(kept, faults).afterwards) == len(histories)  # each has its writes after healing
 
 
 def test_both_say_the_same_of_every_short_history(spark: SparkSession, tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ class FakeCluster:
         self.script: list[Script] = []
         self.max_versions: dict[int, int] = {}
         self.next_producer_id = 1000
+        self.cluster_id: str | None = "fake"
         self.connects: list[int] = []
         self._links: dict[int, list[MemoryTransport]] = {node: [] for node in self.node_ids}
         self._pending: deque[tuple[int, int, MemoryTransport]] = deque()
@@ -331,7 +332,7 @@ class FakeCluster:
                 if topic == name
             ]
             topics.append(MetadataResponseTopic(0, name, self.topic_ids[name], False, parts))
-        return MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=1, topics=topics)
+        return MetadataResponse(brokers=brokers, cluster_id=self.cluster_id, controller_id=1, topics=topics)
 
     def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         results = []

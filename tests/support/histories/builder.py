@@ -14,6 +14,7 @@ from typing import Any
 
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, History
+from checkers.history.values import AFTER_HEALING
 
 MS = 1_000_000
 Pairs = list[tuple[int, int]]
@@ -318,7 +319,8 @@ class _Appended:
 
 
 class GeneratedHistory(HistoryBuilder):
-    """A run in which nothing is wrong: producers, readers that seek and fail, and final reads of everything.
+    """A run in which nothing is wrong: producers, readers that seek and fail, a write to each partition after healing,
+    and final reads of everything. Readers live until they have polled that write.
 
     Offsets have gaps, as control records leave them. Sends are pipelined; some fail and some end without an answer.
     """
@@ -334,6 +336,7 @@ class GeneratedHistory(HistoryBuilder):
         """By partition: (visible since, offset, value), in order."""
         self.finished = 0
         self._produce(sends)
+        self._write_after_healing()
         for _ in range(3):
             self._read(self.reader(isolation=self.rng.randrange(2)))
         self.finished = max([self.now, *(poll.t1 for poll in self.polls)])
@@ -367,6 +370,16 @@ class GeneratedHistory(HistoryBuilder):
                     record.send.off = off
                 self.logs[part].append((record.at, off, record.send.val))
         self.now = max(send.t1 for send in self.sends) + 20 * MS
+
+    def _write_after_healing(self) -> None:
+        """By a producer of its own, long after the load: what counts for the load leaves it out."""
+        self.tick(self.rng.randrange(20, 40) * MS)
+        proc = self.producer(**{AFTER_HEALING: True})
+        for part, log in enumerate(self.logs):
+            send = self.send(proc, part)
+            offset = log[-1][1] + 1 if log else 0
+            log.append((self.tick(), offset, self.ok(send, offset).val))
+        self.now += 15 * MS
 
     def _read(self, proc: int) -> None:
         rng, now = self.rng, rng_start(self.rng)

@@ -27,7 +27,7 @@ def fault_line(id_: int = 0, action: str = "kill", began_ms: int = 30, ended_ms:
     return json.dumps({**line, **more}).encode() + b"\n"
 
 
-NEMESIS = fault_line(0, "kill", 30, 50) + fault_line(1, "partition", 45, 80)
+NEMESIS = fault_line(0, "kill", 30, 50) + fault_line(1, "partition", 45, 80, on=53 * MS)
 """Two faults that overlap, early in a generated history."""
 
 

@@ -83,6 +83,16 @@ def test_recovery_is_from_a_faults_begin_to_the_first_acknowledgement_of_what_wa
     assert (told["began_s"], told["ended_s"]) == (0.3, 0.5)
 
 
+def test_what_was_handed_over_before_the_last_link_was_cut_says_nothing_of_the_recovery() -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    # The fault begins, and its links are cut one after another.
+    send_at(h, p, 305, 310, 0)
+    send_at(h, p, 345, 6400, 1)
+    fault = fault_line(action="partition", began_ms=300, ended_ms=7000, on=340_000_000)
+    assert metrics(h, fault)["faults"][0]["recovery_s"] == 6.1
+
+
 def test_a_partition_that_did_not_come_back_has_no_recovery() -> None:
     h = HistoryBuilder(2)
     p = h.producer()

@@ -14,7 +14,7 @@ from broker.protocol.schema.describe_cluster import DescribeClusterRequest, Desc
 from broker.protocol.schema.metadata import MetadataRequest
 from tests.support.brokers.memory_env import FakeEnv
 from tests.support.clusters.fake_cluster import Break, FakeCluster, Withhold
-from workloads.client.client import Client
+from workloads.client.client import AnotherCluster, Client
 from workloads.client.connection import RequestFailed
 from workloads.client.settings import ClientSettings
 
@@ -172,6 +172,37 @@ async def test_asking_a_node_that_never_connects_ends_in_time(clock: MockClock) 
         with pytest.raises(RequestFailed):
             await client.ask_node(2, DescribeClusterRequest(), DescribeClusterResponse)
         assert trio.current_time() - began <= 5.5
+
+
+@pytest.mark.parametrize("expected", ["fake", ""])
+async def test_a_broker_of_another_cluster_is_told_from_the_expected_one(expected: str, clock: MockClock) -> None:
+    cluster = FakeCluster()
+    cluster.topic("t", [1, 2, 3])
+    with pytest.raises(ExceptionGroup) as told:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            client = Client(FakeEnv(cluster), cluster.bootstrap, SETTINGS, cluster_id=expected)
+            await nursery.start(client.run)
+            client.track(["t"])
+            await led_by(client, 0, 1)
+            cluster.cluster_id = "somebody else's"
+            await client.refreshed()
+    assert told.group_contains(
+        AnotherCluster, match="^node-[123]:9092 is a broker of the cluster somebody else's, and fake was expected there"
+    )
+
+
+async def test_brokers_that_tell_no_id_are_believed(clock: MockClock) -> None:
+    cluster = FakeCluster()
+    cluster.topic("t", [1, 2, 3])
+    cluster.cluster_id = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        client = Client(FakeEnv(cluster), cluster.bootstrap, SETTINGS, cluster_id="known")
+        await nursery.start(client.run)
+        client.track(["t"])
+        await led_by(client, 0, 1)
+        nursery.cancel_scope.cancel()
 
 
 async def test_closing_ends_every_task(clock: MockClock) -> None:

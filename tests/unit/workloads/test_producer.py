@@ -275,6 +275,49 @@ async def test_an_error_that_stays_ends_with_its_name_and_what_it_proves(
         assert (await rig.settled())[0] == (status, -1, -1, code.name)
 
 
+@pytest.mark.parametrize(
+    ("code", "in_vain"), [(ErrorCode.REQUEST_TIMED_OUT, 1), (ErrorCode.NOT_ENOUGH_REPLICAS, 2)], ids=lambda it: str(it)
+)
+async def test_a_leader_that_may_have_been_deposed_makes_its_producer_ask_others_who_leads(
+    code: ErrorCode, in_vain: int, clock: MockClock
+) -> None:
+    cluster = FakeCluster()
+    async with producing(cluster, ProducerSettings(linger_ms=0)) as rig:
+        rig.send()
+        await rig.settled()
+        # Node 1 is cut off: the others have elected node 2, and node 1 goes on refusing.
+        cluster.partitions["t", 0].leader, cluster.partitions["t", 0].epoch = 2, 9
+
+        def alone(seen: Seen) -> ProduceResponse | None:
+            return answer_of(seen, code) if seen.api_key == ApiKey.PRODUCE and seen.node == 1 else None
+
+        cluster.script.append(alone)
+        cluster.seen.clear()
+        number = rig.send()
+        assert (await rig.settled())[number].status is Status.OK
+        asked = [seen.node for seen in cluster.seen if seen.api_key == ApiKey.PRODUCE]
+        # Another attempt may be under way before the answer of who leads has come.
+        assert asked in ([1] * in_vain + [2], [1] * (in_vain + 1) + [2])
+
+
+async def test_one_refusal_for_want_of_replicas_is_no_reason_to_ask(clock: MockClock) -> None:
+    cluster = FakeCluster()
+    async with producing(cluster, ProducerSettings(linger_ms=0)) as rig:
+        rig.send()
+        await rig.settled()
+        refusals = iter([ErrorCode.NOT_ENOUGH_REPLICAS])
+        cluster.seen.clear()
+
+        def once(seen: Seen) -> ProduceResponse | None:
+            code = next(refusals, None) if seen.api_key == ApiKey.PRODUCE else None
+            return None if code is None else answer_of(seen, code)
+
+        cluster.script.append(once)
+        number = rig.send()
+        assert (await rig.settled())[number].status is Status.OK
+        assert not [seen for seen in cluster.seen if isinstance(seen.message, MetadataRequest)]
+
+
 async def test_a_partition_left_out_of_the_answer_is_in_doubt(clock: MockClock) -> None:
     cluster = FakeCluster()
     cluster.script.append(lambda seen: ProduceResponse() if seen.api_key == ApiKey.PRODUCE else None)

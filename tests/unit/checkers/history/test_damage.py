@@ -25,7 +25,7 @@ LINES = 200
 @cache
 def sound() -> tuple[bytes, ...]:
     """The lines of a history in which nothing is wrong, with sends, polls, seeks, failures and final reads."""
-    return tuple(generate(5, sends=41).sealed())
+    return tuple(generate(5, sends=32).sealed())
 
 
 def judged(lines: list[bytes]) -> Judgement:
