@@ -19,9 +19,7 @@ from chaos.runtimes.layout import links, zone_names
 
 NODES = (1, 2, 3)
 LINKS = links(NODES, zone_names(1))
-VIEW = ClusterView(
-    NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)}
-)
+VIEW = ClusterView(NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)})
 
 
 def resolved(target: str, view: ClusterView = VIEW) -> set[tuple[int, ...]]:
