@@ -86,10 +86,14 @@ def judge_bytes(
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None,
         troubles=[*troubles, *_told(parsed.problem, trouble)],
-        notes=[*after.notes, looked_for(parsed.outcomes, passed_over | workload.left_out())],
+        notes=[*after.notes, _looked_for(parsed, passed_over | workload.left_out())],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
+
+
+def _looked_for(parsed: History, passed_over: set[str]) -> str:
+    return looked_for(parsed.outcomes, parsed.processes, parsed.partitions, passed_over)
 
 
 def _told(*problems: Problem | None) -> list[str]:

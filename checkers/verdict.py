@@ -372,7 +372,7 @@ def _read_case(
     passed_over = {
         name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
     }.union(after.passed_over)
-    notes.append(looked_for(outcomes, passed_over | workload.left_out()))
+    notes.append(looked_for(outcomes, processes, partitions, passed_over | workload.left_out()))
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     return Case(

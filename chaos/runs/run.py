@@ -25,6 +25,7 @@ from chaos.faults.stage import Played, now_ns
 from chaos.faults.targets import ClusterView
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
+from chaos.runs.last_load import outlast
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
@@ -253,10 +254,20 @@ class Run:
                     await trio.sleep(self.plan.time_s)
                     # A fault that takes much longer than planned to end must not keep the run for ever.
                     faults.deadline = trio.current_time() + self.plan.limits.converge_s
+            await self._outlast_faults(around, nemesis)
         async with self._phase("settle"):
             around.stop.set()
             await around.readers.settled.wait()
         self.info["counters"] = counts_of(around.counters)
+
+    async def _outlast_faults(self, around: Surroundings, nemesis: Nemesis) -> None:
+        """A load that is drawn as it goes on lasts until it shows whether the cluster takes writes again."""
+        ended = [p.ended for p in nemesis.played if p.began is not None and p.ended is not None]
+        if self.plan.operations is not None or not ended:
+            return
+        parts = [around.recorder.partitions[place] for place in self.plan.workload.places()]
+        last_ack, stuck_s = around.counters.last_ack, self.plan.limits.stuck_s
+        self.info["load_outlasted"] = await outlast(self._env, last_ack, parts, max(ended) / 1e9, stuck_s)
 
     async def _converge(self, observer: Observer) -> None:
         async with self._phase("converge"):

@@ -44,8 +44,11 @@ class Need(StrEnum):
     """What a history must have in it for an anomaly to show."""
 
     SENDS = "sends"
-    ACKS = "acknowledged sends"
-    READS = "reads"
+    ACKS = "acknowledged sends with an offset"
+    FAILURES = "sends that definitely failed"
+    READS = "records that were read"
+    OWN_READERS = "readers of our own client: libraries do not say exactly what they were told"
+    PLACES = "offsets of acknowledged or read records"
     FINAL_READS = "final reads"
     MARKS = "high watermarks and last stable offsets that brokers reported"
 

@@ -19,7 +19,7 @@ ANOMALIES = (
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) and time-outs leave it open",
         jepsen="G1a",
         other="the lowest offset it was read at",
-        needs=(Need.SENDS, Need.READS),
+        needs=(Need.FAILURES, Need.READS),
         meaning="records that were refused were read all the same",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Seen
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import EVIDENCE, Log, logs_of
 from checkers.findings import Witness
 from checkers.history.values import producer_of
@@ -17,6 +17,7 @@ ANOMALIES = (
         source=f"{JEPSEN}; KIP-101: Alter Replication Protocol to use Leader Epoch (logs must not diverge)",
         jepsen="inconsistent-offsets",
         other="the value that displaced this one",
+        needs=(Need.PLACES,),
         meaning="offsets held two different records",
     ),
 )

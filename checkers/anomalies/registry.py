@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from checkers.anomalies import (
     corrupt,
@@ -26,7 +26,8 @@ from checkers.anomalies import (
 )
 from checkers.anomalies.anomaly import Anomaly, Check, Need, Seen
 from checkers.findings import Witness
-from checkers.history.tables import History
+from checkers.history.tables import History, Partition, Process
+from checkers.history.values import AFTER_HEALING
 
 CHECKS: tuple[Check, ...] = (
     loss.CHECK,
@@ -62,26 +63,41 @@ IN_HISTORY: tuple[Check, ...] = tuple(check for check in CHECKS if check.find)
 """Those whose anomalies a history shows: each has a Spark query of its name."""
 
 
+OWN = "squall"
+"""Our own client, as a history names it."""
 LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
 
-def looked_for(outcomes: Mapping[str, Mapping[str, int]], passed_over: Collection[str]) -> str:
-    """That note. An anomaly that needs what the history has not was not looked for.
+def looked_for(
+    outcomes: Mapping[str, Mapping[str, int]],
+    processes: Iterable[Process],
+    partitions: Iterable[Partition],
+    passed_over: Collection[str],
+) -> str:
+    """That note. An anomaly that needs what the history has not was not looked for: it could not have been found.
 
     `outcomes`: of the history, as in `History.outcomes`. `passed_over`: names whose evidence, outside the history, was
     not there.
     """
+    load = [each for each in processes if AFTER_HEALING not in each.settings]
+    own = any(each.role == "reader" and each.client == OWN for each in load)
 
     def done(*operations: str) -> bool:
         return any(outcomes.get(f, {}).get("ok", 0) for f in operations)
 
+    # Without acks an acknowledgement has no offset that could be wrong.
+    acks = done("send") and any(each.role == "producer" and each.settings.get("acks") != 0 for each in load)
+    reads = done("poll", "final_read") and any(each.seen >= 0 for each in partitions)
     there = {
         Need.SENDS: bool(outcomes.get("send")),
-        Need.ACKS: done("send"),
-        Need.READS: done("poll", "final_read"),
+        Need.ACKS: acks,
+        Need.FAILURES: bool(outcomes.get("send", {}).get("fail")),
+        Need.READS: reads,
+        Need.OWN_READERS: own,
+        Need.PLACES: acks or reads,
         Need.FINAL_READS: done("final_read"),
-        Need.MARKS: done("poll", "final_read", "list_offsets"),
+        Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
     }
     names = (name for name in FOUND if name not in passed_over and all(there[need] for need in CATALOG[name].needs))
     return LOOKED_FOR + ", ".join(names)

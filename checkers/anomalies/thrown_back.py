@@ -16,7 +16,7 @@ ANOMALIES = (
         "has other records there (LOG_TRUNCATED): what was read was committed, and is gone",
         source="KIP-320: Allow fetchers to detect and handle log truncation; Kafka documentation, design, Replication",
         other="where the leader's log ends, or begins to differ",
-        needs=(Need.READS,),
+        needs=(Need.OWN_READERS, Need.READS),
         meaning="times a reader heard that what it had read is gone",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
-from checkers.history.tables import OK, POLL, SEND, History, Row, Table
+from checkers.history.tables import FAIL, OK, POLL, SEND, History, Partition, Process, Row, Table
+from checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
 
 FROM_HISTORIES = [anomaly.name for check in IN_HISTORY for anomaly in check.anomalies]
@@ -71,6 +73,9 @@ def _keep(history: History, wanted: Callable[[Row], bool]) -> None:
 TAKEN_OUT: dict[Need, Callable[[History], None]] = {
     Need.SENDS: lambda history: _keep(history, lambda record: record.kind != SEND),
     Need.ACKS: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != OK),
+    Need.FAILURES: lambda history: _keep(history, lambda record: record.kind != SEND or record.st != FAIL),
+    Need.OWN_READERS: lambda history: history.thrown.truncate(0),
+    Need.PLACES: lambda history: _keep(history, lambda record: False),
     Need.READS: lambda history: _without_reads(history),
     Need.MARKS: lambda history: history.told.truncate(0),
 }
@@ -102,11 +107,20 @@ def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -
         assert not still
 
 
-SENT_AND_READ = {"send": {"ok": 3}, "poll": {"ok": 1}, "final_read": {"ok": 1}}
+SENT_AND_READ = {"send": {"ok": 3, "fail": 1}, "poll": {"ok": 1}, "final_read": {"ok": 1}}
+PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1}, 0)
+READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
+READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
 
 
-def listed(outcomes: dict[str, dict[str, int]], passed_over: tuple[str, ...] = ()) -> set[str]:
-    return set(looked_for(outcomes, passed_over).removeprefix("looked for: ").split(", "))
+def listed(
+    outcomes: dict[str, dict[str, int]],
+    passed_over: tuple[str, ...] = (),
+    processes: tuple[Process, ...] = (PRODUCER, READER),
+    partition: Partition = READ,
+) -> set[str]:
+    names = looked_for(outcomes, processes, [partition], passed_over).removeprefix("looked for: ").split(", ")
+    return set(names)
 
 
 def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everything() -> None:
@@ -117,6 +131,27 @@ def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everyt
 def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     without = {**SENT_AND_READ, "final_read": {"info": 1}}
     assert {*FOUND} - listed(without) == {"lost-write", "unseen"}
-    unacknowledged = {**SENT_AND_READ, "send": {"info": 5}}
+    unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
     assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset"}
-    assert listed({}) == {"inconsistent-offset", "replica-divergence", "not-converged"}
+    assert listed({}) == {"replica-divergence", "not-converged"}
+
+
+def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> None:
+    assert {*FOUND} - listed({**SENT_AND_READ, "send": {"ok": 3}}) == {"failed-yet-read"}
+
+
+def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
+    harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
+    blind = (replace(PRODUCER, settings={"acks": 0}), READER, harness)
+    assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"}
+
+
+def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
+    others = (PRODUCER, replace(READER, client="confluent"))
+    assert {*FOUND} - listed(SENT_AND_READ, processes=others) == {"thrown-back"}
+
+
+def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() -> None:
+    blind = {*FOUND} - listed(SENT_AND_READ, partition=replace(READ, seen=-1))
+    assert blind == {name for name in FOUND if Need.READS in CATALOG[name].needs}
+    assert {"duplicate", "phantom", "corrupt", "poll-skip"} <= blind
