@@ -66,6 +66,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command itself. UsageError with the nearest name where there is none."""
         if cmd_name not in COMMANDS:
+            if cmd_name in ("help", "version"):
+                raise click.UsageError(f"there is no command {cmd_name!r}: squall --{cmd_name}", ctx)
             near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}"
             raise click.UsageError(f"there is no command {cmd_name!r}: {meant}", ctx)

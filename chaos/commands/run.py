@@ -215,6 +215,8 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
         values = {"seed": _drawn_seed()}
     values["runtime"] = runtime or (values["runtime"] if values.get("runtime") in KEPT else "process")
     given = {name: value for name, value in flags.items() if value is not None}
+    if values["runtime"] != "external":
+        _check_ours(given)
     for name in ("seed", "time_s", "warmup_s", "expect", "target", "upgrade_to"):
         if name in given:
             values[name] = given[name]
@@ -282,9 +284,18 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
     factor = scenario.model_fields["replication_factor"].default
     table = {"name": name, **table, **settings}
     table["topic_settings"] = {**table.get("topic_settings", {}), **given["topic_settings"]}
-    table.setdefault("replication_factor", min(factor, nodes))
+    table.setdefault("replication_factor", max(1, min(factor, nodes)))  # of no nodes the plan says what is wrong
     table.setdefault("min_isr", min(scenario.model_fields["min_isr"].default, table["replication_factor"]))
     return table
+
+
+def _check_ours(given: dict[str, Any]) -> None:
+    """Refuse options of an external cluster where Squall starts the brokers."""
+    external = [f"--{name}" for name in ("bootstrap", "compose") if name in given]
+    if given.get("target") == "other":
+        external.append("--target other")
+    if external:
+        raise PlanError(f"{', '.join(external)}: only for a cluster that already runs: --runtime external")
 
 
 def _as_found(values: dict[str, Any], given: dict[str, Any]) -> None:

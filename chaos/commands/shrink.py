@@ -79,7 +79,7 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     if failure is None or (expected is not None and failure != expected):
         was = f"; it was recorded as {what.failure}" if what.failure else ""
         raise HarnessError(
-            f"{path}: the plan does not fail with {wanted or 'that'} ({failure or 'nothing'} found){was}"
+            f"{path}: the plan does not fail{f' with {wanted}' if wanted else ''} ({failure or 'nothing'} found){was}"
         )
     say.print(f"[bold]{failure}[/]")
     done = shrink(

@@ -151,7 +151,7 @@ def _single(plan: Plan, mutant: str | None, stop_at_first: bool, root: Path, spa
     from chaos.runs.simulation import simulate
 
     say = console(stderr=True)
-    say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {len(plan.faults)} faults, {plan.time_s:g} s of load")
+    say.print(f"seed {plan.seed}: {plan.cluster.nodes} brokers, {plan.how_many}, {plan.time_s:g} s of load")
     began = time.monotonic()
     with garbage_waits():
         result = simulate(plan, mutant=mutant, stop_at_first=stop_at_first)

@@ -46,6 +46,11 @@ class Plan(PlanParts):
         made = [possible_fault(self, number, fault) for number, fault in enumerate(self.faults)]
         return tuple(sorted(made, key=lambda fault: (fault.at_s, fault.id)))
 
+    @property
+    def how_many(self) -> str:
+        """The number of its faults, in words."""
+        return "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+
     def fault_classes(self) -> frozenset[str]:
         """Classes (P, N, ...) of the planned faults."""
         return frozenset(f.kind.fault_class for f in self.timeline())
@@ -180,7 +185,11 @@ def read_plan(path: Path) -> Plan:
     """The plan in a TOML file. PlanError for what cannot be read or run."""
     if path.is_dir():
         inside = path / "plan.toml"
+        if not inside.exists():
+            inside = path / "latest/plan.toml"
         raise PlanError(f"{path} is a folder" + (f": did you mean {inside}?" if inside.exists() else ""))
+    if not path.exists():
+        raise PlanError(f"{path}: there is no such file")
     try:
         values = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:

@@ -66,7 +66,7 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     directory.reserve()
     runtime = make_runtime(directory.path)
     command = repeat_command(directory)
-    say.print(f"run {directory.run_id}: seed {plan.seed}, {len(plan.faults)} faults in {plan.time_s:g} s of load")
+    say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
     progress = Progress(directory.run_id, say)
     papers = DirectoryPapers(directory)
     papers.plan(write_plan(plan))

@@ -60,9 +60,13 @@ class Discovered(dict[int, Address]):
 
 
 async def discover(bootstrap: str) -> Discovered:
-    """Ask the first bootstrap server that answers. Refused if none answers."""
+    """Ask the first bootstrap server that answers. Refused if none answers, or what was given is no address."""
+    try:
+        servers = addresses(bootstrap)
+    except ValueError:
+        raise Refused(f"--bootstrap {bootstrap}: HOST:PORT is wanted, as in localhost:9092") from None
     why = "no address was given"
-    for host, port in addresses(bootstrap):
+    for host, port in servers:
         try:
             with trio.fail_after(ASK_S):
                 seen = await inquiry.ask(host, port, MetadataRequest(topics=None), inquiry.METADATA_VERSION)

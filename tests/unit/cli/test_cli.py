@@ -110,7 +110,15 @@ def test_a_traceback_that_no_file_takes_is_printed(
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("given", "said"), [("rnu", "did you mean 'run'?"), ("zzz", "one of run, sim")])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("rnu", "did you mean 'run'?"),
+        ("zzz", "one of run, sim"),
+        ("help", "squall --help"),
+        ("version", "squall --version"),
+    ],
+)
 def test_a_command_that_does_not_exist_is_told_with_the_nearest_name(
     given: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

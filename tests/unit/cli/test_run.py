@@ -94,6 +94,31 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
     assert cli.run(["run", flag, example]) == 130
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--bootstrap", "localhost:9092"], "--bootstrap: only for a cluster that already runs: --runtime external"),
+        (
+            ["--compose", "c.yaml", "--target", "other"],
+            "--compose, --target other: only for a cluster",
+        ),
+        (["--runtime", "external"], "--runtime external needs --bootstrap HOST:PORT"),
+        (["--runtime", "external", "--bootstrap", "nonsense"], "--bootstrap nonsense: HOST:PORT is wanted"),
+        (["--runtime", "external", "--bootstrap", "h:port"], "--bootstrap h:port: HOST:PORT is wanted"),
+        (["--nodes", "0"], "cluster.nodes: Input should be greater than or equal to 1"),
+        (["--plan", "no-such.toml"], "no-such.toml: there is no such file"),
+        (["--plan", "README.md"], "README.md: not TOML"),
+        (["--plan", "docs"], "docs is a folder"),
+    ],
+)
+def test_a_mistake_of_a_newcomer_is_one_sentence(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (line,) = refused(capsys, "run", *arguments)
+    assert said in line
+
+
 # -------------------------------------------------------------------------------------------- faults that are drawn
 
 

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
         (["--seed", "1", "--runs", "/dev/null"], "--runs /dev/null: no run directory can be made there"),
         (["--seeds", "0..3", "--runs", "/dev/null"], "--runs /dev/null: no run directory can be made there"),
         (["--seed", "1", "--set", "no.such=1"], "unknown setting no.such"),
-        (["--seeds", "0..3", "--plan", "/nonexistent"], "cannot be read"),
+        (["--seeds", "0..3", "--plan", "/nonexistent"], "there is no such file"),
         (["--jobs", "0", "--seeds", "0..3"], "--jobs"),
     ],
 )

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from chaos import cli
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs/help"
 COLUMNS = 78
 """Of 80: click leaves two free."""
@@ -43,7 +43,7 @@ def test_the_pages_are_what_help_prints(update: bool) -> None:
         for name, text in wanted.items():
             (PAGES / f"{name}.txt").write_text(text)
     kept = {path.stem: path.read_text() for path in PAGES.glob("*.txt")}
-    assert kept == wanted, "pytest tests/unit/cli/test_help_pages.py --update rewrites them"
+    assert kept == wanted, "pytest tests/architecture/test_help_pages.py --update rewrites them"
 
 
 @pytest.fixture
