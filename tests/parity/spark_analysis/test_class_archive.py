@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from chaos.runs import judgement
+from chaos.runs.directory import RunDirectory
 from chaos.toolchain.class_archive import FILE, class_archive
 from chaos.toolchain.java import java
 from spark_analysis.class_list import history
@@ -42,13 +45,29 @@ def test_most_classes_come_from_it(archive: Path, tmp_path: Path) -> None:
     assert shared(tmp_path, archive) > 1_000
 
 
-@pytest.mark.parametrize("damage", ["garbage", "cut", "gone"])
-def test_spark_starts_without_one_that_is_damaged(archive: Path, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["garbage", "gone"])
+def test_spark_starts_without_one_that_is_none(tmp_path: Path, damage: str) -> None:
     damaged = tmp_path / "with a space" / FILE
     damaged.parent.mkdir()
     if damage == "garbage":
         damaged.write_bytes(b"garbage" * 10_000)
-    elif damage == "cut":
-        with archive.open("rb") as whole:
-            damaged.write_bytes(whole.read(10_000_000))
     assert shared(tmp_path, damaged) == 0
+
+
+def test_a_run_is_judged_without_one_that_was_cut(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = tmp_path / "cache" / FILE
+    cut.parent.mkdir()
+    with archive.open("rb") as whole:
+        cut.write_bytes(whole.read(10_000_000))
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history()))
+    monkeypatch.setattr(judgement, "class_archive_here", lambda there: cut)
+    monkeypatch.chdir(tmp_path)  # a JVM that dies writes a report into the folder that it stands in
+    say = Console(record=True, quiet=True)
+    assert judgement.analyse(RunDirectory(run_dir), say) is None
+    assert not cut.exists(), "the JVM died of it"
+    found = json.loads((run_dir / "findings.json").read_text())["findings"]
+    assert {each["anomaly"] for each in found} == {"corrupt", "int-poll-skip", "lost-write"}

@@ -139,10 +139,12 @@ def test_a_cache_that_cannot_be_written_stops_nothing(
     assert class_archive.class_archive_here(SEVENTEEN) is None
 
 
-def test_those_that_were_used_last_are_kept(jvm: list[list[str]]) -> None:
-    files = []
-    for number in range(5):
-        files.append(made(Java(Path(f"/opt/java-{number}"), 17)))
-        os.utime(files[-1].parent, (number, number))
-    made(Java(Path("/opt/java-9"), 17))
-    assert [file.exists() for file in files] == [False, False, False, True, True]
+def test_those_that_nobody_used_for_long_are_removed(jvm: list[list[str]]) -> None:
+    unused, used = Java(Path("/opt/java-1"), 17), Java(Path("/opt/java-2"), 17)
+    files = [made(unused), made(used)]
+    for file in files:
+        long_ago = time.time() - class_archive.UNUSED_S - 1
+        os.utime(file.parent, (long_ago, long_ago))
+    assert class_archive.class_archive_here(used) == files[1]
+    made()
+    assert [file.exists() for file in files] == [False, True]
