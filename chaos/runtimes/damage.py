@@ -73,7 +73,7 @@ def damage(data: Path, how: How, size: int, rng: Random) -> tuple[Evidence, int 
     before, inode = path.read_bytes(), path.stat().st_ino
     if chosen.size is None:
         path.unlink()
-        return evidence(chosen, before, None), inode
-    with path.open("r+b") as file:
-        file.truncate(chosen.size)
-    return evidence(chosen, before, path.read_bytes()), inode
+    else:
+        with path.open("r+b") as file:
+            file.truncate(chosen.size)
+    return evidence(chosen, before, path.read_bytes() if path.exists() else None), inode

@@ -254,10 +254,10 @@ async def cut_in_turns(stage: Stage, p: Played) -> None:
             on = p.on
             await stage.put_all(p, name, dict.fromkeys(links, cut))
             p.on = on or p.on  # the whole counts from its first turn
-            silent = await _for(down_s, stage.probes(whole, min(PROBE_TIMEOUT_S, 0.8 * down_s)))
+            answered = await _while_down(stage, whole, down_s)
             await stage.lift_all(name, links)
             up = await _for(min(up_s, max(0.0, stage.left_s(p))), stage.probes(whole, PROBE_TIMEOUT_S))
-            turns.append({"down": _answers(silent), "up": _answers(up), "of": len(whole)})
+            turns.append({"down": answered, "up": _answers(up), "of": len(whole)})
         await trio.sleep(max(0.0, stage.left_s(p)))
     finally:
         await stage.lift_all(f"fault-{p.fault.id}-{len(turns)}", links)
@@ -278,6 +278,15 @@ async def answering(stage: Stage, links: Sequence[Link]) -> list[Link]:
         if any(probe.ok for probe in seen) or trio.current_time() >= until:
             return [link for link, probe in zip(links, seen, strict=True) if probe.ok]
         await trio.sleep(POLL_S)
+
+
+async def _while_down(stage: Stage, links: Sequence[Link], down_s: float) -> int:
+    """How many links answered while they were cut, at the beginning or just before the end of this time."""
+    until, look_s = trio.current_time() + down_s, min(PROBE_TIMEOUT_S, 0.4 * down_s)
+    first = await stage.probes(links, look_s)
+    await trio.sleep_until(until - look_s)
+    last = await _for(look_s, stage.probes(links, look_s))
+    return sum(a.ok or b.ok for a, b in zip(first, last, strict=True))
 
 
 async def _for(length_s: float, looking: Awaitable[list[Probe]]) -> list[Probe]:

@@ -137,9 +137,10 @@ class Disk:
         if chosen.size is None:
             self.names.remove(place)
             self.names.sync(place[0])
-            return evidence(chosen, before, None)
-        node.content = Content(before[: chosen.size])
-        return evidence(chosen, before, before[: chosen.size])
+        else:
+            node.content = Content(before[: chosen.size])
+        left = dict(self.names.files()).get(chosen.path)
+        return evidence(chosen, before, None if left is None else bytes(left.content.cached))
 
     # ----------------------------------------------------------------------------------------------------- god's eye
 

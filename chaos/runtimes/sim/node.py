@@ -190,6 +190,11 @@ class SimNode:
         self.env.pause()
         self.state = NodeState.PAUSED
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether its effects wait, whatever it was told."""
+        return self.env is not None and self.env.paused
+
     def resume(self) -> None:
         """Resume the node."""
         assert self.env is not None

@@ -180,7 +180,8 @@ class SimRuntime:
         pid = self._node(node).pid
         self._node(node).die()
         await trio.lowlevel.checkpoint()
-        return {"pid": pid, "simulated": True, "gone": True, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
+        gone = self._node(node).state is NodeState.DOWN
+        return {"pid": pid, "simulated": True, "gone": gone, "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
 
     async def stop_node(self, node: int, *, grace_s: float = 30.0) -> Evidence:
         """As `Runtime.stop_node`."""
@@ -218,12 +219,13 @@ class SimRuntime:
         asked_ns, found = self.world.now_ns(), self._node(node)
         if found.state is not NodeState.PAUSED:
             raise HarnessError(f"broker {node} is {found.state.value}")
+        was = "T" if found.stands_still else "S"
         found.resume()
         await trio.lowlevel.checkpoint()
         return {
             "pid": found.pid,
             "simulated": True,
-            "found": "T",
+            "found": was,
             "state": "S",
             "asked_ns": asked_ns,
             "resumed_ns": self.world.now_ns(),

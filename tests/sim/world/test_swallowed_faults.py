@@ -1,0 +1,325 @@
+"""Every kind of fault against worlds that swallow it: they take each order and do nothing, or undo it too early.
+
+What such a world measures is honest, so no fault may land. A kind without such a world fails here: a new kind names its
+own in `SWALLOWED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from chaos.faults.kinds import KINDS
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.simulation import simulate
+from chaos.runtimes import damage
+from chaos.runtimes.contract import NodeState
+from chaos.runtimes.sim import disk, disk_faults
+from chaos.runtimes.sim.disk_names import Names
+from chaos.runtimes.sim.env import SimClock, SimEnv
+from chaos.runtimes.sim.ground import true_wall_ms
+from chaos.runtimes.sim.node import SimNode, _CrashPoint
+from chaos.runtimes.sim.slowness import Slowness
+from chaos.runtimes.sim.wires import Carried, Wire
+from checkers.fault_classes import not_landed
+from tests.sim.world.test_every_kind import drawn, plan_of
+from tests.unit.faults import test_acts
+from workloads.client import admin
+from workloads.control import Handle
+
+Patch = pytest.MonkeyPatch
+NEVER_SIMULATED = {kind.name for kind in KINDS.values() if "sim" not in kind.worlds}
+"""They are swallowed in the world of `tests.unit.faults.test_acts`."""
+
+
+@dataclass(frozen=True)
+class Swallowed:
+    """A world that swallows faults of a kind, and which of its faults: those a seed draws, unless it says otherwise."""
+
+    how: str
+    by: Callable[[Patch], None]
+    params: dict[str, Any] = field(default_factory=dict)
+    target: str = ""
+
+
+def nothing(*given: Any, **more: Any) -> None:
+    """An order that is taken, and that is all."""
+
+
+# ----------------------------------------------------------------------------------------------------------- of links
+
+
+def blind_wires(patch: Patch) -> None:
+    """Faults are on the links, and no byte notices."""
+    sort = Wire._sort
+
+    def without_faults(wire: Wire) -> None:
+        kept, wire._on = wire._on, {}
+        sort(wire)
+        wire._on = kept
+
+    def opened(wire: Wire, connection: Carried) -> None:
+        wire.connections[connection.serial] = connection
+
+    patch.setattr(Wire, "_sort", without_faults)
+    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
+    patch.setattr(Wire, "opened", opened)
+    patch.setattr(Wire, "reset_all", lambda wire: len(wire.connections))
+
+
+def wires_healed_soon(patch: Patch) -> None:
+    """Whatever is put on a link, somebody takes it off a moment later, and the name stays."""
+    add = Wire.add
+
+    def for_a_moment(wire: Wire, name: str, fault: Any) -> None:
+        add(wire, name, fault)
+
+        def off() -> None:
+            kept = dict(wire._on)
+            for each in kept:
+                wire.remove(each)
+            wire._on = kept
+
+        wire.kernel.at(0.05, off)
+
+    patch.setattr(Wire, "add", for_a_moment)
+    patch.setattr(Wire, "_of", lambda wire, kind, stream: [])
+
+
+# ----------------------------------------------------------------------------------------------------------- of nodes
+
+
+def immortal(patch: Patch) -> None:
+    """SIGKILL and the end of power change nothing."""
+    patch.setattr(SimNode, "die", lambda node, *, power=False: {})
+
+
+def deaf(patch: Patch) -> None:
+    """SIGTERM is not heard: the broker has to be killed after its grace."""
+    stop = SimNode.stop
+
+    async def unheard(node: SimNode, grace_s: float) -> bool:
+        node._stop = trio.Event()  # the broker waits for the one that it was started with
+        return await stop(node, grace_s)
+
+    patch.setattr(SimNode, "stop", unheard)
+
+
+def never_paused(patch: Patch) -> None:
+    """SIGSTOP is not heard."""
+    patch.setattr(SimEnv, "pause", nothing)
+
+
+def let_go_early(patch: Patch) -> None:
+    """Somebody sends SIGCONT half a second into each pause."""
+    pause = SimNode.pause
+
+    def for_a_moment(node: SimNode) -> None:
+        pause(node)
+        env = node.env
+        assert env is not None
+        node._world.kernel.at(0.5, env.resume)
+
+    patch.setattr(SimNode, "pause", for_a_moment)
+
+
+def no_crash_point(patch: Patch) -> None:
+    """Calls are counted, and none of them is the last."""
+    patch.setattr(SimNode, "crash_at", lambda node, op, nth: _CrashPoint(op, nth))
+
+
+def unlimited_cpu(patch: Patch) -> None:
+    """The limit is noted, and holds nothing."""
+    patch.setattr(Slowness, "_hold", nothing)
+
+
+def freed_quota(patch: Patch) -> None:
+    """Somebody frees the CPU after the first tenth of a second."""
+    patch.setattr(Slowness, "_let_go", Slowness._go_on)
+
+
+def steady_clock(patch: Patch) -> None:
+    """The clock takes its orders, and shows the true time."""
+    patch.setattr(SimClock, "wall_ms", lambda clock: int(true_wall_ms(clock._kernel.now)))
+
+
+# ----------------------------------------------------------------------------------------------------------- of disks
+
+
+def whole_disk(patch: Patch) -> None:
+    """Every call works, at once."""
+    patch.setattr(disk_faults.DiskFaults, "synced", nothing)
+    patch.setattr(disk_faults.DiskFaults, "written", nothing)
+    patch.setattr(disk_faults.DiskFaults, "delay_s", lambda faults, op: 0.0)
+
+
+class Unchanging(bytearray):
+    """Bytes that take each change and keep what they were."""
+
+    def __setitem__(self, *change: Any) -> None:
+        pass
+
+
+def bits_that_stay(patch: Patch) -> None:
+    """A flipped bit flips back."""
+    closed = disk_faults._closed
+
+    def kept(names: Names) -> Any:
+        found = closed(names)
+        for _, node in found:
+            node.content.cached = Unchanging(node.content.cached)
+        return found
+
+    patch.setattr(disk_faults, "_closed", kept)
+
+
+def files_that_stay(patch: Patch) -> None:
+    """Files are neither removed nor cut."""
+    original = damage.drawn
+
+    def uncut(files: Mapping[str, int], *how: Any) -> Any:
+        chosen = original(files, *how)
+        return chosen and (chosen if chosen.size is None else replace(chosen, size=files[chosen.path]))
+
+    patch.setattr(disk, "drawn", uncut)
+    patch.setattr(Names, "remove", nothing)
+
+
+# --------------------------------------------------------------------------------------------- of requests and clients
+
+
+def deaf_controller(patch: Patch) -> None:
+    """The controller accepts every request, and carries out none."""
+
+    async def accepted(client: Any, places: Any, **more: Any) -> dict[Any, str]:
+        return dict.fromkeys(places, "")
+
+    async def unmoved(client: Any) -> None:
+        """It does not resign."""
+
+    patch.setattr(admin, "elect_leaders", accepted)
+    patch.setattr(admin, "alter_partition_reassignments", accepted)
+    patch.setattr(admin, "unseat_controller", unmoved)
+
+
+def immortal_client(patch: Patch) -> None:
+    """The client's process goes on."""
+    patch.setattr(Handle, "crash", lambda handle, who: handle.processes[-1])
+
+
+def restless_client(patch: Patch) -> None:
+    """The client goes on although it is held."""
+    patch.setattr(Handle, "hold", nothing)
+
+
+def same_version(patch: Patch) -> None:
+    """The world of unit tests has a switch for it."""
+
+
+LINKS = (Swallowed("blind", blind_wires),)
+SWALLOWED: dict[str, Sequence[Swallowed]] = {
+    "kill": (Swallowed("immortal", immortal),),
+    "stop": (Swallowed("deaf", deaf),),
+    "pause": (Swallowed("never", never_paused), Swallowed("let-go", let_go_early)),
+    "partition": tuple(
+        Swallowed(f"{name}-{manner}", by, {"shape": "isolate", "manner": manner, "side": "both"}, "node:2")
+        for manner in ("refuse", "drop", "hold")
+        for name, by in (("blind", blind_wires), ("healed", wires_healed_soon))
+    ),
+    "crash_at": (Swallowed("no-point", no_crash_point),),
+    "power_loss": (Swallowed("immortal", immortal),),
+    "clock": (Swallowed("steady", steady_clock), Swallowed("steady-strobe", steady_clock, {"strobe_ms": 300})),
+    "slow": (Swallowed("unlimited", unlimited_cpu), Swallowed("freed", freed_quota)),
+    "disk": tuple(
+        Swallowed(f"whole-{how}-{op}", whole_disk, {"how": how, "op": op, "nth": 1})
+        for how, op in (("EIO", "fsync"), ("slow", "write"), ("ENOSPC", "write"))
+    ),
+    "bit_rot": (Swallowed("kept", bits_that_stay),),
+    "damage": (
+        Swallowed("kept", files_that_stay, {"how": "file"}),
+        Swallowed("uncut", files_that_stay, {"how": "tail"}),
+    ),
+    "leadership": tuple(
+        Swallowed(f"accepted-{how}", deaf_controller, {"how": how}, "controller" if how == "resign" else "")
+        for how in ("preferred", "move", "resign")
+    ),
+    "client": (
+        Swallowed("immortal", immortal_client, {"how": "crash"}, "producer"),
+        Swallowed("restless", restless_client, {"how": "pause"}, "producer"),
+        Swallowed("restless-reader", restless_client, {"how": "pause"}, "reader"),
+    ),
+    "rolling": (Swallowed("deaf", deaf, {"how": "stop"}), Swallowed("immortal", immortal, {"how": "kill"})),
+    "upgrade": (Swallowed("same", same_version),),
+    "reset": LINKS,
+    **dict.fromkeys(
+        ("latency", "packet_loss", "protocol", "bandwidth", "slicer", "limit_data", "reset_peer", "slow_close"), LINKS
+    ),
+    **dict.fromkeys(("flapping", "zone_isolation"), (*LINKS, Swallowed("healed", wires_healed_soon))),
+}
+CASES = [
+    pytest.param(name, case, id=f"{name}-{case.how}")
+    for name, cases in SWALLOWED.items()
+    if name not in NEVER_SIMULATED
+    for case in cases
+]
+
+
+def test_each_kind_has_a_world_that_swallows_it() -> None:
+    assert set(SWALLOWED) == set(KINDS)
+    assert all(SWALLOWED.values())
+
+
+def honest(name: str, case: Swallowed) -> Plan:
+    """A plan whose only fault lands in an honest world."""
+    return _honest(name, tuple(sorted(case.params.items())), case.target)
+
+
+@cache
+def _honest(name: str, params: tuple[tuple[str, Any], ...], target: str) -> Plan:
+    tried = []
+    for seed in range(8):
+        plan = _asked(name, dict(params), target, seed)
+        result = simulate(plan, stop_at_first=False)
+        assert result.judgement is not None
+        (fault,) = result.judgement.faults
+        why = not_landed(fault)
+        if why is None:
+            return plan
+        tried.append(why)
+    raise AssertionError(f"no seed lands: {tried}")
+
+
+def _asked(name: str, params: Mapping[str, Any], target: str, seed: int) -> Plan:
+    kind = KINDS[name]
+    plan, fault = plan_of(kind, seed), drawn(kind, seed)
+    fault |= {"params": {**fault["params"], **params}, "target": target or fault["target"]}
+    return make_plan({**plan.model_dump(mode="json"), "faults": [fault]})
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_fault_that_is_swallowed_has_not_landed(name: str, case: Swallowed, monkeypatch: Patch) -> None:
+    plan = honest(name, case)
+    case.by(monkeypatch)
+    result = simulate(plan, stop_at_first=False)
+    assert result.judgement is not None
+    (fault,) = result.judgement.faults
+    assert not_landed(fault), fault
+    assert result.verdict == "unknown", (result.verdict, result.told)
+
+
+@pytest.mark.parametrize("name", sorted(NEVER_SIMULATED))
+async def test_a_fault_that_no_simulation_has_is_swallowed_as_well(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    honest_world, world = test_acts.World(), test_acts.World(hits=0)
+    assert (await test_acts.played(honest_world, name))[-1]["evidence"]
+    last = (await test_acts.played(world, name))[-1]
+    assert last["evidence"] is None
+    assert last["error"]
+    assert set(world.states.values()) == {NodeState.RUNNING}
