@@ -42,6 +42,11 @@ class Select:
     """What it reads."""
 
 
+def has_transactions(history: Conversion) -> bool:
+    """Whether there is a transaction in the history."""
+    return bool(history.outcomes.get("txn"))
+
+
 Query = Callable[[Conversion], Sequence[Rule | Select]]
 """The rules and statements for a history: none for what that history cannot show."""
 

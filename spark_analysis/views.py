@@ -45,6 +45,28 @@ from places where val >= 0 group by part, val
 """
 """One row for each value: was it sent, was it acknowledged and where, and where does it stand."""
 
+TXN_VALUES = """
+select m.val, m.part, t.op txn, t.proc txn_proc, t.id, t.te, t.t1 txn_t1, t.timeout_ms,
+       t.st = 0 and t.how = 1 committed, t.how <> 1 or t.st = 1 never_commits
+from members m join txns t on m.txn = t.op where m.kind = 0
+"""
+"""One row for each value that was sent in a transaction."""
+
+COMMITTED_READS = """
+select t.txn, t.txn_proc, t.te, t.never_commits, r.part, r.val,
+       min(r.off) off, min(r.op) op, min(r.t1) first, max(r.final) > 0 final
+from records r join txn_values t on r.val = t.val
+where r.kind = 1 and r.iso = 1 and r.val >= 0
+group by t.txn, t.txn_proc, t.te, t.never_commits, r.part, r.val
+"""
+"""What read_committed readers got of values of transactions."""
+
+ALONE = "select *, coalesce(st = 0, false) acked, false in_txn from"
+IN_TRANSACTIONS = """
+select s.*, coalesce(s.st = 0, false) and coalesce(t.committed, true) acked, t.txn is not null in_txn
+from ({}) s left join txn_values t on t.part = s.part and t.val = s.val and s.sent = 1
+"""
+
 JUDGED = """
 select s.*, seen, if(acked_at >= 0, acked_at, coalesce(read_max, -1L)) placed_at, cover_from, cover_to, cover_t0,
        judged_from
@@ -52,6 +74,13 @@ from standing s join partitions using (part)
 """
 """`standing`, with which part of its partition the final reads allow to judge. `placed_at`: where it stood, by its
 acknowledgement, else by the highest read; -1 where nobody knows."""
+
+
+def standing(rows: Sequence[Partition]) -> str:
+    """`acked`: the broker promised to keep the value, by its acknowledgement and by that of its transaction's commit.
+    `in_txn`: it was sent in a transaction. Without transactions nothing is joined.
+    """
+    return IN_TRANSACTIONS.format(STANDING) if any(each.transactional for each in rows) else f"{ALONE} ({STANDING})"
 
 
 def partitions(rows: Sequence[Partition]) -> str:
@@ -70,7 +99,9 @@ VIEWS: dict[str, View] = {
     "partitions": View(partitions),
     # All that follows groups or sorts by partition: one exchange serves it all.
     "places": View(PLACES, ("records",), kept=True, by="part"),
-    "standing": View(STANDING, ("places",), kept=True),
+    "txn_values": View(TXN_VALUES, ("members", "txns")),
+    "committed_reads": View(COMMITTED_READS, ("records", "txn_values")),
+    "standing": View(standing, ("places", "txn_values"), kept=True),
     "judged": View(JUDGED, ("standing", "partitions")),
 }
 

@@ -50,6 +50,9 @@ class Need(StrEnum):
     OWN_READERS = "readers of our own client: libraries do not say exactly what they were told"
     PLACES = "offsets of acknowledged or read records"
     FINAL_READS = "final reads"
+    TRANSACTIONS = "transactions"
+    COMMITTED_READS = "reads at read_committed"
+    COMMITTED_FINAL_READS = "final reads at read_committed"
     MARKS = "high watermarks and last stable offsets that brokers reported"
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from checkers.anomalies.anomaly import ACKS, FINAL, READS
+from checkers.anomalies.transactions import Transactions, transactions_of
 from checkers.findings import Witness
-from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row
+from checkers.history.tables import FAIL, INFO, OK, POLL, SEND, History, Partition, Row, Txn
 from checkers.history.values import producer_of
 
 EVIDENCE = (ACKS, READS, FINAL)
@@ -34,11 +35,13 @@ class Value:
     """Those of `read_at` at which a final read found it."""
     first_read: int = -1
     """When the first read that returned it came back."""
+    txn: Txn | None = None
+    """The transaction that it was sent in."""
 
     @property
     def acked(self) -> bool:
-        """The broker promised to keep it."""
-        return self.sent and self.st == OK
+        """The broker promised to keep it: it was acknowledged, and so was the commit of its transaction, if any."""
+        return self.sent and self.st == OK and (self.txn is None or self.txn.committed)
 
     @property
     def stands(self) -> tuple[int, int] | None:
@@ -69,18 +72,19 @@ class Log:
 def logs_of(history: History) -> list[Log]:
     """What all operations together say of each partition, by partition."""
     logs = {partition.part: Log(partition) for partition in history.partitions}
+    transactions = transactions_of(history)
     for record in history.records.rows():
         if record.kind == SEND:
-            _add_send(logs[record.part], record)
+            _add_send(logs[record.part], record, transactions)
         elif record.kind == POLL:
             _add_read(logs[record.part], record)
     return list(logs.values())
 
 
-def _add_send(log: Log, record: Row) -> None:
+def _add_send(log: Log, record: Row, transactions: Transactions) -> None:
     value = log.values.setdefault(record.val, Value(record.part, record.val))
     value.sent, value.st, value.op, value.key = True, record.st, record.op, record.key
-    value.t0, value.t1 = record.t0, record.t1
+    value.t0, value.t1, value.txn = record.t0, record.t1, transactions.of_value.get(record.val)
     if record.off >= 0:
         value.acked_at = record.off
         there = log.at.setdefault(record.off, {})

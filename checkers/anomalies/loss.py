@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import Log, logs_of, witness
 from checkers.findings import Witness
-from checkers.history.tables import INFO, Partition
+from checkers.history.tables import INFO, OK, Partition
 
 ANOMALIES = (
     Anomaly(
@@ -43,12 +43,13 @@ def find(seen: Seen) -> Iterator[Witness]:
 def _of(log: Log) -> Iterator[Witness]:
     """lost-write and unseen.
 
-    A send without an acknowledgement counts once a reader got it: readers get only what is committed. One that
-    definitely failed never counts.
+    A send without an acknowledgement counts once a reader got it: readers get only what is replicated. So does one
+    whose transaction is not known to have committed. One that definitely failed never counts.
     """
     superseded = _last_of_key(log)
     for value in log.values.values():
-        if not value.sent or value.final_at or not (value.acked or (value.st == INFO and value.read_at)):
+        open_ = value.st == INFO or (value.txn is not None and value.st == OK)
+        if not value.sent or value.final_at or not (value.acked or (open_ and value.read_at)):
             continue
         off = value.acked_at if value.acked_at >= 0 else max(value.read_at, default=-1)
         since = value.t1 if value.acked else value.first_read

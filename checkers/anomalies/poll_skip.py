@@ -39,7 +39,7 @@ def find(seen: Seen) -> Iterator[Witness]:
     orders = seen.view(version_orders)
     compacted = {partition.part for partition in seen.history.partitions if partition.compacted}
     for before, after in seen.view(consecutive_reads):
-        order = orders[after.part]
+        order = orders[after.iso][after.part]
         if after.off > before.off and order[after.off] - order[before.off] > 1 and after.part not in compacted:
             yield witness("poll-skip", before, after)
 

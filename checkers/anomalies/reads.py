@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkers.anomalies.transactions import transactions_of
 from checkers.findings import Witness
 from checkers.history.tables import POLL, SEND, History, Row
 
@@ -19,13 +20,30 @@ def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
     return pairs
 
 
-def version_orders(history: History) -> dict[int, dict[int, int]]:
-    """Partition -> offset -> its dense index, over offsets of all polls and of acknowledged sends."""
-    offsets: dict[int, set[int]] = {}
+Order = dict[int, dict[int, int]]
+"""Partition -> offset -> its dense index."""
+
+
+def version_orders(history: History) -> tuple[Order, Order]:
+    """The order over offsets of polls and acknowledged sends, for read_uncommitted readers and for read_committed ones.
+
+    A read_committed reader need not be given a record of a transaction whose commit was not acknowledged, unless some
+    reader at its level got it.
+    """
+    transactions = transactions_of(history).of_value
+    offsets: tuple[dict[int, set[int]], ...] = ({}, {})
     for record in history.records.rows():
-        if record.kind in (SEND, POLL) and record.off >= 0:
-            offsets.setdefault(record.part, set()).add(record.off)
-    return {part: {off: index for index, off in enumerate(sorted(seen))} for part, seen in offsets.items()}
+        if record.kind not in (SEND, POLL) or record.off < 0:
+            continue
+        txn = transactions.get(record.val)
+        committed = txn is None or txn.committed or record.iso == 1
+        for seen in offsets if committed else offsets[:1]:
+            seen.setdefault(record.part, set()).add(record.off)
+    uncommitted, committed_only = (
+        {part: {off: index for index, off in enumerate(sorted(seen))} for part, seen in level.items()}
+        for level in offsets
+    )
+    return uncommitted, committed_only
 
 
 def witness(name: str, before: Row, after: Row) -> Witness:

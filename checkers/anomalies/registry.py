@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from checkers.anomalies import (
+    aborted_read,
+    atomicity,
     corrupt,
+    dirty_read,
     duplicate,
     failed_yet_read,
+    hanging_txn,
     inconsistent_offset,
     loss,
     lso_violation,
@@ -23,6 +27,7 @@ from checkers.anomalies import (
     thrown_back,
     to_come,
     wrong_offset,
+    zombie_write,
 )
 from checkers.anomalies.anomaly import Anomaly, Check, Need, Seen
 from checkers.findings import Witness
@@ -45,6 +50,11 @@ CHECKS: tuple[Check, ...] = (
     thrown_back.CHECK,
     offset_regression.CHECK,
     lso_violation.CHECK,
+    aborted_read.CHECK,
+    dirty_read.CHECK,
+    atomicity.CHECK,
+    zombie_write.CHECK,
+    hanging_txn.CHECK,
     stuck.CHECK,
     not_converged.CHECK,
     to_come.CHECK,
@@ -71,7 +81,7 @@ LOOKED_FOR = "looked for: "
 
 def looked_for(
     outcomes: Mapping[str, Mapping[str, int]],
-    processes: Iterable[Process],
+    processes: Sequence[Process],
     partitions: Iterable[Partition],
     passed_over: Collection[str],
 ) -> str:
@@ -98,6 +108,10 @@ def looked_for(
         Need.PLACES: acks or reads,
         Need.FINAL_READS: done("final_read"),
         Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
+        Need.TRANSACTIONS: bool(outcomes.get("txn")),
+        Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
+        Need.COMMITTED_FINAL_READS: done("final_read")
+        and any(each.role == "final" and each.isolation == 1 for each in processes),
     }
     names = (name for name in FOUND if name not in passed_over and all(there[need] for need in CATALOG[name].needs))
     return LOOKED_FOR + ", ".join(names)

@@ -73,6 +73,7 @@ _PARTITIONS = _schema(
     cleanup=_TEXT,
     retention_ms=_LONG,
     deletable=_FLAG,
+    transactional=_FLAG,
     log_start=_LONG,
     seen=_LONG,
     cover_from=_LONG,

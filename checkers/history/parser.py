@@ -357,6 +357,8 @@ class Parser:
         if under_way is None or under_way[0] != "txn" or under_way[1] != line["p"]:
             raise Malformed(f"operation {op} is part of {txn}, which is no transaction of this process under way")
         self.history.members.append((txn, kind, op, part, val))
+        if kind == SEND:
+            self._partitions[part].transactional = True
 
     def _transacted(self, op: int, line: dict[str, Any], invoked: dict[str, Any]) -> None:
         """A transaction has ended, or the history has."""

@@ -159,7 +159,11 @@ class FinalReads:
                 reading.end = end
 
     def finish(self, partitions: Mapping[int, Partition]) -> list[FinalRead]:
-        """Every final read, by partition and process. Notes in `partitions` what they allow to judge."""
+        """Every final read, by partition and process. Notes in `partitions` what they allow to judge.
+
+        Where transactions wrote, read_committed readers leave out records that stand in the log: there only
+        read_uncommitted ones count.
+        """
         finals = [
             FinalRead(
                 each.part, each.proc, each.round, each.iso, each.t0, each.t1, each.start, each.log_start, each.reached,
@@ -170,6 +174,8 @@ class FinalReads:
         finals.sort()
         for final in finals:
             partition = partitions[final.part]
+            if final.iso == 1 and partition.transactional:
+                continue
             if final.whole and (final.reached, -final.start) > (partition.cover_to, -partition.cover_from):
                 partition.cover_from, partition.cover_to = final.start, final.reached
             if final.complete:

@@ -214,6 +214,8 @@ class Partition:
     retention_ms: int
     deletable: bool
     """Retention or a delete-records request may remove records from its beginning."""
+    transactional: bool = False
+    """Transactions wrote to it."""
     log_start: int = -1
     """Highest log start that any answer told."""
     seen: int = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.history.conversion import Conversion
-from spark_analysis.query import Rule, Select
+from spark_analysis.query import Rule, Select, has_transactions
 
 SQL = """
 with order_of as (
@@ -21,6 +21,28 @@ where next < o.off and not compacted
 a hole between them are looked up in the version order."""
 
 
+WITH_TRANSACTIONS = """
+with at as (
+  select part, off, 0 iso from places where off >= 0
+  union
+  select p.part, p.off, 1 iso from places p left join txn_values t on t.val = p.val
+  where p.off >= 0 and (t.val is null or t.committed)
+  union
+  select part, off, 1 iso from records where kind = 1 and iso = 1),
+order_of as (select part, off, iso, lead(off) over (partition by part, iso order by off) next from at)
+select concat(if(inside = 1, 'int-', ''), 'poll-skip') anomaly, '' evidence, o.part, o.off, val, op,
+       bigint(proc) proc, before other
+from (select * from records where kind = 1 and before >= 0 and off > before + 1) o
+join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
+where next < o.off and not compacted
+"""
+"""A read_committed reader need not be given records of transactions whose commit was not acknowledged."""
+
+
 def query(history: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.poll_skip`."""
-    return [Select(SQL, ("records", "places", "partitions"))] if history.holes else []
+    if not history.holes:
+        return []
+    if has_transactions(history):
+        return [Select(WITH_TRANSACTIONS, ("records", "places", "partitions", "txn_values"))]
+    return [Select(SQL, ("records", "places", "partitions"))]

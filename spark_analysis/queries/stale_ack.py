@@ -18,7 +18,7 @@ from (
     from (
       select part, val, op, producer, acked_at, acked_final, inline(array(
                named_struct('t', t0, 'is_ack', 0), named_struct('t', t1, 'is_ack', 1)))
-      from standing where sent = 1 and st = 0 and acked_at >= 0)
+      from standing where sent = 1 and acked and acked_at >= 0)
     window earlier as (partition by part order by t, is_ack rows between unbounded preceding and 1 preceding))
   where is_ack = 0)
 where final or acked_at <= coalesce(highest, -1L)

@@ -33,6 +33,7 @@ class Send:
     t1: int = -1
     off: int = -1
     err: str = ""
+    txn: Other | None = None
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Poll:
     st: int = OK
     end: dict[int, int] = field(default_factory=dict)
     bad: list[tuple[int, int, str]] = field(default_factory=list)
+    txn: Other | None = None
 
 
 @dataclass(slots=True)
@@ -114,10 +116,10 @@ class HistoryBuilder:
 
     # -------------------------------------------------------------------------------------------------- sends
 
-    def send(self, proc: int, part: int = 0, key: str | None = None) -> Send:
-        """Hand over the producer's next value."""
+    def send(self, proc: int, part: int = 0, key: str | None = None, txn: Other | None = None) -> Send:
+        """Hand over the producer's next value, as part of a transaction if there is one."""
         sequence = self._sequences[proc] = self._sequences.get(proc, -1) + 1
-        send = Send(proc, part, proc << 40 | sequence, self.tick(), key)
+        send = Send(proc, part, proc << 40 | sequence, self.tick(), key, txn=txn)
         self.sends.append(send)
         return send
 
@@ -193,6 +195,27 @@ class HistoryBuilder:
     def event(self, kind: str, **fields: Any) -> None:
         self.others.append(Other(self.tick(), "", {"kind": kind, **fields}))
 
+    # ------------------------------------------------------------------------------------------- transactions
+
+    def initialised(self, proc: int, transactional_id: str = "a", epoch: int = 0) -> None:
+        """A producer takes over a transactional id."""
+        self.event("txn_init", p=proc, x=transactional_id, t0=self.now, pid=4000, pe=epoch)
+
+    def begin(self, proc: int, transactional_id: str = "a", timeout_ms: int = 1000) -> Other:
+        """A transaction begins."""
+        txn = Other(self.tick(), "txn", {"p": proc, "x": transactional_id, "timeout": timeout_ms})
+        self.others.append(txn)
+        return txn
+
+    def ask_end(self, txn: Other, how: str) -> None:
+        """Its client asks for its end."""
+        self.event("txn_end", p=txn.fields["p"], x=txn, how=how)
+
+    def end(self, txn: Other, how: str, st: int = OK) -> None:
+        """Its client asks for its end, and that is answered."""
+        self.ask_end(txn, how)
+        txn.t1, txn.completion = self.tick(), {"st": st, "how": how, "pid": 4000, "pe": 0}
+
     def take_in(self, other: HistoryBuilder) -> None:
         """All that happens in another history, in further partitions and by further processes. It is used up."""
         procs, parts = len(self._processes), len(self._partitions)
@@ -253,14 +276,17 @@ class HistoryBuilder:
                 "v": send.val,
                 "k": send.key,
             }
-            events.append((send.t0, 1, id(send), {**invoked, "d": 0}))
+            inside = {"x": send.txn} if send.txn else {}
+            events.append((send.t0, 1, id(send), {**invoked, "d": 0, **inside}))
             if send.st >= 0:
                 done = {"e": "c", "st": send.st, "t": send.t1, "off": send.off, "ts": 0}
                 events.append((send.t1, 0, id(send), {**done, **({"err": send.err} if send.err else {})}))
         for poll in self.polls:
             at = {str(entry.part): entry.at for entry in poll.entries}
             # As the recorder does it: both lines of a read are written when it returns.
-            events.append((poll.t1, 2, id(poll), {"e": "i", "p": poll.proc, "f": poll.f, "t": poll.t0, "at": at}))
+            inside = {"x": poll.txn} if poll.txn else {}
+            invoked = {"e": "i", "p": poll.proc, "f": poll.f, "t": poll.t0, "at": at, **inside}
+            events.append((poll.t1, 2, id(poll), invoked))
             events.append((poll.t1, 3, id(poll), _poll_completion(poll)))
         for other in self.others:
             if not other.f:
@@ -272,6 +298,25 @@ class HistoryBuilder:
         return sorted(events, key=lambda event: event[:2])
 
 
+def transacted(
+    *, sends: int = 1, parts: int = 1, end: str = "commit", st: int = OK
+) -> tuple[HistoryBuilder, list[int]]:
+    """A history of one transaction, whose acknowledged records take turns among the partitions; and their values.
+
+    `end`: commit, abort, or empty if its client is never heard of again. `st`: INFO leaves the end without an answer.
+    """
+    h = HistoryBuilder(parts)
+    p = h.producer()
+    h.initialised(p)
+    txn = h.begin(p)
+    values = [h.ok(h.send(p, each % parts, txn=txn), each // parts).val for each in range(sends)]
+    if end and st == INFO:
+        h.ask_end(txn, end)
+    elif end:
+        h.end(txn, end, st)
+    return h, values
+
+
 def _moved(val: int, procs: int) -> int:
     return val + (procs << 40) if val >= 0 else val
 
@@ -281,6 +326,8 @@ def _renumbered(name: str, value: Any, procs: int, parts: int) -> Any:
         return value + procs
     if name == "at":
         return {str(int(part) + parts): position for part, position in value.items()}
+    if name == "x" and isinstance(value, str):
+        return f"{value} of {parts}"
     return value + parts if name == "part" else value
 
 
@@ -298,6 +345,8 @@ def _poll_completion(poll: Poll) -> dict[str, Any]:
 def _numbered(events: Iterable[tuple[int, int, int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     ops: dict[int, int] = {}
     for _, _, which, line in events:
+        if isinstance(line.get("x"), Other):
+            line["x"] = ops[id(line["x"])]
         if line["e"] == "i":
             ops[which] = len(ops)
             # "op" before the rest is how the recorder writes it.

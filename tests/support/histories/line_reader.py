@@ -179,7 +179,11 @@ class _Walk:
         self.answers.append(now)
 
     def _cover(self) -> None:
+        sends = [line for line in self.lines if line["e"] == "i" and line["f"] == "send"]
+        transactional = {line["part"] for line in sends if "x" in line}
         for (proc, part), calls in sorted(self.calls.items(), key=lambda each: (each[0][1], each[0][0])):
+            if part in transactional and self.roles[proc]["settings"].get("isolation") == 1:
+                continue
             start, reached, whole = calls[0].at, calls[0].at, True
             for call in calls:
                 whole = whole and call.at <= reached

@@ -12,7 +12,7 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
-from checkers.history.tables import FAIL, OK, POLL, SEND, History, Partition, Process, Row, Table
+from checkers.history.tables import FAIL, OK, POLL, SEND, History, Partition, Process, Row, Table, Told
 from checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
 
@@ -78,7 +78,20 @@ TAKEN_OUT: dict[Need, Callable[[History], None]] = {
     Need.PLACES: lambda history: _keep(history, lambda record: False),
     Need.READS: lambda history: _without_reads(history),
     Need.MARKS: lambda history: history.told.truncate(0),
+    Need.TRANSACTIONS: lambda history: _without_transactions(history),
+    Need.COMMITTED_READS: lambda history: _keep(history, lambda record: record.kind != POLL or record.iso == 0),
+    Need.COMMITTED_FINAL_READS: lambda history: _without_committed_final_reads(history),
 }
+
+
+def _without_transactions(history: History) -> None:
+    history.txns.truncate(0)
+    history.members.truncate(0)
+
+
+def _without_committed_final_reads(history: History) -> None:
+    _keep(history, lambda record: not record.final or record.iso == 0)
+    history.finals = [final for final in history.finals if final.iso == 0]
 
 
 def _without_reads(history: History) -> None:
@@ -88,6 +101,10 @@ def _without_reads(history: History) -> None:
 
 def _without_final_reads(history: History) -> None:
     _keep(history, lambda record: not record.final)
+    told, history.told = history.told, Table(Told)
+    for each in told.rows():
+        if not each.final:
+            history.told.append(each)
     for partition in history.partitions:
         partition.cover_from = partition.cover_to = partition.cover_t0 = -1
 
@@ -107,16 +124,17 @@ def test_without_what_it_needs_an_anomaly_does_not_show(name: str, need: Need) -
         assert not still
 
 
-SENT_AND_READ = {"send": {"ok": 3, "fail": 1}, "poll": {"ok": 1}, "final_read": {"ok": 1}}
+SENT_AND_READ = {"send": {"ok": 3, "fail": 1}, "poll": {"ok": 1}, "final_read": {"ok": 1}, "txn": {"ok": 1}}
 PRODUCER = Process(0, "producer", "squall", "1", "", {"acks": -1}, 0)
 READER = Process(1, "reader", "squall", "1", "", {"isolation": 0}, 0)
+FINAL = Process(2, "final", "squall", "1", "", {"isolation": 1, "round": 1}, 0)
 READ = Partition(0, "t", 0, "delete", -1, False, seen=2)
 
 
 def listed(
     outcomes: dict[str, dict[str, int]],
     passed_over: tuple[str, ...] = (),
-    processes: tuple[Process, ...] = (PRODUCER, READER),
+    processes: tuple[Process, ...] = (PRODUCER, READER, FINAL),
     partition: Partition = READ,
 ) -> set[str]:
     names = looked_for(outcomes, processes, [partition], passed_over).removeprefix("looked for: ").split(", ")
@@ -130,7 +148,7 @@ def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everyt
 
 def test_what_the_history_cannot_show_was_not_looked_for() -> None:
     without = {**SENT_AND_READ, "final_read": {"info": 1}}
-    assert {*FOUND} - listed(without) == {"lost-write", "unseen"}
+    assert {*FOUND} - listed(without) == {"lost-write", "unseen", "torn-txn", "lost-txn", "hanging-txn"}
     unacknowledged = {**SENT_AND_READ, "send": {"info": 5, "fail": 1}}
     assert {*FOUND} - listed(unacknowledged) == {"stale-ack", "wrong-offset"}
     assert listed({}) == {"replica-divergence", "not-converged"}
@@ -142,16 +160,23 @@ def test_where_no_send_failed_none_was_looked_for_that_failed_and_was_read() -> 
 
 def test_without_acks_no_acknowledged_offset_was_looked_at_but_those_of_the_harness() -> None:
     harness = replace(PRODUCER, settings={"acks": -1, AFTER_HEALING: True})
-    blind = (replace(PRODUCER, settings={"acks": 0}), READER, harness)
+    blind = (replace(PRODUCER, settings={"acks": 0}), READER, FINAL, harness)
     assert {*FOUND} - listed(SENT_AND_READ, processes=blind) == {"stale-ack", "wrong-offset"}
 
 
 def test_libraries_alone_do_not_say_that_they_were_thrown_back() -> None:
-    others = (PRODUCER, replace(READER, client="confluent"))
+    others = (PRODUCER, replace(READER, client="confluent"), FINAL)
     assert {*FOUND} - listed(SENT_AND_READ, processes=others) == {"thrown-back"}
 
 
 def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() -> None:
     blind = {*FOUND} - listed(SENT_AND_READ, partition=replace(READ, seen=-1))
-    assert blind == {name for name in FOUND if Need.READS in CATALOG[name].needs}
+    assert blind == {name for name in FOUND if {Need.READS, Need.COMMITTED_READS} & set(CATALOG[name].needs)}
     assert {"duplicate", "phantom", "corrupt", "poll-skip"} <= blind
+
+
+def test_without_transactions_or_without_readers_of_committed_records_nothing_of_transactions_was_looked_for() -> None:
+    without = {name: counts for name, counts in SENT_AND_READ.items() if name != "txn"}
+    assert {*FOUND} - listed(without) == {"G1a", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn"}
+    blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER))
+    assert blind == {"G1a", "dirty-read", "torn-txn", "lost-txn", "zombie-write"}

@@ -1,0 +1,34 @@
+"""G1a: a read_committed reader got a record of a transaction that did not commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.transactions import committed_reads
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "G1a",
+        Family.TRANSACTIONS,
+        "a read_committed reader got a value of a transaction that was aborted, that definitely failed, or for which "
+        "nobody asked for a commit",
+        source=f"{JEPSEN}; Adya 1999, G1a (aborted reads); KIP-98, read_committed",
+        jepsen="G1a",
+        other="the first operation that returned it",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        meaning="records of aborted transactions were read as committed",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """A commit that was asked for and not answered may have happened: its records are no witnesses."""
+    for got in seen.view(committed_reads):
+        if got.txn.never_commits:
+            evidence = FINAL if got.final else READS
+            yield Witness("G1a", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,95 @@
+"""torn-txn and lost-txn: a transaction of which a part, or nothing, is visible in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import Value, logs_of
+from checkers.findings import Witness
+from checkers.history.tables import OK, FinalRead, History, Partition, Txn
+
+EOS = "KIP-98: Exactly Once Delivery and Transactional Messaging (atomic writes to several partitions)"
+
+ANOMALIES = (
+    Anomaly(
+        "torn-txn",
+        Family.TRANSACTIONS,
+        "in the final read_committed reads some acknowledged records of a transaction are visible and this one is not; "
+        "its commit was acknowledged, or nobody knows whether it happened",
+        source=EOS,
+        other="how many of its records are visible",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
+        meaning="records are missing of transactions whose other records are visible",
+    ),
+    Anomaly(
+        "lost-txn",
+        Family.TRANSACTIONS,
+        "the commit of a transaction was acknowledged, and no final read_committed read shows any of its records",
+        source=EOS,
+        other="how many of its acknowledged records are not visible",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
+        meaning="committed transactions are not visible at all",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """Over all partitions together."""
+    finals = _committed_finals(seen.history)
+    standing = _final_values(seen.history)
+    of_txn: dict[int, list[tuple[Value, Partition]]] = {}
+    damaged = {(log.partition.part, off) for log in seen.view(logs_of) for off in log.corrupt_finally}
+    for log in seen.view(logs_of):
+        for value in log.values.values():
+            if value.txn is not None and value.st == OK and value.sent and not value.txn.never_commits:
+                of_txn.setdefault(value.txn.op, []).append((value, log.partition))
+    for members in of_txn.values():
+        txn = members[0][0].txn
+        assert txn is not None
+        visible = [value for value, _ in members if (value.part, value.val) in standing]
+        missing = [
+            value
+            for value, partition in members
+            if (value.part, value.val) not in standing
+            and (value.part, value.acked_at) not in damaged
+            and _judged(value, partition, txn, finals.get(value.part, []))
+        ]
+        yield from _of(txn, visible, missing)
+
+
+def _of(txn: Txn, visible: list[Value], missing: list[Value]) -> Iterator[Witness]:
+    if visible:
+        for value in missing:
+            yield Witness("torn-txn", "", value.part, value.acked_at, value.val, txn.op, txn.proc, len(visible))
+    elif missing and txn.committed:
+        first = min(missing, key=lambda value: value.val)
+        yield Witness("lost-txn", "", first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
+
+
+def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead]) -> bool:
+    """Whether a final read_committed read would have shown the value, had its transaction committed.
+
+    Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
+    end, and the commit was acknowledged before it began.
+    """
+    if 0 <= value.acked_at < partition.judged_from:
+        return False
+    passed = any(final.whole and final.start <= value.acked_at < final.reached for final in finals)
+    return passed or (txn.committed and any(final.complete and txn.t1 <= final.t0 for final in finals))
+
+
+def _committed_finals(history: History) -> dict[int, list[FinalRead]]:
+    found: dict[int, list[FinalRead]] = {}
+    for final in history.finals:
+        if final.iso == 1:
+            found.setdefault(final.part, []).append(final)
+    return found
+
+
+def _final_values(history: History) -> set[tuple[int, int]]:
+    """(partition, value) of all that final read_committed reads showed."""
+    return {(record.part, record.val) for record in history.records.rows() if record.final and record.iso == 1}
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,32 @@
+"""dirty-read: a read_committed reader got a record before anybody asked for the commit of its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.transactions import committed_reads
+from checkers.findings import Witness
+
+ANOMALIES = (
+    Anomaly(
+        "dirty-read",
+        Family.TRANSACTIONS,
+        "a read_committed poll returned a value before the commit of its transaction was asked for",
+        source=f"{JEPSEN}; KIP-98, read_committed ends at the last stable offset",
+        jepsen="precommitted-read",
+        other="the first operation that returned it",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        meaning="records were read as committed before their commit was asked for",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """One clock times both, and the request for the commit leaves the client after it was recorded."""
+    for got in seen.view(committed_reads):
+        if not got.txn.never_commits and got.first < got.txn.te:
+            yield Witness("dirty-read", "", got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,63 @@
+"""Which operations were part of which transactions, and what read_committed readers got of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkers.history.tables import POLL, SEND, History, Txn
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The transactions of a history."""
+
+    by_op: dict[int, Txn] = field(default_factory=dict)
+    of_value: dict[int, Txn] = field(default_factory=dict)
+    of_poll: dict[int, Txn] = field(default_factory=dict)
+    """Operation id of a poll -> the transaction that it was part of."""
+
+
+@dataclass(slots=True)
+class Got:
+    """What read_committed readers got of one value of a transaction in one partition."""
+
+    txn: Txn
+    part: int
+    val: int
+    off: int
+    """The lowest offset at which they got it."""
+    op: int
+    """The first operation that returned it."""
+    first: int
+    """When the first of these operations returned."""
+    final: bool
+    """A final read was among them."""
+
+
+def transactions_of(history: History) -> Transactions:
+    """Every transaction, with its sends and polls."""
+    found = Transactions({txn.op: txn for txn in history.txns.rows()})
+    for member in history.members.rows():
+        if member.kind == SEND:
+            found.of_value[member.val] = found.by_op[member.txn]
+        else:
+            assert member.kind == POLL, member
+            found.of_poll[member.op] = found.by_op[member.txn]
+    return found
+
+
+def committed_reads(history: History) -> list[Got]:
+    """What read_committed readers got of values that were sent in transactions, by value and partition."""
+    transactions = transactions_of(history)
+    found: dict[tuple[int, int], Got] = {}
+    for record in history.records.rows():
+        txn = transactions.of_value.get(record.val) if record.kind == POLL and record.iso == 1 else None
+        if txn is None:
+            continue
+        key = record.val, record.part
+        got = found.setdefault(
+            key, Got(txn, record.part, record.val, record.off, record.op, record.t1, record.final > 0)
+        )
+        got.off, got.op, got.first = min(got.off, record.off), min(got.op, record.op), min(got.first, record.t1)
+        got.final |= record.final > 0
+    return list(found.values())

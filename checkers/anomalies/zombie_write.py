@@ -1,0 +1,52 @@
+"""zombie-write: a record became visible although its producer had been fenced before it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import FINAL, READS, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.logs import logs_of
+from checkers.anomalies.transactions import committed_reads
+from checkers.findings import Witness
+from checkers.history.tables import History, Init, Txn
+
+ANOMALIES = (
+    Anomaly(
+        "zombie-write",
+        Family.TRANSACTIONS,
+        "a read_committed reader got a record that was sent after another producer had taken over its transactional id",
+        source="KIP-98: InitProducerId fences all earlier producers of its transactional id",
+        other="the process that had taken over",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
+        meaning="records of fenced producers became visible",
+    ),
+)
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """By the answer to the other producer's InitProducerId."""
+    inits = seen.view(_inits_of)
+    sent_at = {(value.part, value.val): value.t0 for log in seen.view(logs_of) for value in log.values.values()}
+    for got in seen.view(committed_reads):
+        fence = _fenced(got.txn, inits.get(got.txn.id, []))
+        if fence is not None and sent_at[got.part, got.val] > fence.t:
+            evidence = FINAL if got.final else READS
+            yield Witness("zombie-write", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, fence.proc)
+
+
+def _fenced(txn: Txn, inits: list[Init]) -> Init | None:
+    """The first take-over by another process after this one got its id; None if there was none."""
+    own = max((init.t for init in inits if init.proc == txn.proc and init.t <= txn.t0), default=None)
+    if own is None:
+        return None
+    return min((init for init in inits if init.proc != txn.proc and init.t > own), default=None)
+
+
+def _inits_of(history: History) -> dict[int, list[Init]]:
+    found: dict[int, list[Init]] = {}
+    for init in history.inits.rows():
+        found.setdefault(init.id, []).append(init)
+    return found
+
+
+CHECK = Check(__name__, ANOMALIES, find)

@@ -1,0 +1,27 @@
+"""G1a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select, has_transactions
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.aborted_read`."""
+    if not has_transactions(history):
+        return []
+    return [
+        Rule(
+            "committed_reads",
+            "never_commits",
+            "'G1a'",
+            evidence="if(final, 'final', 'reads')",
+            off="off",
+            val="val",
+            op="txn",
+            proc="txn_proc",
+            other="op",
+        )
+    ]

@@ -1,0 +1,47 @@
+"""torn-txn and lost-txn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select, has_transactions
+
+SQL = """
+with sent_in as (
+  select t.txn, t.txn_proc, t.txn_t1, t.committed, s.part, s.val, s.acked_at, c.val is not null visible
+  from standing s join txn_values t on t.part = s.part and t.val = s.val
+  left join (select part, val from committed_reads where final) c on c.part = s.part and c.val = s.val
+  where s.sent = 1 and s.st = 0 and not t.never_commits),
+seen_by as (
+  select m.txn, m.part, m.val,
+         max(coalesce(f.whole = 1 and f.start <= m.acked_at and m.acked_at < f.reached, false)) passed,
+         max(coalesce(f.whole = 1 and f.end >= 0 and f.end <= f.reached and f.start <= greatest(f.log_start, 0)
+                      and m.committed and m.txn_t1 <= f.t0, false)) read_after
+  from sent_in m left join (select * from finals where iso = 1) f on f.part = m.part
+  where not m.visible group by m.txn, m.part, m.val),
+damaged as (select distinct part, off from places where val < 0 and is_final = 1),
+missing as (
+  select m.*
+  from sent_in m join seen_by b on b.txn = m.txn and b.part = m.part and b.val = m.val
+  join partitions p on p.part = m.part
+  left anti join damaged d on d.part = m.part and d.off = m.acked_at
+  where not m.visible and (passed or read_after) and not (m.acked_at >= 0 and m.acked_at < p.judged_from)),
+visible as (select txn, count(*) records from sent_in where visible group by txn)
+select 'torn-txn' anomaly, '' evidence, m.part, m.acked_at off, m.val, m.txn op, bigint(m.txn_proc) proc, records other
+from missing m join visible v on v.txn = m.txn
+union all
+select 'lost-txn' anomaly, '' evidence, first.part, first.acked_at off, first.val, txn op, bigint(txn_proc) proc, other
+from (select txn, txn_proc, min(struct(val, part, acked_at)) first, count(*) other
+      from missing m left anti join visible v on v.txn = m.txn
+      where committed group by txn, txn_proc)
+"""
+"""`passed`: a final read went past the offset. `read_after`: one that began after the commit read to the end."""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.atomicity`."""
+    if not has_transactions(history):
+        return []
+    views = ("standing", "txn_values", "committed_reads", "finals", "places", "partitions")
+    return [Select(SQL, views)]

@@ -1,0 +1,26 @@
+"""dirty-read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select, has_transactions
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.dirty_read`."""
+    if not has_transactions(history):
+        return []
+    return [
+        Rule(
+            "committed_reads",
+            "not never_commits and first < te",
+            "'dirty-read'",
+            off="off",
+            val="val",
+            op="txn",
+            proc="txn_proc",
+            other="op",
+        )
+    ]

@@ -1,0 +1,30 @@
+"""zombie-write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Select, has_transactions
+
+SQL = """
+with own as (
+  select t.op txn, t.id, t.proc, max(i.t) since
+  from txns t join inits i on i.id = t.id and i.proc = t.proc and i.t <= t.t0
+  group by t.op, t.id, t.proc),
+fence as (
+  select o.txn, min(struct(i.t, i.proc)) by
+  from own o join inits i on i.id = o.id and i.proc <> o.proc and i.t > o.since
+  group by o.txn)
+select 'zombie-write' anomaly, if(c.final, 'final', 'reads') evidence, c.part, c.off, c.val, c.txn op,
+       bigint(c.txn_proc) proc, bigint(by.proc) other
+from committed_reads c join fence f on f.txn = c.txn join standing s on s.part = c.part and s.val = c.val
+where s.t0 > by.t
+"""
+
+
+def query(history: Conversion) -> Sequence[Rule | Select]:
+    """The query of `checkers.anomalies.zombie_write`."""
+    if not has_transactions(history):
+        return []
+    return [Select(SQL, ("txns", "inits", "committed_reads", "standing"))]

@@ -1,0 +1,96 @@
+"""Transactions that are visible in part or not at all, and the nearest that are whole."""
+
+from __future__ import annotations
+
+from checkers.history.tables import INFO
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
+from tests.support.histories.case import Cases
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+@CASES.case("one of two records of a committed transaction is not visible", ("torn-txn", ""))
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.final([(0, one)], end=3, position=3, isolation=1)
+    return h
+
+
+@CASES.case("a transaction of unknown end is visible in one partition and not in the other", ("torn-txn", ""))
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2, parts=2, st=INFO)
+    h.final([(0, one)], end=2)
+    h.final([(0, two)], part=1, end=2)
+    h.final([(0, one)], end=2, isolation=1)
+    h.final([], part=1, end=2, position=2, isolation=1)
+    return h
+
+
+@CASES.case("a transaction of unknown end is visible in no partition")
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2, parts=2, st=INFO)
+    h.final([(0, one)], end=2)
+    h.final([(0, two)], part=1, end=2)
+    h.final([], end=2, position=2, isolation=1)
+    h.final([], part=1, end=2, position=2, isolation=1)
+    return h
+
+
+@CASES.case("a transaction of unknown end is still open where the last stable offset has not passed it")
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2, parts=2, st=INFO)
+    h.final([(0, one)], end=2)
+    h.final([(0, two)], part=1, end=2)
+    h.final([(0, one)], end=2, isolation=1)
+    h.final([], part=1, end=0, position=0, isolation=1)
+    return h
+
+
+@CASES.case("a committed transaction of which nothing is visible", ("lost-txn", ""))
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.final([], end=3, position=3, isolation=1)
+    return h
+
+
+@CASES.case("a committed transaction that a reader of the final read has not come to")
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.poll(h.final_reader(1, 1), [], at=0, f="final_read", position=0)
+    return h
+
+
+@CASES.case("a committed transaction that is visible as a whole")
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.final([(0, one), (1, two)], end=3, isolation=1)
+    return h
+
+
+@CASES.case("an aborted transaction of which nothing is visible, and whose records were never final")
+def _() -> HistoryBuilder:
+    h, (one, two) = transacted(sends=2, end="abort")
+    h.final([], end=3, position=3)
+    h.final([], end=3, position=3, isolation=1)
+    return h
+
+
+@CASES.plant("torn-txn")
+def _(history: GeneratedHistory) -> None:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.final([(0, one)], end=3, position=3, isolation=1)
+    history.take_in(h)
+
+
+@CASES.plant("lost-txn")
+def _(history: GeneratedHistory) -> None:
+    h, (one, two) = transacted(sends=2)
+    h.final([(0, one), (1, two)], end=3)
+    h.final([], end=3, position=3, isolation=1)
+    history.take_in(h)

@@ -1,0 +1,67 @@
+"""Records read as committed before their commit, and just after."""
+
+from __future__ import annotations
+
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import Cases
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+def _read(*, before: bool) -> HistoryBuilder:
+    h = HistoryBuilder()
+    p, reader = h.producer(), h.reader(isolation=1)
+    h.initialised(p)
+    txn = h.begin(p)
+    send = h.ok(h.send(p, txn=txn), 0)
+    if before:
+        h.poll(reader, [(0, send.val)])
+    h.end(txn, "commit")
+    if not before:
+        h.poll(reader, [(0, send.val)])
+    h.final([(0, send.val)], end=2)
+    h.final([(0, send.val)], end=2, isolation=1)
+    return h
+
+
+@CASES.case("a read_committed poll returned a record before its commit was asked for", ("dirty-read", ""))
+def _() -> HistoryBuilder:
+    return _read(before=True)
+
+
+@CASES.case("a read_committed poll returned a record just after its commit")
+def _() -> HistoryBuilder:
+    return _read(before=False)
+
+
+@CASES.case("a read_committed poll returned a record while its commit was under way")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p, reader = h.producer(), h.reader(isolation=1)
+    txn = h.begin(p)
+    send = h.ok(h.send(p, txn=txn), 0)
+    h.ask_end(txn, "commit")
+    h.poll(reader, [(0, send.val)])
+    txn.t1, txn.completion = h.tick(), {"st": 0, "how": "commit", "pid": 1, "pe": 0}
+    h.final([(0, send.val)], end=2)
+    h.final([(0, send.val)], end=2, isolation=1)
+    return h
+
+
+@CASES.case("a read_uncommitted poll returned a record before its commit was asked for")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    p, reader = h.producer(), h.reader()
+    txn = h.begin(p)
+    send = h.ok(h.send(p, txn=txn), 0)
+    h.poll(reader, [(0, send.val)])
+    h.end(txn, "commit")
+    h.final([(0, send.val)], end=2)
+    h.final([(0, send.val)], end=2, isolation=1)
+    return h
+
+
+@CASES.plant("dirty-read")
+def _(history: GeneratedHistory) -> None:
+    history.take_in(_read(before=True))

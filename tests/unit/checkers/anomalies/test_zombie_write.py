@@ -1,0 +1,47 @@
+"""Records that fenced producers sent and that became visible, and the nearest that may."""
+
+from __future__ import annotations
+
+from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.case import Cases
+
+CASES = Cases()
+test_the_reference = CASES.test()
+
+
+def _taken_over(*, sent_after: bool, own_later: bool = False) -> HistoryBuilder:
+    h = HistoryBuilder()
+    old, new = h.producer(), h.producer()
+    h.initialised(old)
+    if own_later:
+        h.initialised(new, epoch=1)
+        h.initialised(old, epoch=2)
+    txn = h.begin(old)
+    send = None if sent_after else h.ok(h.send(old, txn=txn), 0)
+    if not own_later:
+        h.initialised(new, epoch=1)
+    send = send or h.ok(h.send(old, txn=txn), 0)
+    h.end(txn, "commit")
+    h.final([(0, send.val)], end=2)
+    h.final([(0, send.val)], end=2, isolation=1)
+    return h
+
+
+@CASES.case("a record that was sent after another producer took over became visible", ("zombie-write", "final"))
+def _() -> HistoryBuilder:
+    return _taken_over(sent_after=True)
+
+
+@CASES.case("a record that was sent just before another producer took over may be visible")
+def _() -> HistoryBuilder:
+    return _taken_over(sent_after=False)
+
+
+@CASES.case("a producer that took its id back may write")
+def _() -> HistoryBuilder:
+    return _taken_over(sent_after=True, own_later=True)
+
+
+@CASES.plant("zombie-write")
+def _(history: GeneratedHistory) -> None:
+    history.take_in(_taken_over(sent_after=True))
