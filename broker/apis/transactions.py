@@ -1,4 +1,4 @@
-"""InitProducerId (P2), and the requests to the transaction coordinator: AddPartitionsToTxn, EndTxn,
+"""InitProducerId (P2), and the requests to the transaction coordinator (P3): AddPartitionsToTxn, EndTxn,
 DescribeTransactions, ListTransactions.
 
 Each request is handed to the coordinator as it comes, so requests of one connection take effect in their order. Most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mechanisms import places as at
+from tests.mechanisms.coordinator import COORDINATOR_REMOVALS, COORDINATOR_TESTS
 from tests.mechanisms.mechanism import Mechanism, Removal
 
 READERS = (
@@ -95,10 +96,11 @@ READERS = (
 TRANSACTIONS = (
     Mechanism(
         id="P3",
-        rule="A transaction ends in all of its partitions by markers of its coordinator: each is written once, and"
-        " neither an older producer epoch nor an older coordinator can write one.",
+        rule="A transaction is decided once, in its coordinator's replicated log, and ends in all of its partitions by"
+        " markers: each is written once, and neither an older producer epoch nor an older coordinator can write one.",
         source="KIP-98; KIP-890; KIP-1228; KAFKA-19999",
         tests={
+            **COORDINATOR_TESTS,
             at.MARKERS: (
                 "test_a_marker_is_answered_once_it_is_committed",
                 "test_a_marker_that_is_sent_again_is_answered_and_not_written_again",
@@ -111,6 +113,7 @@ TRANSACTIONS = (
             ),
         },
         removals=(
+            *COORDINATOR_REMOVALS,
             Removal(
                 "answers markers before they are committed",
                 at.MARKERS_API,

@@ -1,4 +1,4 @@
-"""The rules of transactions, one method each. None of them changes anything.
+"""The rules of transactions (P3), one method each. None of them changes anything.
 
 Every rule here is what some released broker once got wrong, and what it protects is in its docstring. They are methods
 so that a planted bug can replace exactly one (`chaos/mutants`), and so that tests can ask them directly.

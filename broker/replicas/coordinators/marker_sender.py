@@ -1,4 +1,4 @@
-"""Writes the markers of decided transactions on the leaders of their partitions (WriteTxnMarkers).
+"""Writes the markers of decided transactions on the leaders of their partitions (WriteTxnMarkers, P3).
 
 Each broker gets one request at a time, with every marker that it owes by then. A partition that answers an error, or
 whose leader cannot be reached or is not known, is tried again, with whoever leads it then. A partition whose topic is

@@ -1,4 +1,4 @@
-"""The transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads.
+"""The transaction coordinator of this broker: a shard for each partition of __transaction_state that it leads (P3).
 
 A request is decided, its records are appended, and the shard replays them, all in one step: so requests take effect in
 the order in which they come. The answer leaves once the records that it rests on are committed in the leader epoch in
