@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from chaos.plans.plan import make_plan
+from chaos.runs import real
+from chaos.runs.progress import Progress
 from chaos.runtimes.real.processes import registry
 from tests.live.shell.conftest import Squall
 
@@ -50,3 +55,35 @@ def test_a_run_whose_proxies_were_killed_is_unknown(
     assert verdict["verdict"] == "unknown"
     assert any(told in each for each in verdict["reasons"]), verdict["reasons"]
     assert (tmp_path / "runs/latest/history.jsonl").stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("phase", ["writes after healing", "reads after healing", "final reads"])
+def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_could_not_look(
+    phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These phases take milliseconds: the kill is the first thing that happens in one."""
+
+    class Killing(Progress):
+        @contextmanager
+        def phase(self, name: str) -> Iterator[None]:
+            with super().phase(name):
+                if name == phase:
+                    kill("toxiproxy", tmp_path)
+                yield
+
+    monkeypatch.setattr(real, "Progress", Killing)
+    limits = {"converge_s": 5, "stuck_s": 3, "final_read_s": 3}
+    plan = make_plan(
+        {"seed": 7, "time_s": 2, "warmup_s": 1, "limits": limits, "workload": {"rate": 200, "readers": 2}}
+    )
+    directory = real.run_and_judge(plan, tmp_path)
+    assert directory is not None
+    verdict = json.loads(directory.verdict.read_text())
+    assert verdict["verdict"] == "unknown", verdict["reasons"]
+    assert any("Toxiproxy ended with -9, which nobody asked it to" in each for each in verdict["reasons"])
+    (looked_for,) = [each for each in verdict["notes"] if each.startswith("looked for: ")]
+    assert "stuck-" not in looked_for
+    # What was stuck is shown, and is nobody's fault for sure.
+    assert not [each for each in verdict["anomalies"] if each["permitted"] is False]
