@@ -136,15 +136,14 @@ class Run:
     async def go(self) -> None:
         """The whole run. Trouble of the harness is written to run.json, and raised as HarnessError."""
         try:
-            async with self._phase("start the cluster"):
-                await self.runtime.start()
             try:
+                async with self._phase("start the cluster"):
+                    await self.runtime.start()
                 await self._with_cluster()
             finally:
                 self.info["harness"] = list(self.runtime.troubles())
                 with trio.CancelScope(shield=True):
-                    async with self._phase("stop the cluster"):
-                        await self.runtime.stop()
+                    await self._stop()
         except HarnessError as trouble:
             self.info["trouble"] = str(trouble)
             raise
@@ -165,6 +164,15 @@ class Run:
                 for e in self.runtime.exits()
             ]
             self._save()
+
+    async def _stop(self) -> None:
+        """End the cluster, also where no phase can be written down any more: the disk is full."""
+        try:
+            async with self._phase("stop the cluster"):
+                await self.runtime.stop()
+        except OSError:
+            await self.runtime.stop()
+            raise
 
     async def _with_cluster(self) -> None:
         env, seed = self._env, self.plan.seed

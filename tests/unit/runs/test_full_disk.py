@@ -1,0 +1,55 @@
+"""A disk that fills up while a run is on: whatever cannot be written, the cluster is ended."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from chaos.plans.plan import make_plan
+from chaos.runs.papers import MemoryPapers
+from chaos.runs.progress import Nobody
+from chaos.runs.run import Run
+from chaos.runtimes.contract import NodeState
+from chaos.runtimes.sim.runtime import SimRuntime
+from chaos.runtimes.sim.world import World
+
+PHASES = ("start the cluster", "create topics", "warm-up", "load", "final reads", "stop the cluster")
+
+
+class Full(MemoryPapers):
+    """Papers on a disk that is full from the beginning (or the end) of a phase on."""
+
+    def __init__(self, phase: str, *, ended: bool) -> None:
+        super().__init__("a run")
+        self._phase, self._ended = phase, ended
+
+    def info(self, info: dict[str, Any]) -> None:
+        if any(each["name"] == self._phase and (each["ended"] or not self._ended) for each in info["phases"]):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().info(info)
+
+
+class Stopped(SimRuntime):
+    """Notes how its nodes were once it was stopped: the end of a simulation would end them in any case."""
+
+    left: list[NodeState] | None = None
+
+    async def stop(self) -> None:
+        await super().stop()
+        self.left = [self.state(node) for node in self.nodes]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["at-its-beginning", "at-its-end"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_cluster_is_ended_although_nothing_can_be_written_down(phase: str, ended: bool) -> None:
+    world = World(1)
+    runtime = Stopped(world)
+    load = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 5}
+    plan = make_plan({"seed": 1, "runtime": "sim", "time_s": 1, "warmup_s": 0.5, "workload": load, "faults": []})
+    run = Run(plan, Full(phase, ended=ended), runtime, Nobody(), "")
+    with pytest.raises(BaseException) as stopped:
+        world.kernel.simulate(1, run.go)
+    assert "No space left on device" in repr(stopped.value)
+    assert runtime.left == [NodeState.DOWN] * 3
