@@ -1,17 +1,30 @@
-"""Faults that somebody ends early, or that hit what was silent already: none of them has landed."""
+"""Faults of real brokers in a world that swallows them, that somebody ends early, or that hit what was silent already:
+none of them has landed. Each kind that processes or containers can play is swallowed in some test (`SWALLOWED_BY`).
+"""
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 import trio
 
+from chaos.faults.kinds import KINDS
 from chaos.faults.targets import ClusterView
 from chaos.faults.vocabulary import make_fault
+from chaos.runtimes import damage
+from chaos.runtimes.process import node as process_node
 from chaos.runtimes.process.runtime import ProcessRuntime
+from chaos.runtimes.real import bit_rot
+from chaos.runtimes.real.processes.child import Child
 from tests.live.contract.player import Seen, play, unproven
+from tests.live.process.conftest import MakeRuntime
+from tests.live.process.test_lying_toxiproxy import OF_TOXIPROXY
 from tests.live.process.test_nodes import pids
 
 SEEN = Seen(ClusterView((1, 2, 3), 1, {"t-0": 2}, {"t-0": (1, 2, 3)}, {"t-0": (1, 2, 3)}))
@@ -57,3 +70,120 @@ async def test_a_cut_that_somebody_healed_is_no_cut(runtime: ProcessRuntime) -> 
         (line,) = await play(runtime, fault, cluster=SEEN)
     assert line["evidence"] is None
     assert "a cut link answered" in line["error"]
+
+
+async def test_a_broker_that_survives_its_kill_was_not_killed(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_node, "SIGNAL_TIMEOUT_S", 0.3)
+    send = Child.signal
+
+    def never_kill(child: Child, number: int) -> None:
+        if number != signal.SIGKILL:
+            send(child, number)
+
+    with monkeypatch.context() as swallowing:
+        swallowing.setattr(Child, "signal", never_kill)
+        (line,) = await play(runtime, make_fault(0, 0, 1.0, "kill", "node:2", {}), cluster=SEEN)
+        (rolled,) = await play(runtime, make_fault(0, 0, 5.0, "rolling", "node:2", {"how": "kill"}), cluster=SEEN)
+    for each in (line, rolled):
+        assert each["evidence"] is None
+        assert "survived SIGKILL" in each["error"]
+        assert unproven(each)
+    (line,) = await play(runtime, make_fault(0, 0, 1.0, "kill", "node:2", {}), cluster=SEEN)
+    assert line["evidence"]
+
+
+@pytest.mark.parametrize(("action", "params"), [("stop", {}), ("rolling", {"how": "stop"})])
+async def test_a_broker_that_ignores_sigterm_did_not_leave(
+    make_runtime: MakeRuntime, action: str, params: dict[str, Any]
+) -> None:
+    runtime = make_runtime(settings={"stub.stubborn": "yes"})
+    await runtime.start()
+    patient = runtime.stop_node
+
+    async def soon(node: int, *, grace_s: float = 30.0) -> Any:
+        return await patient(node, grace_s=min(grace_s, 0.5))
+
+    runtime.stop_node = soon  # type: ignore[method-assign]
+    (line,) = await play(runtime, make_fault(0, 0, 5.0, action, "node:2", params), cluster=SEEN)
+    assert line["evidence"] is None
+    assert "no evidence that every node was controlled" in line["error"]
+    assert unproven(line)
+
+
+class Unchanging(type(Path())):  # type: ignore[misc]
+    """A path of a disk that takes every change and keeps what it had."""
+
+    def open(self, mode: str = "r", *more: Any, **given: Any) -> Any:
+        return _kept(self) if "+" in mode else super().open(mode, *more, **given)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """It stays."""
+
+
+def _kept(path: Path) -> Any:
+    """What is written to it goes to a copy."""
+    copy = Path(f"{path}.copy")
+    copy.write_bytes(path.read_bytes())
+    return copy.open("r+b")
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Path:
+    """A log directory with a closed segment."""
+    data = Unchanging(tmp_path / "data")
+    (data / "t-0").mkdir(parents=True)
+    for base in (0, 100):
+        (data / f"t-0/{base:020}.log").write_bytes(bytes(range(200)))
+    return data
+
+
+def test_bits_and_files_that_stay_as_they_were_are_no_damage(segments: Path) -> None:
+    rotten = bit_rot.rot(segments, "*.log", 1, Random(1))
+    assert rotten["path"]
+    assert rotten["before"] == rotten["after"], "which the nemesis takes for no rot"
+    for how in ("file", "tail"):
+        told, _ = damage.damage(segments, how, 50, Random(1))  # type: ignore[arg-type]
+        assert told["path"]
+        assert told["before"] == told["after"], "which the nemesis takes for no damage"
+
+
+SWALLOWED_BY = {
+    **dict.fromkeys(OF_TOXIPROXY, "live/process/test_lying_toxiproxy.py::test_no_fault_of_a_link_lands_on_it"),
+    "kill": "live/process/test_swallowed.py::test_a_broker_that_survives_its_kill_was_not_killed",
+    "rolling": "live/process/test_swallowed.py::test_a_broker_that_ignores_sigterm_did_not_leave",
+    "stop": "live/process/test_swallowed.py::test_a_broker_that_ignores_sigterm_did_not_leave",
+    "pause": "live/process/test_swallowed.py::test_a_pause_that_somebody_ended_is_no_pause",
+    "bit_rot": "live/process/test_swallowed.py::test_bits_and_files_that_stay_as_they_were_are_no_damage",
+    "damage": "live/process/test_swallowed.py::test_bits_and_files_that_stay_as_they_were_are_no_damage",
+    **dict.fromkeys(
+        ("power_loss", "crash_at", "disk", "clock"),
+        "live/contract/test_switched_off.py::test_only_what_is_left_on_has_evidence",
+    ),
+    "slow": "live/contract/test_slow_nodes.py::test_only_what_is_left_on_has_evidence",
+    "upgrade": "live/contract/test_upgrades.py::test_clients_hear_the_second_version_and_only_then_there_is_evidence",
+    "leadership": (
+        "live/contract/test_leadership.py::"
+        "test_leaders_are_moved_and_elected_as_clients_see_and_only_then_there_is_evidence"
+    ),
+    "packet_loss": (
+        "live/contract/test_counted_losses.py::"
+        "test_what_is_lost_is_late_and_counted_and_switched_off_there_is_no_evidence"
+    ),
+    "protocol": (
+        "live/contract/test_frames.py::"
+        "test_the_nemesis_proves_a_protocol_fault_by_what_it_hit_and_not_by_having_asked_for_it"
+    ),
+    "client": "sim/world/test_swallowed_faults.py::test_a_fault_that_is_swallowed_has_not_landed",
+}
+"""Of each kind the test whose world swallows it. A workload's clients are the harness's own in every world."""
+
+
+def test_each_kind_of_real_runs_is_swallowed_in_some_test() -> None:
+    assert set(SWALLOWED_BY) == {name for name, kind in KINDS.items() if kind.worlds & {"process", "docker"}}
+    tests = Path(__file__).resolve().parents[2]
+    for name, test in SWALLOWED_BY.items():
+        file, _, function = test.partition("::")
+        found = {node.name for node in ast.walk(ast.parse((tests / file).read_text())) if hasattr(node, "name")}
+        assert function in found, f"{name}: there is no {test}"
