@@ -19,15 +19,17 @@ from broker.apis.metadata import MetadataHandler, TopicCreator
 from broker.apis.produce import ProduceApi
 from broker.apis.routes import admin_routes, check_served, coordinator_routes, data_routes, node_routes
 from broker.apis.transactions import TransactionApis
+from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
 from broker.cluster.feed import ImageFeed
 from broker.config.topic import topic_config
 from broker.control.planes import control_plane, own_logs
-from broker.log.config import LogConfig
+from broker.log.config import LogConfig, of_broker
 from broker.log.manager import LogManager
 from broker.net.deadlines import Timers
 from broker.net.peers import PeerClient
 from broker.net.server import Server
+from broker.replicas.coordinators.enrolment import Enrolment
 from broker.replicas.coordinators.marker_sender import MarkerSender
 from broker.replicas.coordinators.producer_ids import ProducerIds
 from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
@@ -115,8 +117,7 @@ class Node:
         if topic in self._own_logs:
             return self._own_logs[topic]
         overrides = self.feed.image.configs.get((2, topic), {})
-        expiration_ms = self.config.producer_id_expiration_ms
-        return LogConfig.of(topic_config(self.config, overrides), producer_id_expiration_ms=expiration_ms)
+        return LogConfig.of(topic_config(self.config, overrides), **of_broker(self.config))
 
     # ------------------------------------------------------------------ life
 
@@ -184,11 +185,11 @@ class Node:
         self.feed.follow(lambda _: setattr(context, "controller_id", self.control.controller_id))
         creator = TopicCreator(self.control, nursery)
         metadata = MetadataHandler(context, creator)
-        produce = ProduceApi(env, self.replicas, self.timers)
+        image, timeout_ms = self.feed.image, config.request_timeout_ms
+        produce = ProduceApi(env, self.replicas, self.timers, self._gate(nursery))
         slots, most = config.max_incremental_fetch_session_cache_slots, config.fetch_max_bytes
         of_plane = {key: server.answer_later(handler) for key, handler in self.control.fetched_logs().items()}
         fetch = FetchApi(env, self.replicas, self.timers, slots, most, of_plane)
-        image, timeout_ms = self.feed.image, config.request_timeout_ms
         transactions = TransactionApis(env, image, self.transactions, self.producer_ids, timeout_ms)
         for_clients = {
             **data_routes(self.replicas, produce, fetch, DeleteRecordsApi(env, self.replicas)),
@@ -200,6 +201,15 @@ class Node:
         check_served(for_clients, for_nodes)
         server.route(for_clients, for_nodes)
         return server
+
+    def _gate(self, nursery: trio.Nursery) -> TxnGate:
+        config = self.config
+        enrolment = Enrolment(self.feed.image, self.peers, config.request_timeout_ms)
+        backoff_ms, most_ms = (
+            config.add_partitions_to_txn_retry_backoff_ms,
+            config.add_partitions_to_txn_retry_backoff_max_ms,
+        )
+        return TxnGate(self.env, self.replicas, enrolment, nursery.start_soon, backoff_ms, most_ms)
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
         """The addresses to advertise: those in the configuration, else the ports that were really opened."""

@@ -1,11 +1,13 @@
 """Produce: append the clients' batches, and answer once the acknowledgement that the client asked for is due (R7, R8).
 
-Batches are appended in arrival order as they are parsed. A Produce that waits for replicas parks only its own reply:
-the next one on the same connection is appended meanwhile, and replies still leave in order.
+Batches are appended in arrival order as they are parsed, but for the first ones of a transaction: they wait for its
+coordinator (`txn_gate`), and what follows them on their connection waits with them. A Produce that waits for replicas
+parks only its own reply: the next one on the same connection is appended meanwhile, and replies still leave in order.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.protocol.errors import ErrorCode
@@ -13,10 +15,11 @@ from broker.protocol.hot import decode_produce, encode_produce_response
 from broker.replicas.waiters import AwaitedAppend, ProduceResult, give_up
 
 if TYPE_CHECKING:
+    from broker.apis.txn_gate import Refused, TxnGate
     from broker.env import Env
     from broker.net.connection import Slot
     from broker.net.deadlines import Timers
-    from broker.protocol.hot import ProducePartOut
+    from broker.protocol.hot import ProduceIn, ProducePartOut
     from broker.replicas.hosted import Hosted
     from broker.replicas.replica_manager import ReplicaManager
 
@@ -73,12 +76,20 @@ class DelayedProduce:
 class ProduceApi:
     """Handles Produce requests."""
 
-    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers) -> None:
-        self._env, self._replicas, self.timers = env, replicas, timers
+    def __init__(self, env: Env, replicas: ReplicaManager, timers: Timers, gate: TxnGate) -> None:
+        self._env, self._replicas, self.timers, self._gate = env, replicas, timers, gate
 
     def handle(self, slot: Slot, view: memoryview, at: int) -> None:
         """Append every batch of the request, then answer or park. MalformedFrame closes the connection."""
         request = decode_produce(view, at, slot.version)
+        if request.transactional_id is not None:
+            by_ids = slot.version >= _TOPIC_IDS_FROM
+            if self._gate.holds(slot, request, by_ids, partial(self._append_all, slot, request)):
+                return
+        self._append_all(slot, request, None)
+
+    def _append_all(self, slot: Slot, request: ProduceIn, refused: Refused | None) -> None:
+        """`refused`: batches that must not be appended, with the reason."""
         acks, now = request.acks, self._env.mono()
         now_ms, wall_ms = int(now * 1000), self._env.wall_ms()
         find = self._replicas.by_id.get if slot.version >= _TOPIC_IDS_FROM else self._replicas.by_name.get
@@ -95,6 +106,8 @@ class ProduceApi:
                     out.append(ProduceResult(index, int(error), leader=leader))
                 elif acks not in (-1, 0, 1):
                     out.append(ProduceResult(index, _INVALID_ACKS))
+                elif refused and (key, index) in refused:
+                    out.append(ProduceResult(index, refused[key, index], log_start_offset=h.log.log_start_offset))
                 else:
                     result, awaited = self._append(h, index, records, slot.version, acks, now_ms, wall_ms)
                     out.append(result)

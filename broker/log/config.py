@@ -44,3 +44,9 @@ class LogConfig:
 
 
 _NAMES = tuple(field.name for field in fields(LogConfig))
+
+
+def of_broker(config: object) -> dict[str, Any]:
+    """The settings of a log that a broker has for all of its topics at once."""
+    names = ("producer_id_expiration_ms", "transaction_partition_verification_enable")
+    return {name: getattr(config, name) for name in names}

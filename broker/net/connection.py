@@ -101,6 +101,21 @@ class Connection:
         self._blocked = False
         self._mark_dirty, self._start_task = mark_dirty, start_task
         self._relaxed: trio.Event | None = None
+        self.held: trio.Event | None = None
+        """Set while no further request may be taken from this connection."""
+
+    def hold(self) -> None:
+        """Take no further request until `release`: the one that is being served waits before it takes effect, and
+        requests of one connection take effect in their order.
+        """
+        assert self.held is None
+        self.held = trio.Event()
+
+    def release(self) -> None:
+        """The request that was waited for has taken effect, or never will. No error if nothing is held."""
+        held, self.held = self.held, None
+        if held is not None:
+            held.set()
 
     def ready(self) -> None:
         """A slot was filled: let the server flush this connection when the current burst settles."""
@@ -230,6 +245,7 @@ class Connection:
             callback()
         self.on_close.clear()
         self._relax()
+        self.release()
 
 
 def _in_memory(chunk: Chunk) -> bool:

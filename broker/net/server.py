@@ -133,6 +133,9 @@ class Server:
                 for frame in burst:
                     if not conn.closed:
                         self._dispatch(conn, routes, frame)
+                        if conn.held is not None:
+                            self.settle()
+                            await conn.held.wait()
                 self.settle()
                 if conn.congested(max_parked, max_unsent):
                     await conn.wait_relaxed(max_parked, max_unsent)

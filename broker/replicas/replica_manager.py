@@ -13,7 +13,7 @@ from broker.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.cluster.settings import altered_settings, with_altered
 from broker.config.topic import TopicConfig, topic_config
 from broker.control.port import BecomeFollower, BecomeLeader, BrokersChanged, SettingsChanged, StopReplica
-from broker.log.config import LogConfig
+from broker.log.config import LogConfig, of_broker
 from broker.protocol.errors import ErrorCode
 from broker.replicas.flushes import Flushes, HeldAppend
 from broker.replicas.hosted import Hosted
@@ -340,6 +340,8 @@ class ReplicaManager:
         change = state.become_leader if leads else state.become_follower
         self.apply_effects(h, change(said, end, now_ms))
         if state.leader_epoch != before:
+            # What coordinators agreed to, they agreed to with the leader of then.
+            h.log.producers.verifications.clear()
             self.woken.update(h.followers)
             self.woken.update(h.consumers)
             event = "became_leader" if leads else "became_follower"
@@ -403,8 +405,7 @@ class ReplicaManager:
     def _settings_of(self, name: str) -> tuple[LogConfig, ReplicationSettings]:
         """A topic's settings: the part for its logs, and the part for the state machines."""
         topic, config = self.topic_config(name), self._config
-        log_config = LogConfig.of(topic, producer_id_expiration_ms=config.producer_id_expiration_ms)
-        return log_config, ReplicationSettings(
+        return LogConfig.of(topic, **of_broker(self._in_force)), ReplicationSettings(
             replica_lag_time_max_ms=config.replica_lag_time_max_ms,
             min_insync_replicas=topic.min_insync_replicas,
             replica_lag_max_messages=config.replica_lag_max_messages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import trio
 from broker.apis.fetch import FetchApi
 from broker.apis.offsets import OffsetApis
 from broker.apis.produce import ProduceApi
+from broker.apis.txn_gate import TxnGate
 from broker.apis.txn_markers import TxnMarkersApi
 from broker.cluster.image import Broker, ClusterImage, ImageDelta, PartitionImage, Topic
 from broker.config import BrokerConfig
@@ -21,6 +23,7 @@ from broker.net.connection import Connection, Slot
 from broker.net.deadlines import TICK_MS, Timers
 from broker.net.server import Server
 from broker.protocol.apis import ApiKey, response_class, response_header_version
+from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import FetchOut, FetchPartOut, decode_fetch_response
 from broker.protocol.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from broker.protocol.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -30,6 +33,7 @@ from broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from broker.replicas.coordinators.enrolment import Enrolled, Place
 from broker.replicas.hosted import Hosted
 from broker.replicas.replica_manager import ReplicaManager
 from tests.support.brokers.memory_env import WALL_MS, FakeEnv
@@ -53,6 +57,10 @@ class HandEnv(FakeEnv):
 
     def wall_ms(self) -> int:
         return WALL_MS + self.now_ms
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_ms += round(1000 * seconds)
+        await trio.lowlevel.checkpoint()
 
 
 class TakingTransport:
@@ -119,6 +127,22 @@ class Orders:
         self.retried.append(proposal)
 
 
+class PlayedCoordinators:
+    """Plays the coordinators of transactions."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Enrolled, tuple[Place, ...], bool]] = []
+        """Transaction, partitions, and whether they were to be added."""
+        self.answers: list[ErrorCode] = []
+        """The next answers, for every partition that is asked for; then NONE."""
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> dict[Place, ErrorCode]:
+        self.asked.append((transaction, tuple(places), add))
+        self.before_answer()
+        return dict.fromkeys(places, self.answers.pop(0) if self.answers else ErrorCode.NONE)
+
+
 class OneBroker:
     """Broker 1 of three."""
 
@@ -141,7 +165,9 @@ class OneBroker:
         self.server = Server(self.env, self.config, self.replicas.woken, tasks)
         self.replicas.settle = self.server.settle
         self.timers = Timers()
-        self.produce_api = ProduceApi(self.env, self.replicas, self.timers)
+        self.coordinators = PlayedCoordinators()
+        gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon, 20, 100)
+        self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
         self._correlation_id = 0
@@ -153,6 +179,12 @@ class OneBroker:
     def start_soon(self, function: Any, *args: Any) -> None:
         """As a nursery; tests run what was started where they mean it to run."""
         self.started.append((function, args))
+
+    def run_started(self) -> None:
+        """Run the tasks that were started since the last time, one after the other, to their ends."""
+        tasks, self.started[:] = list(self.started), []
+        for function, args in tasks:
+            trio.run(function, *args)
 
     # ------------------------------------------------------------------------------------------------ the controller
 
@@ -232,9 +264,10 @@ class OneBroker:
         acks: int = -1,
         version: int = 11,
         timeout_ms: int = 1000,
+        transactional_id: str | None = None,
     ) -> None:
         """A Produce of (topic, partition, batch), one batch for t-0 unless said otherwise."""
-        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)
         for name, index, records in parts or (("t", 0, self.batch()),):
             data = PartitionProduceData(index=index, records=records)
             topic_id = IDS.get(name, bytes(15) + b"\x77")

@@ -13,11 +13,13 @@ from broker.protocol.schema.describe_producers import DescribeProducersRequest, 
 from tests.support.brokers.one_broker import OneBroker, answers, marked
 
 PID = 7
+UNVERIFIED = {"transaction_partition_verification_enable": "false"}
+"""Nobody coordinates here."""
 
 
 def room_with_transaction(*, epoch: int = 3, **given: Any) -> OneBroker:
     """Topic t, led here, in which producer 7 has an open transaction of two records."""
-    room = OneBroker()
+    room = OneBroker(**UNVERIFIED)
     room.give(**given)
     room.produce(room.client(), ("t", 0, room.batch(2, pid=PID, epoch=epoch, seq=0, transactional=True)), acks=1)
     return room
@@ -116,7 +118,7 @@ def test_a_marker_of_a_newer_coordinator_is_written_though_nothing_is_open_and_f
 
 
 def test_a_marker_for_a_producer_that_has_written_nothing_fences_it() -> None:
-    room = OneBroker()
+    room = OneBroker(**UNVERIFIED)
     room.give()
     room.end(room.client(), PID, 4)
     conn = room.client()
@@ -138,7 +140,7 @@ def test_each_partition_has_an_error_of_its_own() -> None:
 
 
 def test_below_min_isr_no_marker_is_written() -> None:
-    room = OneBroker(min_insync_replicas="2")
+    room = OneBroker(min_insync_replicas="2", **UNVERIFIED)
     room.give(isr=(1,))
     room.produce(room.client(), ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
     conn = room.client()

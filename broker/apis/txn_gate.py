@@ -1,0 +1,172 @@
+"""Where a transaction begins in a partition: its coordinator is asked before the first batch is appended (P3, KIP-890).
+
+While it is asked, nothing more is read from the connection: requests of one connection take effect in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records import HEADER_SIZE, read_header
+from broker.replicas.coordinators.enrolment import Enrolled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.env import Env
+    from broker.log.producer_rules import Verification
+    from broker.net.connection import Slot
+    from broker.protocol.hot import ProduceIn
+    from broker.replicas.coordinators.enrolment import Place
+    from broker.replicas.hosted import Hosted
+    from broker.replicas.replica_manager import ReplicaManager
+
+GENERIC_ERROR_FROM = 11
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+ADDS_FROM = 12
+"""First version of Produce of transactions V2: the leader adds the partition to the transaction."""
+
+_UNREACHED = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    # Another partition of the request is unknown to the coordinator yet.
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+)
+
+Refused = dict[tuple[bytes, int], int]
+"""Topic as the request names it and partition, to the error of a batch that must not be appended."""
+
+
+class Coordinators(Protocol):
+    """Where transactions' coordinators are asked."""
+
+    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> Mapping[Place, ErrorCode]:
+        """The coordinator's error for each partition."""
+
+
+class Question(NamedTuple):
+    """One partition in which the transaction would begin."""
+
+    key: bytes
+    partition: int
+    hosted: Hosted
+    verification: Verification
+
+    @property
+    def place(self) -> Place:
+        """As the coordinator knows it."""
+        return self.hosted.log.topic, self.partition
+
+
+def error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
+    """What a client of a Produce version is told of a coordinator's error. NOT_ENOUGH_REPLICAS is one that every client
+    retries without asking for metadata.
+    """
+    if error in _UNREACHED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < GENERIC_ERROR_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+class TxnGate:
+    """Holds Produce requests back whose transaction begins in a partition led here."""
+
+    def __init__(
+        self,
+        env: Env,
+        replicas: ReplicaManager,
+        coordinators: Coordinators,
+        start_soon: Callable[..., None],
+        backoff_ms: int,
+        backoff_max_ms: int,
+    ) -> None:
+        self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
+        self._backoff_ms, self._backoff_max_ms = backoff_ms, backoff_max_ms
+
+    def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
+        """Whether a coordinator has to be asked first. Then `append` is called once, when it has answered."""
+        questions, refused = self._questions(slot.version, request, by_ids)
+        if not questions:
+            if refused:
+                append(refused)
+            return bool(refused)
+        transaction, asked = questions
+        slot.conn.hold()
+        self._start_soon(self._ask, slot, transaction, asked, refused, append)
+        return True
+
+    def _questions(
+        self, version: int, request: ProduceIn, by_ids: bool
+    ) -> tuple[tuple[Enrolled, list[Question]] | None, Refused]:
+        """What is to be asked, and the batches of other producers than the first one: a transaction has only one."""
+        adds, wall_ms = version >= ADDS_FROM, self._env.wall_ms()
+        find = self._replicas.by_id.get if by_ids else self._replicas.by_name.get
+        asked: list[Question] = []
+        refused: Refused = {}
+        transaction: Enrolled | None = None
+        for key, parts in request.topics:
+            hosted = find(key)
+            for index, records in parts:
+                h = hosted.get(index) if hosted else None
+                if h is None or not h.state.is_leader or records is None or len(records) < HEADER_SIZE:
+                    continue
+                header = read_header(records, 0)
+                if not header.is_transactional or header.producer_id < 0 or not self._must_agree(h, adds):
+                    continue
+                one = Enrolled(request.transactional_id or "", header.producer_id, header.producer_epoch)
+                transaction = transaction or one
+                if one != transaction:
+                    refused[key, index] = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+                    continue
+                found = h.log.producers.begin_verification(header, wall_ms, raises_epoch=adds)
+                if found is not None:
+                    asked.append(Question(key, index, h, found))
+        return (transaction, asked) if transaction is not None and asked else None, refused
+
+    def _must_agree(self, h: Hosted, adds: bool) -> bool:
+        """Whether the coordinator has a say: always in the second generation, where it learns of the partition so."""
+        return adds or h.log.config.transaction_partition_verification_enable
+
+    async def _ask(
+        self,
+        slot: Slot,
+        transaction: Enrolled,
+        asked: list[Question],
+        refused: Refused,
+        append: Callable[[Refused], None],
+    ) -> None:
+        try:
+            verdicts = await self._patiently(transaction, asked, add=slot.version >= ADDS_FROM)
+            if slot.conn.closed:
+                return
+            for question in asked:
+                error = verdicts[question.place]
+                if error:
+                    refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
+                else:
+                    question.hosted.log.producers.agreed(transaction.producer_id, question.verification)
+            append(refused)
+        finally:
+            slot.conn.release()
+        self._replicas.settle()
+
+    async def _patiently(self, transaction: Enrolled, asked: list[Question], *, add: bool) -> Mapping[Place, ErrorCode]:
+        """Ask; a producer that adds by producing often comes while the transaction before is being completed, and is
+        spared its own, longer back-off (KAFKA-18575).
+        """
+        until = self._env.mono() + self._backoff_max_ms / 1000
+        places = [question.place for question in asked]
+        while True:
+            verdicts = await self._coordinators.ask(transaction, places, add=add)
+            concurrent = any(error == ErrorCode.CONCURRENT_TRANSACTIONS for error in verdicts.values())
+            if not add or not concurrent or self._env.mono() + self._backoff_ms / 1000 > until:
+                return verdicts
+            await self._env.sleep(self._backoff_ms / 1000)

@@ -1,0 +1,95 @@
+"""A partition's leader asks the coordinator of a transaction about a partition before the transaction begins in it.
+
+In the first generation the producer has added the partition itself, and the leader only has that verified (KIP-890,
+part 1). In the second one the leader adds it (part 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordinators.partitions import partition_of
+from broker.protocol.apis import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.ids import NO_NODE
+from broker.protocol.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from broker.replicas.coordinators.transaction_coordinator import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.cluster.image import ClusterImage
+    from broker.net.peers import PeerClient
+    from broker.protocol.schema.add_partitions_to_txn import AddPartitionsToTxnResponse
+
+VERSION = 5
+"""Of AddPartitionsToTxn: the first one that may answer TRANSACTION_ABORTABLE."""
+LANE = "enrolment"
+"""A link of its own: an addition waits for the coordinator's log."""
+
+Place = tuple[str, int]
+
+
+class Enrolled(NamedTuple):
+    """A transaction as a Produce names it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Enrolment:
+    """Asks the coordinators of transactional ids."""
+
+    def __init__(self, image: ClusterImage, peers: PeerClient, timeout_ms: int) -> None:
+        self._image, self._peers, self._timeout_ms = image, peers, timeout_ms
+
+    async def ask(self, transaction: Enrolled, places: Sequence[Place], *, add: bool) -> dict[Place, ErrorCode]:
+        """The coordinator's answer for each partition: NONE if it is part of the transaction. `add`: make it so.
+
+        NETWORK_EXCEPTION where no answer came: the partition may have been added.
+        """
+        leader = self._coordinator_of(transaction.transactional_id)
+        if leader == NO_NODE:
+            return dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        topics: dict[str, list[int]] = {}
+        for name, index in places:
+            topics.setdefault(name, []).append(index)
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            verify_only=not add,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()],
+        )
+        request = AddPartitionsToTxnRequest(transactions=[asked])
+        try:
+            response = await self._peers.request(
+                leader, ApiKey.ADD_PARTITIONS_TO_TXN, VERSION, request, self._timeout_ms, lane=LANE
+            )
+        except OSError:
+            return dict.fromkeys(places, ErrorCode.NETWORK_EXCEPTION)
+        return _verdicts(response, places)
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        topic = self._image.topic(TOPIC)
+        if topic is None:
+            return NO_NODE
+        return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+
+
+def _verdicts(response: AddPartitionsToTxnResponse, places: Sequence[Place]) -> dict[Place, ErrorCode]:
+    """By partition; one that the answer does not name was not added."""
+    if response.error_code:
+        return dict.fromkeys(places, ErrorCode(response.error_code))
+    named = {
+        (topic.name, part.partition_index): ErrorCode(part.partition_error_code)
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+        for part in topic.results_by_partition
+    }
+    return {place: named.get(place, ErrorCode.COORDINATOR_NOT_AVAILABLE) for place in places}

@@ -1,0 +1,231 @@
+"""A transaction begins in a partition only with its coordinator's word, and a marker makes that word void (KIP-890)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.apis.txn_gate import error_for_producer
+from broker.net.connection import Connection
+from broker.protocol.errors import ErrorCode
+from tests.support.brokers.one_broker import OneBroker, answers, produced
+
+PID = 7
+V1, V2 = 11, 12
+
+
+class Room(OneBroker):
+    """Topic t, led here; its coordinators are played."""
+
+    def __init__(self, **properties: str) -> None:
+        super().__init__(**properties)
+        self.h = self.give()
+
+    def send(
+        self, seq: int = 0, *, epoch: int = 3, count: int = 1, version: int = V1, conn: Connection | None = None
+    ) -> Connection:
+        conn = conn or self.client()
+        sent = self.batch(count, pid=PID, epoch=epoch, seq=seq, transactional=True)
+        self.produce(conn, ("t", 0, sent), acks=1, version=version, transactional_id="x")
+        return conn
+
+    def told(self, conn: Connection, version: int = V1) -> Any:
+        """The error of the partition once the coordinator has answered."""
+        self.run_started()
+        return produced(conn, version)[0].error_code
+
+    def finish(self) -> None:
+        """The marker of an abort."""
+        self.end(self.client(), PID, 3, commit=False)
+
+    @property
+    def log_end(self) -> int:
+        return self.h.log.log_end_offset
+
+
+def test_the_first_batch_of_a_transaction_waits_for_its_coordinator_and_the_next_ones_do_not() -> None:
+    room = Room()
+    conn = room.send()
+    assert (room.log_end, answers(conn)) == (0, [])
+    assert room.told(conn) == ErrorCode.NONE
+    again = room.send(1)
+    assert produced(again)[0].error_code == ErrorCode.NONE
+    [(transaction, places, add)] = room.coordinators.asked
+    assert (transaction.transactional_id, transaction.producer_id, transaction.epoch) == ("x", PID, 3)
+    assert (places, add) == ((("t", 0),), False)
+
+
+def test_while_a_coordinator_is_asked_nothing_more_is_taken_from_the_connection() -> None:
+    room = Room()
+    conn = room.send()
+    assert conn.held is not None
+    room.run_started()
+    assert conn.held is None
+
+
+def test_a_client_that_leaves_meanwhile_holds_nobody() -> None:
+    room = Room()
+    conn = room.send()
+    conn.close()
+    assert conn.held is None
+    room.run_started()
+    assert room.log_end == 0
+
+
+def test_a_plain_producer_is_not_held() -> None:
+    room = Room()
+    room.produce(room.client(), ("t", 0, room.batch(pid=1, epoch=0, seq=0)), acks=1)
+    room.produce(room.client(), acks=1)
+    assert room.log_end == 2
+    assert not room.coordinators.asked
+
+
+def test_a_batch_of_no_transaction_that_a_coordinator_knows_is_not_appended() -> None:
+    room = Room()
+    room.coordinators.answers = [ErrorCode.TRANSACTION_ABORTABLE]
+    assert room.told(room.send()) == ErrorCode.TRANSACTION_ABORTABLE
+    assert room.log_end == 0
+
+
+def test_without_a_transactional_id_no_transaction_begins() -> None:
+    room = Room()
+    conn = room.client()
+    room.produce(conn, ("t", 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)), acks=1)
+    assert produced(conn)[0].error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_late_batch_behind_its_marker_must_be_agreed_to_again() -> None:
+    """KAFKA-14402: it would open a transaction that nobody ends."""
+    room = Room()
+    room.told(room.send())
+    room.finish()
+    room.coordinators.answers = [ErrorCode.TRANSACTION_ABORTABLE]
+    assert room.told(room.send(1)) == ErrorCode.TRANSACTION_ABORTABLE
+    assert room.h.first_unstable_offset() == 0  # The marker is not committed, and nothing else is open.
+    assert not room.h.log.producers.ongoing
+
+
+def test_an_answer_that_comes_after_the_marker_is_of_no_use() -> None:
+    room = Room()
+    room.coordinators.before_answer = lambda: room.finish()
+    assert room.told(room.send()) == ErrorCode.INVALID_TXN_STATE
+    assert not room.h.log.producers.ongoing
+
+
+def test_an_answer_that_comes_after_a_repeated_marker_is_of_no_use() -> None:
+    """The marker is not written again, but the transaction that the coordinator spoke of has ended all the same."""
+    room = Room()
+    room.finish()
+    end = room.log_end
+    room.coordinators.before_answer = lambda: room.finish()
+    assert room.told(room.send()) == ErrorCode.INVALID_TXN_STATE
+    assert room.log_end == end
+
+
+def test_an_answer_that_comes_after_a_change_of_leaders_is_of_no_use() -> None:
+    room = Room()
+
+    def away_and_back() -> None:
+        room.give(leader=2, epoch=6, partition_epoch=11)
+        room.give(leader=1, epoch=7, partition_epoch=12)
+
+    room.coordinators.before_answer = away_and_back
+    assert room.told(room.send()) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_batch_that_is_in_the_log_is_acknowledged_without_asking() -> None:
+    room = Room()
+    room.told(room.send())
+    room.finish()
+    again = room.send()
+    assert produced(again)[0].base_offset == 0
+    assert len(room.coordinators.asked) == 1
+
+
+def test_what_was_agreed_to_is_not_asked_again_if_the_append_failed() -> None:
+    room = Room()
+    room.told(room.send(5))
+    room.finish()
+    assert room.told(room.send(9)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produced(room.send(6))[0].error_code == ErrorCode.NONE
+    assert len(room.coordinators.asked) == 2
+
+
+def test_with_verification_off_a_late_batch_opens_a_transaction_that_nobody_ends() -> None:
+    room = Room(transaction_partition_verification_enable="false")
+    room.send()
+    room.finish()
+    room.send(1)
+    assert not room.coordinators.asked
+    assert list(room.h.log.producers.ongoing) == [2]
+
+
+def test_a_producer_of_v2_has_its_partitions_added_whether_verification_is_on_or_not() -> None:
+    room = Room(transaction_partition_verification_enable="false")
+    assert room.told(room.send(version=V2), V2) == ErrorCode.NONE
+    assert [add for _, _, add in room.coordinators.asked] == [True]
+
+
+def test_v2_waits_a_little_for_the_transaction_before_to_complete() -> None:
+    room = Room()
+    room.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
+    assert room.told(room.send(version=V2), V2) == ErrorCode.NONE
+    assert len(room.coordinators.asked) == 3
+
+
+def test_v2_does_not_wait_for_ever_for_the_transaction_before() -> None:
+    room = Room()
+    room.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
+    assert room.told(room.send(version=V2), V2) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(room.coordinators.asked) == 6
+
+
+def test_v1_is_told_at_once_to_come_again_while_the_transaction_before_completes() -> None:
+    room = Room()
+    room.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS]
+    assert room.told(room.send()) == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_first_batch_that_overtook_another_waits_for_it() -> None:
+    """KAFKA-14904: the earlier one was refused for a moment; taking the later one first would refuse it for ever."""
+    room = Room()
+    room.coordinators.answers = [ErrorCode.CONCURRENT_TRANSACTIONS]
+    assert room.told(room.send(4)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert room.told(room.send(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produced(room.send(4))[0].error_code == ErrorCode.NONE
+    assert produced(room.send(5))[0].error_code == ErrorCode.NONE
+
+
+def test_a_producer_of_v2_begins_with_sequence_0() -> None:
+    room = Room()
+    assert room.told(room.send(4, version=V2), V2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_partitions_of_one_request_are_asked_for_together_and_fail_alone() -> None:
+    room = Room()
+    room.give("u")
+    conn = room.client()
+    sent = [(name, 0, room.batch(pid=PID, epoch=3, seq=0, transactional=True)) for name in ("t", "u")]
+    other = ("w", 0, room.batch(pid=PID + 1, epoch=3, seq=0, transactional=True))
+    room.give("w")
+    room.produce(conn, *sent, other, acks=1, transactional_id="x")
+    room.run_started()
+    errors = [part.error_code for part in produced(conn)]
+    assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert [places for _, places, _ in room.coordinators.asked] == [(("t", 0), ("u", 0))]
+
+
+@pytest.mark.parametrize(
+    ("error", "v10", "v11", "v12"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE", "TRANSACTION_ABORTABLE"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "CONCURRENT_TRANSACTIONS"),
+        (ErrorCode.PRODUCER_FENCED, "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH"),
+        (ErrorCode.NETWORK_EXCEPTION, "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"),
+        (ErrorCode.NOT_COORDINATOR, "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING,) + ("INVALID_PRODUCER_ID_MAPPING",) * 3,
+    ],
+)
+def test_producers_are_told_what_their_version_knows(error: ErrorCode, v10: str, v11: str, v12: str) -> None:
+    assert [error_for_producer(error, version).name for version in (10, 11, 12)] == [v10, v11, v12]
