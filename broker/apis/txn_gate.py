@@ -152,7 +152,8 @@ class TxnGate:
                 if error:
                     refused[question.key, question.partition] = int(error_for_producer(error, slot.version))
                 else:
-                    question.hosted.log.producers.agreed(transaction.producer_id, question.verification)
+                    # Of no use if a marker has come since: then the log asks another question.
+                    question.verification.agreed = True
             append(refused)
         finally:
             slot.conn.release()

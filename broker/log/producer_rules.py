@@ -127,9 +127,11 @@ class ProducerRules:
         """Whether a transaction of that epoch is open in this log: then the coordinator knows the partition."""
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
-    def is_still_asked(self, asked: Verification | None, answered: Verification) -> bool:
-        """Whether the coordinator's answer still counts: no marker has come since it was asked."""
-        return asked is answered
+    def is_voided(self, asked: Verification, marker_epoch: int) -> bool:
+        """Whether a marker ends the transaction that the coordinator was asked about. In the second generation a marker
+        has the epoch of the transaction that follows, and says nothing of that one.
+        """
+        return asked.epoch < marker_epoch or (asked.epoch == marker_epoch and not asked.raises_epoch)
 
     def is_verified(self, asked: Verification | None, epoch: int) -> bool:
         """Whether a transaction of that epoch may begin here: its coordinator has agreed."""

@@ -75,7 +75,7 @@ class ProducerStates(ProducerRules):
             return None
         if self.is_marker_repeated(entry, epoch, marker, transaction_version):
             # Whoever asked the coordinator before this marker came must ask again, as if it had been written now.
-            self.verifications.pop(producer_id, None)
+            self._void(producer_id, epoch)
             return ErrorCode.NONE
         if self.is_marker_late(entry, epoch, transaction_version):
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -83,9 +83,14 @@ class ProducerStates(ProducerRules):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return None
 
+    def _void(self, producer_id: int, marker_epoch: int) -> None:
+        asked = self.verifications.get(producer_id)
+        if asked is not None and self.is_voided(asked, marker_epoch):
+            del self.verifications[producer_id]
+
     def begin_verification(self, header: BatchHeader, wall_ms: int, *, raises_epoch: bool) -> Verification | None:
-        """Before a transactional batch is appended: the question to its coordinator, to be given to `agreed` with the
-        answer. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
+        """Before a transactional batch is appended: the question to its coordinator, of which the caller notes whether
+        it agreed. None where nothing need be asked: the transaction is open here, or the coordinator has agreed, or the
         batch is here already.
         """
         producer_id, epoch, first = header.producer_id, header.producer_epoch, header.base_sequence
@@ -99,13 +104,6 @@ class ProducerStates(ProducerRules):
             asked.lowest_sequence = min(asked.lowest_sequence, first)
         asked.wall_ms = wall_ms
         return None if self.is_verified(asked, epoch) else asked
-
-    def agreed(self, producer_id: int, asked: Verification) -> None:
-        """The coordinator has agreed to what was asked. No effect if a marker has come since: then the transaction that
-        it agreed to has ended.
-        """
-        if self.is_still_asked(self.verifications.get(producer_id), asked):
-            asked.agreed = True
 
     # ------------------------------------------------------------------------------------------------- everybody's
 
@@ -136,7 +134,7 @@ class ProducerStates(ProducerRules):
             entry.restart(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.timestamp = header.max_timestamp
-        self.verifications.pop(header.producer_id, None)
+        self._void(header.producer_id, header.producer_epoch)
         first, entry.txn_first_offset = entry.txn_first_offset, -1
         if first < 0:
             return None

@@ -10,7 +10,7 @@ FETCHER_LOOP, MANAGER = "broker/replicas/fetcher.py", "broker/replicas/replica_m
 LOG, EPOCH_CACHE, RECOVERY = "broker/log/log.py", "broker/log/epochs.py", "broker/log/recovery.py"
 
 PRODUCER_RULES, PRODUCERS = "broker/log/producer_rules.py", "broker/log/producers.py"
-MARKERS_API = "broker/apis/txn_markers.py"
+MARKERS_API, TXN_GATE = "broker/apis/txn_markers.py", "broker/apis/txn_gate.py"
 
 ISR = "tests/unit/replication/test_isr.py"
 WATERMARK = "tests/unit/replication/test_high_watermark.py"
@@ -34,3 +34,4 @@ RETENTION, RECOVERING = "tests/unit/log/test_flush_and_retention.py", "tests/uni
 ENDING, TRANSACTIONS = "tests/unit/coordinators/test_ending.py", "tests/unit/coordinators/test_transactions.py"
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"
 MARKERS, READ_COMMITTED = "tests/unit/apis/test_txn_markers.py", "tests/unit/apis/test_read_committed.py"
+GATE = "tests/unit/apis/test_txn_gate.py"

@@ -97,7 +97,8 @@ TRANSACTIONS = (
     Mechanism(
         id="P3",
         rule="A transaction is decided once, in its coordinator's replicated log, and ends in all of its partitions by"
-        " markers: each is written once, and neither an older producer epoch nor an older coordinator can write one.",
+        " markers: each is written once, and neither an older producer epoch nor an older coordinator can write one. It"
+        " begins in a partition only with its coordinator's word, which a marker makes void.",
         source="KIP-98; KIP-890; KIP-1228; KAFKA-19999",
         tests={
             **COORDINATOR_TESTS,
@@ -110,6 +111,17 @@ TRANSACTIONS = (
                 "test_with_transactions_v2_a_marker_of_the_transactions_own_epoch_is_refused",
                 "test_a_marker_of_a_newer_coordinator_is_written_though_nothing_is_open_and_fences_the_older_one",
                 "test_below_min_isr_no_marker_is_written",
+            ),
+            at.GATE: (
+                "test_the_first_batch_of_a_transaction_waits_for_its_coordinator_and_the_next_ones_do_not",
+                "test_while_a_coordinator_is_asked_nothing_more_is_taken_from_the_connection",
+                "test_a_late_batch_behind_its_marker_must_be_agreed_to_again",
+                "test_an_answer_that_comes_after_the_marker_is_of_no_use",
+                "test_an_answer_that_comes_after_a_repeated_marker_is_of_no_use",
+                "test_an_answer_that_comes_after_a_change_of_leaders_is_of_no_use",
+                "test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_next_one_of_v2",
+                "test_a_first_batch_that_overtook_another_waits_for_it",
+                "test_a_producer_of_v2_begins_with_sequence_0",
             ),
         },
         removals=(
@@ -160,6 +172,50 @@ TRANSACTIONS = (
                 at.PRODUCER_RULES,
                 "ProducerRules.is_coordinator_fenced",
                 body="return False",
+            ),
+            Removal(
+                "lets transactions begin in a partition unasked",
+                at.PRODUCER_RULES,
+                "ProducerRules.is_verified",
+                body="return True",
+            ),
+            Removal(
+                "takes a coordinator's word that is older than the marker",
+                at.PRODUCER_RULES,
+                "ProducerRules.is_voided",
+                body="return False",
+            ),
+            Removal(
+                "voids the word for the transaction that follows the marker's",
+                at.PRODUCER_RULES,
+                "ProducerRules.is_voided",
+                body="return True",
+            ),
+            Removal(
+                "takes a coordinator's word that a repeated marker has made void",
+                at.PRODUCERS,
+                "ProducerStates.check_marker",
+                piece="self._void(producer_id, epoch)",
+                by="pass",
+            ),
+            Removal(
+                "takes a coordinator's word that an earlier leadership was given",
+                at.MANAGER,
+                "ReplicaManager._take_up",
+                piece="h.log.producers.verifications.clear()",
+                by="pass",
+            ),
+            Removal(
+                "begins with a batch that overtook the first one",
+                at.PRODUCER_RULES,
+                "ProducerRules.begins_too_late",
+                body="return False",
+            ),
+            Removal(
+                "goes on reading from a connection whose request waits for a coordinator",
+                "broker/net/connection.py",
+                "Connection.hold",
+                body="return",
             ),
         ),
     ),

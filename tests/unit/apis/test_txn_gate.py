@@ -229,3 +229,12 @@ def test_partitions_of_one_request_are_asked_for_together_and_fail_alone() -> No
 )
 def test_producers_are_told_what_their_version_knows(error: ErrorCode, v10: str, v11: str, v12: str) -> None:
     assert [error_for_producer(error, version).name for version in (10, 11, 12)] == [v10, v11, v12]
+
+
+def test_a_marker_of_the_transaction_before_does_not_void_the_answer_for_the_next_one_of_v2() -> None:
+    """The end of a transaction of V2 raises the epoch: the marker has the epoch of the transaction that follows."""
+    room = Room()
+    room.told(room.send(version=V2), V2)
+    room.coordinators.before_answer = lambda: room.end(room.client(), PID, 4, transaction_version=2)
+    assert room.told(room.send(epoch=4, version=V2), V2) == ErrorCode.NONE
+    assert list(room.h.log.producers.ongoing) == [2]
