@@ -203,13 +203,8 @@ class Node:
         return server
 
     def _gate(self, nursery: trio.Nursery) -> TxnGate:
-        config = self.config
-        enrolment = Enrolment(self.feed.image, self.peers, config.request_timeout_ms)
-        backoff_ms, most_ms = (
-            config.add_partitions_to_txn_retry_backoff_ms,
-            config.add_partitions_to_txn_retry_backoff_max_ms,
-        )
-        return TxnGate(self.env, self.replicas, enrolment, nursery.start_soon, backoff_ms, most_ms)
+        enrolment = Enrolment(self.feed.image, self.peers, self.config.request_timeout_ms)
+        return TxnGate(self.env, self.replicas, enrolment, nursery.start_soon)
 
     def _endpoints(self, server: Server) -> dict[str, tuple[str, int]]:
         """The addresses to advertise: those in the configuration, else the ports that were really opened."""

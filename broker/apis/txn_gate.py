@@ -85,11 +85,8 @@ class TxnGate:
         replicas: ReplicaManager,
         coordinators: Coordinators,
         start_soon: Callable[..., None],
-        backoff_ms: int,
-        backoff_max_ms: int,
     ) -> None:
         self._env, self._replicas, self._coordinators, self._start_soon = env, replicas, coordinators, start_soon
-        self._backoff_ms, self._backoff_max_ms = backoff_ms, backoff_max_ms
 
     def holds(self, slot: Slot, request: ProduceIn, by_ids: bool, append: Callable[[Refused], None]) -> bool:
         """Whether a coordinator has to be asked first. Then `append` is called once, when it has answered."""
@@ -144,7 +141,8 @@ class TxnGate:
         append: Callable[[Refused], None],
     ) -> None:
         try:
-            verdicts = await self._patiently(transaction, asked, add=slot.version >= ADDS_FROM)
+            places = [question.place for question in asked]
+            verdicts = await self._coordinators.ask(transaction, places, add=slot.version >= ADDS_FROM)
             if slot.conn.closed:
                 return
             for question in asked:
@@ -158,16 +156,3 @@ class TxnGate:
         finally:
             slot.conn.release()
         self._replicas.settle()
-
-    async def _patiently(self, transaction: Enrolled, asked: list[Question], *, add: bool) -> Mapping[Place, ErrorCode]:
-        """Ask; a producer that adds by producing often comes while the transaction before is being completed, and is
-        spared its own, longer back-off (KAFKA-18575).
-        """
-        until = self._env.mono() + self._backoff_max_ms / 1000
-        places = [question.place for question in asked]
-        while True:
-            verdicts = await self._coordinators.ask(transaction, places, add=add)
-            concurrent = any(error == ErrorCode.CONCURRENT_TRANSACTIONS for error in verdicts.values())
-            if not add or not concurrent or self._env.mono() + self._backoff_ms / 1000 > until:
-                return verdicts
-            await self._env.sleep(self._backoff_ms / 1000)

@@ -190,8 +190,6 @@ class BrokerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(10_000, low=1)
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(HOUR_MS, low=1)
     transaction_partition_verification_enable: bool = flag(True)
-    add_partitions_to_txn_retry_backoff_ms: int = integer(20, low=1)
-    add_partitions_to_txn_retry_backoff_max_ms: int = integer(100, low=0)
     transaction_two_phase_commit_enable: bool = flag(False)
     add_partitions_to_txn_retry_backoff_max_ms: int = integer(100, low=0)
 

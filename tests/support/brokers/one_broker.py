@@ -58,10 +58,6 @@ class HandEnv(FakeEnv):
     def wall_ms(self) -> int:
         return WALL_MS + self.now_ms
 
-    async def sleep(self, seconds: float) -> None:
-        self.now_ms += round(1000 * seconds)
-        await trio.lowlevel.checkpoint()
-
 
 class TakingTransport:
     """The broker's end of a connection: takes what fits into `room` bytes."""
@@ -166,7 +162,7 @@ class OneBroker:
         self.replicas.settle = self.server.settle
         self.timers = Timers()
         self.coordinators = PlayedCoordinators()
-        gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon, 20, 100)
+        gate = TxnGate(self.env, self.replicas, self.coordinators, self.start_soon)
         self.produce_api = ProduceApi(self.env, self.replicas, self.timers, gate)
         self.fetch_api = FetchApi(self.env, self.replicas, self.timers, 10, 1 << 26, {})
         self.markers_api = TxnMarkersApi(self.env, self.replicas, self.timers, 30_000)
