@@ -197,7 +197,7 @@ REPLICAS = (
             ),
         },
         removals=(
-            Removal("answers acks=0", at.PRODUCE_API, "ProduceApi.handle", piece="if acks == 0:", by="if False:"),
+            Removal("answers acks=0", at.PRODUCE_API, "ProduceApi._append_all", piece="if acks == 0:", by="if False:"),
             Removal(
                 "has acks=1 wait for the ISR",
                 at.PRODUCE_API,
