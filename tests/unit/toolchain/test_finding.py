@@ -64,6 +64,16 @@ def test_java_home_goes_before_path(bin_folder: Path, tmp_path: Path, monkeypatc
     assert java.java(lambda line: pytest.fail(line)) == java.Java(Path("/opt/other"), 21)
 
 
+def test_the_build_is_what_stays_the_same_from_one_start_to_the_next(bin_folder: Path) -> None:
+    builds = []
+    for info, runtime in (("mixed mode, sharing", "17.0.15"), ("mixed mode", "17.0.15"), ("mixed mode", "17.0.16")):
+        own = f"    java.vendor = Debian\n    java.runtime.version = {runtime}\n    java.vm.info = {info}\n"
+        program(bin_folder / "java", own + java_saying("17"))
+        builds.append(java.java(lambda line: pytest.fail(line)).build)
+    assert builds[0] == builds[1] == "java.runtime.version = 17.0.15\njava.vendor = Debian"
+    assert builds[2] != builds[1]
+
+
 def test_java_that_spark_does_not_run_on_is_passed_over(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(bin_folder / "java", java_saying("11"))
     monkeypatch.setattr(java, "unpack_wheel", no_wheel)
