@@ -65,7 +65,7 @@ def decode(key: bytes, value: bytes | None) -> Written | None:
             wire.producer_epoch,
             wire.transaction_timeout_ms,
             State(wire.transaction_status),
-            tuple((t.topic, int(i)) for t in wire.transaction_partitions or () for i in t.partition_ids),
+            tuple(sorted((t.topic, int(i)) for t in wire.transaction_partitions or () for i in t.partition_ids)),
             wire.transaction_start_timestamp_ms,
             wire.transaction_last_update_timestamp_ms,
             wire.previous_producer_id,

@@ -219,14 +219,14 @@ class Shard(Rules):
             return Decision(_FENCED)
         if not self.may_begin(found):
             return Decision(_CONCURRENT)
-        more = tuple(dict.fromkeys(p for p in request.partitions if not self.is_in_transaction(found, p)))
+        more = tuple(dict.fromkeys(p for p in request.partitions if p not in found.partitions))
         goes_on = found.state == State.ONGOING
         if goes_on and not more:
             return Decision(Answer())
         after = replace(
             found,
             state=State.ONGOING,
-            partitions=found.partitions + more,
+            partitions=tuple(sorted(found.partitions + more)),
             started_ms=found.started_ms if goes_on else now_ms,
             updated_ms=now_ms,
             previous_producer_id=found.producer_id,

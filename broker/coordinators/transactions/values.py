@@ -78,7 +78,7 @@ class Transaction:
     timeout_ms: int
     state: State = State.EMPTY
     partitions: tuple[TopicPartition, ...] = ()
-    """In the order in which they were added, each once. Empty at rest."""
+    """Each once, sorted: as they stand in the log. Empty at rest."""
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID

@@ -17,6 +17,7 @@ from broker.coordinators.partitions import partition_of
 from broker.coordinators.transactions import records
 from broker.coordinators.transactions.shard import NOTHING_WRITTEN, Shard
 from broker.coordinators.transactions.values import (
+    STATE_NAMES,
     AddPartitions,
     Answer,
     EndTransaction,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from broker.cluster.image import ImageDelta
     from broker.config import BrokerConfig
-    from broker.coordinators.transactions.values import Decision, Request, Transaction
+    from broker.coordinators.transactions.values import Decision, Request, Transaction, Written
     from broker.env import Env
     from broker.protocol.records import Record
     from broker.replicas.coordinators.marker_sender import MarkerSender
@@ -228,6 +229,7 @@ class TransactionCoordinator:
                 return
             for n, written in enumerate(decision.records):
                 machine.replay(written, offset + n)
+                self._trace(shard, written, offset + n)
             if decision.used_producer_id:
                 self._ids.take()
             turn = shard.turns.get(name)
@@ -243,6 +245,18 @@ class TransactionCoordinator:
             transaction = written.transaction
             if transaction is not None and machine.owes_markers(transaction):
                 self._when_decided(shard, transaction, rests_on)
+
+    def _trace(self, shard: HostedShard, written: Written, offset: int) -> None:
+        """One line for each change of state. At `offset` it is appended, and not committed yet."""
+        found = written.transaction
+        if found is None:
+            self._env.trace("transaction_state", transactional_id=written.transactional_id, state="Dead",
+                            coordinator_epoch=shard.log.epoch, offset=offset)  # fmt: skip
+        else:
+            self._env.trace("transaction_state", transactional_id=found.transactional_id,
+                            state=STATE_NAMES[found.state], producer_id=found.producer_id, epoch=found.epoch,
+                            partitions=found.partitions, coordinator_epoch=shard.log.epoch,
+                            offset=offset)  # fmt: skip
 
     def _when_decided(self, shard: HostedShard, transaction: Transaction, offset: int) -> None:
         def decided(error: ErrorCode) -> None:
@@ -298,9 +312,9 @@ class TransactionCoordinator:
 
     def _write_markers(self, shard: HostedShard, transaction: Transaction) -> None:
         assert self._markers is not None
-        self._env.trace("transaction_prepared", transactional_id=transaction.transactional_id,
-                        producer_id=transaction.producer_id, epoch=transaction.epoch, state=transaction.state.name,
-                        partitions=len(transaction.partitions), coordinator_epoch=shard.log.epoch)  # fmt: skip
+        self._env.trace("transaction_decided", transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id, epoch=transaction.epoch,
+                        state=STATE_NAMES[transaction.state], coordinator_epoch=shard.log.epoch)  # fmt: skip
         self._markers.add(MarkerJob(shard.log, transaction))
 
     def markers_written(self, job: MarkerJob) -> None:
