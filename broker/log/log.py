@@ -7,6 +7,7 @@ batches, compacted topics and look-ups by timestamp.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from struct import Struct
 
@@ -331,6 +332,18 @@ class Log:
                 return segment.bound_at(found.position + found.length)
         return self.log_end_offset
 
+    def recall_undecided(self, high_watermark: int) -> None:
+        """After loading: which transactions have ended whose markers `high_watermark` has not passed (R5). Snapshots do
+        not say, so the batches are asked.
+        """
+        known = self.producers
+        if high_watermark >= self.log_end_offset or not known.have_ended():
+            return
+        start, end = self.segments[0].base_offset, self.log_end_offset
+        found = reads.producers_at(self._fs, self.directory, self.segments, start, end, since=high_watermark)
+        found.first_unstable_offset(high_watermark)
+        known.undecided = found.undecided
+
     # ------------------------------------------------------------------------------------------------ truncating
 
     def truncate_to(self, offset: int) -> bool:
@@ -358,8 +371,9 @@ class Log:
         self.log_end_offset = end
         self.epochs.truncate_from_end(end)
         if self.producers.entries:
-            start = self.segments[0].base_offset
+            start, ended = self.segments[0].base_offset, self.producers.undecided
             self.producers = reads.producers_at(self._fs, self.directory, self.segments, start, end)
+            self.producers.undecided = deque(txn for txn in ended if txn.last_offset < end)
         assert self.log_end_offset <= offset
         self._check()
         return True

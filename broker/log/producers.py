@@ -173,6 +173,10 @@ class ProducerStates(ProducerRules):
             undecided.popleft()
         return self.oldest_unstable(self.ongoing, undecided)
 
+    def have_ended(self) -> bool:
+        """Whether any transaction has ended here, of a producer that is still known."""
+        return any(entry.coordinator_epoch >= 0 for entry in self.entries.values())
+
     def expire(self, wall_ms: int, after_ms: int) -> list[int]:
         """Forget producers that have been quiet for `after_ms`. Their ids."""
         old = [pid for pid, entry in self.entries.items() if self.may_forget(entry, wall_ms, after_ms)]

@@ -113,9 +113,14 @@ def aborted_transactions(segments: Sequence[Segment], offset: int, end_offset: i
     return found
 
 
-def producers_at(fs: Fs, directory: str, segments: Sequence[Segment], start: int, end: int) -> ProducerStates:
-    """The producers' states as the batches from `start`, before `end`, make them: newest snapshot, then replay."""
-    states, snapshot = load_snapshot(fs, directory, end)
+def producers_at(
+    fs: Fs, directory: str, segments: Sequence[Segment], start: int, end: int, *, since: int | None = None
+) -> ProducerStates:
+    """The producers' states as the batches from `start`, before `end`, make them: newest snapshot, then replay.
+
+    `since`: replay at least what begins there, for a snapshot does not say which transactions have ended before it.
+    """
+    states, snapshot = load_snapshot(fs, directory, end if since is None else min(since, end))
     if snapshot >= 0 and states.entries:
         _refill(states, segments, snapshot)
     for segment, header, position, stop in headers(segments, max(start, snapshot), end):

@@ -367,6 +367,7 @@ class ReplicaManager:
         log.configure(log_config)
         state = Partition(name, index, topic_id, self._config.node_id, settings, self._brokers)
         state.opened(log.log_start_offset, log.log_end_offset, self._checkpointed.get((name, index), 0))
+        log.recall_undecided(state.high_watermark)
         h = Hosted(state, log)
         self.by_id.setdefault(topic_id, {})[index] = h
         self.by_name.setdefault(h.name, {})[index] = h
@@ -436,6 +437,8 @@ class ReplicaManager:
                 effects = h.state.tick(now_ms)
                 if effects:
                     self.apply_effects(h, effects)
+            else:
+                h.first_unstable_offset()  # Nobody asks a follower, which would else keep all that have ever ended.
         self._trace_offsets()
         self.settle()
 

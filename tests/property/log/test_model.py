@@ -47,6 +47,7 @@ class LogMachine(RuleBasedStateMachine):
         self.held: list[Stored] = []
         self.start = 0
         self.epoch = 0
+        self.high_watermark = 0
 
     @property
     def end(self) -> int:
@@ -151,6 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         point, start = self.log.recovery_point, self.log.log_start_offset
         self.fs = self.fs.after_crash()
         self.log = open_log(self.fs, clean=clean, recovery_point=point, log_start_offset=start, config=CONFIG)
+        self.log.recall_undecided(self.high_watermark)
         assert self.log.recovery.truncated_bytes == 0
         assert self.log.recovery.reason is None
         assert self.log.recovery.clean == clean
@@ -216,10 +218,15 @@ class LogMachine(RuleBasedStateMachine):
         expected = [txn for txn in replayed if txn is not None and txn.last_offset >= first]
         assert self.log.aborted_transactions(first, self.end) == expected
 
-    @rule(back=st.integers(0, 30))
-    def last_stable_offset_is_the_first_undecided(self, back: int) -> None:
-        expected = stable_offset(producers_of(self.held), self.end)
-        assert stable_offset(self.log.producers, self.end) == expected
+    @rule(back=st.integers(0, 4))
+    def commit(self, back: int) -> None:
+        self.high_watermark = max(self.high_watermark, self.end - back)
+
+    @invariant()
+    def last_stable_offset_is_where_the_first_undecided_transaction_began(self) -> None:
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.end)
+        expected = stable_offset(producers_of(self.held), self.high_watermark)
+        assert stable_offset(self.log.producers, self.high_watermark) == expected
 
 
 def test_a_log_behaves_as_a_list_of_batches() -> None:

@@ -1,0 +1,61 @@
+"""Kafka's own tool reads what transactions leave in our files: markers, aborted transactions, open ones."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from broker.log.config import LogConfig
+from broker.log.markers import Marker
+from broker.log.recovery import load
+from chaos.toolchain.kafka import apache_kafka, at_hand
+from chaos.toolchain.lookout import FETCH
+from tests.support.disks.batches import batch
+from tests.support.disks.memory_fs import MemoryFs
+from tests.support.lacks import without
+
+pytestmark = pytest.mark.skipif(not at_hand(), reason=without("Apache Kafka and a whole Java", FETCH))
+
+TOOL = "org.apache.kafka.tools.DumpLogSegments"
+
+
+def written() -> MemoryFs:
+    """A log in which producer 5 has aborted, committed, and begun a transaction; producer 6 is a plain one."""
+    fs = MemoryFs()
+    log = load(fs, "d/t-0", LogConfig(), topic="t", partition=0, topic_id=bytes(16), clean=True)
+    log.append_as_leader(batch(2, pid=5, epoch=3, seq=0, transactional=True), 0, 1_000)
+    log.end_transaction(5, 4, Marker(False, 7), 2, 0, 1_000)
+    log.append_as_leader(batch(1, pid=5, epoch=4, seq=0, transactional=True), 0, 1_000)
+    log.end_transaction(5, 5, Marker(True, 8), 2, 0, 1_000)
+    log.append_as_leader(batch(1, pid=5, epoch=5, seq=0, transactional=True), 0, 1_000)
+    log.append_as_leader(batch(1, pid=6, epoch=0, seq=9), 0, 1_000)
+    log.roll()
+    log.close(0)
+    return fs
+
+
+def test_kafkas_dump_log_segments_reads_markers_aborted_transactions_and_producer_snapshots(tmp_path: Path) -> None:
+    fs = written()
+    files = []
+    for name in fs.list("d/t-0"):
+        (tmp_path / name).write_bytes(fs.read(f"d/t-0/{name}"))
+        if name.endswith((".log", ".txnindex", ".snapshot")):
+            files.append(str(tmp_path / name))
+    command = apache_kafka(lambda line: None).command(TOOL, ["--print-data-log", "--files", ",".join(files)])
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    lines = said.splitlines()
+    assert [line.partition("endTxnMarker: ")[2] for line in lines if "endTxnMarker" in line] == [
+        "ABORT coordinatorEpoch: 7",
+        "COMMIT coordinatorEpoch: 8",
+    ]
+    assert sum("isTransactional: true isControl: true" in line and "isvalid: true" in line for line in lines) == 2
+    assert "version: 0 producerId: 5 firstOffset: 0 lastOffset: 2 lastStableOffset: 3" in lines
+    open_one, plain = (line for line in lines if line.startswith("producerId: "))
+    assert open_one.startswith(
+        "producerId: 5 producerEpoch: 5 coordinatorEpoch: 8 currentTxnFirstOffset: OptionalLong[5] lastTimestamp: 1000"
+    )
+    assert "firstSequence: 0 lastSequence: 0 lastOffset: 5 offsetDelta: 0" in open_one
+    assert plain.startswith("producerId: 6 producerEpoch: 0 coordinatorEpoch: -1")
+    assert "currentTxnFirstOffset: OptionalLong.empty" in plain
