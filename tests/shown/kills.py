@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tests.shown.playing import Playing
 
 POLL_S = 0.02
-MOMENT_S = 240
-"""For a moment to come."""
+MOMENT_S = 900
+"""For a moment to come: what is made once (an archive of classes, an image) may take minutes first."""
 STARTING, WARM_UP, LOAD, FAULT, FINAL_READS = (
     "while the cluster starts",
     "while the load warms up",

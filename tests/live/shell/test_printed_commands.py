@@ -1,0 +1,63 @@
+"""The commands that a run of processes prints are typed in, and do what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.live.shell.conftest import Squall
+
+RUN = ("run", "--seed", "7", "--time", "2", "--warmup", "1", "--faults", "none", "--rate", "200")
+PRINTED = re.compile(r"(\./squall [^\n`]+)")
+
+
+def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
+    """`./squall ...` as it was printed."""
+    words = shlex.split(line)
+    assert words[0] == "./squall"
+    squall = Squall(folder, words[1:])
+    started.append(squall)
+    return squall
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_command_that_repeats_a_run_repeats_it(tmp_path: Path, started: list[Squall]) -> None:
+    # A valid run prints no command: nobody wants it again.
+    squall = Squall(tmp_path, (*RUN, "--expect", "loss"))
+    started.append(squall)
+    assert squall.code(120) == 2, squall.said()
+    first = (tmp_path / "runs/latest").resolve()
+    printed = set(PRINTED.findall(squall.said()))
+    command = json.loads((first / "run.json").read_text())["command"]
+    assert printed == {command}
+    assert command in (first / "report.html").read_text()
+    again = typed(tmp_path, command, started)
+    assert again.code(120) == 2, again.said()
+    second = (tmp_path / "runs/latest").resolve()
+    assert second != first
+    plans = [tomllib.loads((path / "plan.toml").read_text()) for path in (first, second)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_was_recorded_of_an_interrupted_run_is_judged_by_the_command_that_it_prints(
+    tmp_path: Path, started: list[Squall]
+) -> None:
+    squall = Squall(tmp_path, (*RUN[:4], "60", *RUN[5:]))
+    started.append(squall)
+    squall.until("] load")
+    squall.send(signal.SIGTERM)
+    assert squall.code(60) == 130, squall.said()
+    (command,) = set(PRINTED.findall(squall.said()))
+    assert command.startswith("./squall verify ")
+    judged = typed(tmp_path, command, started)
+    assert judged.code(120) == 2, judged.said()
+    assert "UNKNOWN" in judged.said()
