@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.describe import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, known_controller
-from broker.cluster.names import name_fault
+from broker.cluster.names import INTERNAL_TOPICS, name_fault
 from broker.protocol.apis import APIS, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.ids import NO_NODE
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from broker.control.port import Decider
     from broker.protocol.schema.create_topics import CreatableTopic
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_WITH_ENDPOINT_ERRORS = 1
 """Before it, replicas without an address were left out of the lists and reported as an error."""
 FIRST_WITH_LISTENER_ERRORS = 6

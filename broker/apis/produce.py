@@ -30,6 +30,7 @@ _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
+_INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _LEADER_HINTS_FROM = 10
@@ -106,6 +107,9 @@ class ProduceApi:
                     out.append(ProduceResult(index, int(error), leader=leader))
                 elif acks not in (-1, 0, 1):
                     out.append(ProduceResult(index, _INVALID_ACKS))
+                elif h.internal:
+                    # A client could decide on transactions that are not its own.
+                    out.append(ProduceResult(index, _INVALID_TOPIC))
                 elif refused and (key, index) in refused:
                     out.append(ProduceResult(index, refused[key, index], log_start_offset=h.log.log_start_offset))
                 else:

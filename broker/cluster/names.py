@@ -6,6 +6,8 @@ METADATA_TOPIC = "__cluster_metadata"
 """The controllers' own log."""
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """Its fixed id (KIP-516)."""
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""The coordinators' logs, which only their coordinators write."""
 MAX_NAME_LENGTH = 249
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.cluster.names import INTERNAL_TOPICS
 from broker.replicas.waiters import AppendQueue
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Hosted:
         "flushing",
         "followers",
         "holding",
+        "internal",
         "log",
         "name",
         "readers",
@@ -36,6 +38,8 @@ class Hosted:
     def __init__(self, state: Partition, log: Log) -> None:
         self.state, self.log = state, log
         self.name = log.topic.encode()
+        self.internal = log.topic in INTERNAL_TOPICS
+        """A coordinator's log: clients may read it, and not write it."""
         self.uncommitted = AppendQueue()
         """Appends with acks=all that wait for the high watermark."""
         self.flushing = False

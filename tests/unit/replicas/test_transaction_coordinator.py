@@ -20,6 +20,7 @@ from broker.coordinators.transactions.values import (
 from broker.protocol.errors import ErrorCode
 from broker.replicas.coordinators.transaction_coordinator import TOPIC
 from tests.support.brokers.coordinating_broker import CoordinatingBroker
+from tests.support.brokers.one_broker import produced
 
 Clock = trio.testing.MockClock
 PID = 10
@@ -147,6 +148,13 @@ async def test_a_new_epoch_loads_the_log_again_and_serves_once_all_of_it_is_comm
     assert described.transaction is not None
     assert described.transaction.state == State.ONGOING
     assert room.coordinator.inspect()[0].log.epoch == 6
+
+
+async def test_clients_read_the_log_and_do_not_write_it(room: CoordinatingBroker, autojump_clock: Clock) -> None:
+    conn = room.client()
+    room.produce(conn, (TOPIC, 0, room.batch(key=b"\0\0\0\1x")))
+    assert [p.error_code for p in produced(conn)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert room.log.log.log_end_offset == 0
 
 
 async def test_a_shard_equals_its_log(room: CoordinatingBroker, autojump_clock: Clock) -> None:
