@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import click
 
-from chaos.faults.kind import RUNTIMES
+from chaos.faults.kind import RUNTIMES, SIDES, TRAFFIC
+from chaos.faults.targets import CLIENT_TARGETS, LINK_TARGET, NODE_TARGETS, ZONE_TARGET
 from chaos.plans import support
+
+
+PLANS = f"""In plans:
+  target  {", ".join(NODE_TARGETS)}, {ZONE_TARGET}:N, {", ".join(CLIENT_TARGETS)};
+          leader:TOPIC-N; TARGET not controller (or node:N, leader:TOPIC-N);
+          {LINK_TARGET}:A->B, one directed link, as in link:1->2 or link:zone:1->leader
+  side    {", ".join(SIDES)}; for partition and protocol also {" and ".join(TRAFFIC)}
+  when    isr:TOPIC-N == 1, leader:TOPIC-N, controller, fsync:N, write:N, send:N, after fault N began (or ended);
+          joined by `and`
+Parameters, and all of this in full: docs/faults.md"""
 
 
 @click.command()
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="Only faults that this runtime can inject.")
 @click.option("--markdown", is_flag=True, help="Print the table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
-    """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it.
+    """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it. Then what a
+    plan can say: targets, sides, conditions.
 
     \b
     Examples:
@@ -24,7 +36,7 @@ def command(runtime: str | None, markdown: bool) -> int:
         return 0
     for name in (runtime,) if runtime else RUNTIMES:
         _tell(name)
-    click.echo("Parameters, targets and when a fault begins: docs/faults.md")
+    click.echo(PLANS)
     return 0
 
 

@@ -20,6 +20,10 @@ def framed_links(faults: Iterable[Fault], nodes: Sequence[int], links: Sequence[
             if fault.target.startswith(f"{LINK_TARGET}:"):
                 sources, targets = (_may_be(end, nodes) for end in link_ends("target", fault.target))
                 found |= {link for link in links if link.source in sources and link.target in targets}
+                if Trait.CUTS_LINKS in fault.traits:  # one way, the answers of the opposite link are cut as well
+                    found |= {link for link in links if link.target in sources and link.source in targets}
+            elif Trait.CUTS_LINKS in fault.traits:  # its shape decides between which brokers
+                found |= {link for link in links if isinstance(link.source, int)}
             else:
                 found |= {*asked_over(fault.params, _may_be(fault.target, nodes), links)}
     return tuple(link for link in links if link in found)

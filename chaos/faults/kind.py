@@ -29,6 +29,10 @@ two halves that both still reach the target, the bridge.
 SIDES = ("peers", "clients", "both")
 """Whose connections to the target are hit: those between brokers (in both directions), those of clients, or both."""
 
+TRAFFIC = ("replication", "controller")
+"""More sides, of faults that tell requests apart: connections between brokers, but only what followers ask leaders, or
+what brokers ask controllers."""
+
 RUNTIMES = ("process", "docker", "sim", "external")
 EVERYWHERE = frozenset(RUNTIMES)
 OUR_WORLDS = frozenset({"process", "docker", "sim"})

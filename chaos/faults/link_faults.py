@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.faults.kind import SIDES, Choice, Number, Params, listed
+from chaos.faults.kind import SIDES, TRAFFIC, Choice, Number, Params, Setting, listed
 
 ON_S = Number(0.2, 600, 4)
 PEERS = Choice(SIDES, "peers")
+BETWEEN_BROKERS = ("peers", *TRAFFIC)
+"""Sides that are connections between brokers, and nothing else."""
 MEASURED_BYTES = 30_000
 """A probe's largest request: what a link does to bytes is measured with as many. A client id holds 32,767."""
 
 
 def both_ends(params: Params) -> int:
     """A link between brokers needs two brokers."""
-    return 2 if params["side"] == "peers" else 1
+    return 2 if params["side"] in BETWEEN_BROKERS else 1
 
 
 def on_clients_side(params: Params) -> dict[str, Any]:
@@ -23,9 +25,17 @@ def on_clients_side(params: Params) -> dict[str, Any]:
     return {**params, "side": "clients"}
 
 
+def untold(params: Params, setting: Setting) -> str:
+    """Why a plan cannot tell this traffic apart. Empty: it can, or it need not."""
+    side = params["side"]
+    if side not in TRAFFIC or setting.target == "squall":
+        return ""
+    return f"side = {side!r}: only what Squall's own brokers ask each other is told apart: side = 'peers'"
+
+
 def off_peers(params: Params) -> dict[str, Any]:
     """An only broker has no peers: move the fault to clients' links."""
-    return {**params, "side": "clients"} if params["side"] == "peers" else dict(params)
+    return {**params, "side": "clients"} if params["side"] in BETWEEN_BROKERS else dict(params)
 
 
 def hit_by(name: str) -> Any:

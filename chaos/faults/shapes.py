@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chaos.faults.kind import TRAFFIC
 from chaos.runtimes.contract import Cut, Link, Manner, Stream
 
 Hit = int | str | Link
@@ -24,7 +25,7 @@ def links_of(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[
     touched = [link for link in links if link.source in targets or link.target in targets]
     peers = [link for link in touched if isinstance(link.source, int)]
     clients = [link for link in touched if not isinstance(link.source, int)]
-    return [*(peers if side in ("peers", "both") else []), *(clients if side in ("clients", "both") else [])]
+    return [*(peers if side in ("peers", "both", *TRAFFIC) else []), *(clients if side in ("clients", "both") else [])]
 
 
 def asked_over(params: Mapping[str, Any], targets: Sequence[Hit], links: Sequence[Link]) -> list[Link]:
@@ -46,7 +47,7 @@ def partition_cuts(
     for link in targets:
         if isinstance(link, Link):
             return _of_link(link, manner, one_way=shape == "one-way")
-    if side in ("peers", "both"):
+    if side in ("peers", "both", *TRAFFIC):
         found += _between(_deaf(shape, [each for each in targets if isinstance(each, int)], nodes), manner)
     if side in ("clients", "both"):
         stream = Stream.BACK if shape == "one-way" else Stream.BOTH

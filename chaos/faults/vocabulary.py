@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from chaos.faults.kind import Fault, FaultError, Kind, Trait
+from chaos.faults.kind import TRAFFIC, Fault, FaultError, Kind, Trait
 from chaos.faults.kinds import KINDS
 from chaos.faults.targets import (
     CLIENT_TARGETS,
@@ -109,7 +109,8 @@ def _of_zone_or_link(here: str, kind: Kind, target: str, params: Mapping[str, An
     of_brokers = of_link and not zone_of(link_ends(here, target)[0])
     side = "peers" if of_brokers else "clients"
     given = {"side": side, **params}
-    if given["side"] != side:
+    told_apart = of_brokers and given["side"] in TRAFFIC  # the parameter's own check says whether the fault has it
+    if given["side"] != side and not told_apart:
         whose = f"this link is of {side}" if of_link else "a zone's links are its clients'"
         raise FaultError(f"{here}: side = {given['side']!r}: {whose}: leave it out")
     return given

@@ -111,6 +111,9 @@ def cut_and_healed(seen: Json) -> str:
     why = ", ".join(dict.fromkeys(str(probe.get("error")) for probe in silent))
     words = f"{len(silent)} of {len(during)} probes got no answer while cut ({why or 'all answered'})"
     answered = f"{sum(bool(probe.get('ok')) for probe in healed)} of {len(healed)} answered"
+    if traffic := seen.get("traffic"):
+        other = objects(seen.get("other"))
+        words += f", of {traffic} alone: {sum(bool(probe.get('ok')) for probe in other)} of {len(other)} others did"
     return f"Links {arrows(seen.get('links'))}: {words}; {answered} once healed, in {trips(healed)}."
 
 

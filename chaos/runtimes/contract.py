@@ -161,6 +161,13 @@ class Loss:
     stream: Stream = Stream.BOTH
 
 
+class Traffic(StrEnum):
+    """Whose requests they are, of those that brokers send each other: of followers, or to and among controllers."""
+
+    REPLICATION = "replication"
+    CONTROLLER = "controller"
+
+
 class FrameAct(StrEnum):
     """What is done to one request or response."""
 
@@ -173,6 +180,8 @@ class FrameAct(StrEnum):
     REORDER = "reorder"
     """The next one on its connection overtakes it; where none comes within `delay_ms` it passes as it is, not hit. Of
     two requests that changed places the asker gets the answers in its own order: it knows nothing of it."""
+    RESET = "reset"
+    """Its connection is reset, at both ends."""
     ERROR = "error"
     """The link answers in the target's stead, which never sees the request: every error code is `error`."""
 
@@ -182,7 +191,7 @@ class Frames:
     """Acts on the `nth` frame of API `api` over a link (from 1, since the fault began) and the `count` - 1 after it."""
 
     api: int
-    """API key."""
+    """API key, or `chaos.runtimes.wire.frames.METADATA_FETCH`."""
     act: FrameAct
     nth: int = 1
     count: int = 1
@@ -193,6 +202,8 @@ class Frames:
     """Kafka's error code, for ERROR."""
     stream: Stream = Stream.THERE
     """THERE hits requests, BACK their responses. BOTH is not allowed; DUPLICATE and ERROR are THERE."""
+    also: tuple[int, ...] = ()
+    """More APIs that are hit and counted as `api` is."""
 
 
 LinkFault = Cut | Latency | Bandwidth | Slicer | LimitData | ResetPeer | SlowClose | Loss | Frames
@@ -282,6 +293,14 @@ class Counting(Protocol):
 
     def calls(self, node: int, op: CrashOp) -> int:
         """How many calls of this kind a node has made since the cluster was made, over all its incarnations."""
+
+
+@runtime_checkable
+class TellingTraffic(Protocol):
+    """A world whose brokers' links can be asked about one kind of traffic."""
+
+    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+        """As `Runtime.probe`, with a request that counts as this traffic, and that changes nothing."""
 
 
 @runtime_checkable

@@ -16,7 +16,8 @@ from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
+from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream, Traffic
+from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""
@@ -62,8 +63,13 @@ async def cut(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]]) -> None
 
 def frames(params: Mapping[str, Any]) -> Frames:
     """Which frames to hit and what to do to them, from the parameters."""
+    api, side = int(ApiKey[api_constant(params["api"])]), params["side"]
+    also: tuple[int, ...] = ()
+    if api == FETCH and side != Traffic.REPLICATION:  # what fetches the metadata log is a Fetch, too
+        api, also = (METADATA_FETCH, ()) if side == Traffic.CONTROLLER else (FETCH, (METADATA_FETCH,))
     return Frames(
-        api=int(ApiKey[api_constant(params["api"])]),
+        api=api,
+        also=also,
         act=FrameAct(params["act"]),
         nth=int(params["nth"]),
         count=int(params["count"]),

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, Choice, Draw, Kind, Params, Trait
-from chaos.faults.link_faults import ON_S, PEERS
+from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choice, Draw, Kind, Params, Trait
+from chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
 from chaos.faults.shapes import partition_cuts
 from chaos.faults.words import cut_and_healed
+from chaos.runtimes.contract import Traffic
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -27,13 +28,20 @@ SHAPE_SHARE, SIDE_SHARE = 0.25, 0.2
 async def play(stage: Stage, p: Played) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
     from chaos.faults.acts.links import cut
+    from chaos.faults.acts.traffic import cut_traffic
 
-    await cut(stage, p, partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links()))
+    cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
+    if p.fault.params["side"] in TRAFFIC:
+        await cut_traffic(stage, p, cuts, Traffic(p.fault.params["side"]))
+    else:
+        await cut(stage, p, cuts)
 
 
 def check(params: Params) -> str:
     """Shapes apply only to links between brokers. A refusal has no direction."""
-    if params["side"] == "peers":
+    if params["side"] in TRAFFIC and params["manner"] == "hold":
+        return f"manner = 'hold' holds bytes, and side = {params['side']!r} is of requests: drop or refuse them"
+    if params["side"] in BETWEEN_BROKERS:
         return ""
     if params["shape"] not in OF_ITS_TARGET:
         return f"shape = {params['shape']!r} is between brokers: side = 'peers'"
@@ -53,7 +61,7 @@ def needs_nodes(params: Params) -> int:
     """Shapes need at least three brokers."""
     if params["shape"] in OF_THREE:
         return 3
-    return 2 if params["side"] == "peers" else 1
+    return 2 if params["side"] in BETWEEN_BROKERS else 1
 
 
 def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
@@ -64,6 +72,12 @@ def varied(rng: Random, params: Params, nodes: int) -> dict[str, Any]:
     if params["shape"] == "isolate" and drawn < SHAPE_SHARE + SIDE_SHARE:
         return {**params, "side": rng.choice(("clients", "both"))}
     return dict(params)
+
+
+def more_traits(params: Params) -> frozenset[Trait]:
+    """Some shapes leave nobody with a majority; some sides need relays that know requests."""
+    of_shape = frozenset(() if params.get("shape") in OF_ITS_TARGET else {Trait.EITHER_END})
+    return of_shape | {Trait.NEEDS_FRAMES} if params.get("side") in TRAFFIC else of_shape
 
 
 def called(params: Params) -> str:
@@ -89,9 +103,14 @@ KIND = Kind(
     title="cuts directed links: between brokers, or between clients and brokers",
     fault_class="N",
     duration_s=ON_S,
-    params={"shape": Choice(SHAPES, "isolate"), "manner": Choice(MANNERS, "refuse"), "side": PEERS},
+    params={
+        "shape": Choice(SHAPES, "isolate"),
+        "manner": Choice(MANNERS, "refuse"),
+        "side": Choice((*SIDES, *TRAFFIC), "peers"),
+    },
     traits=frozenset({Trait.OF_LINKS, Trait.CUTS_LINKS, Trait.MOVES_LEADERS, Trait.OUT_OF_SYNC}),
-    more_traits=lambda params: frozenset(() if params.get("shape") in OF_ITS_TARGET else {Trait.EITHER_END}),
+    more_traits=more_traits,
+    refuse=untold,
     worlds=EVERYWHERE,
     needs_nodes=needs_nodes,
     check=check,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.draws import rng_for
 from chaos.faults.calls import many_records
-from chaos.faults.kind import HOLDING, SIDES, Choice, Draw, Fault, Kind, Number, Params, Site, Trait
-from chaos.faults.link_faults import off_peers, on_clients_side
+from chaos.faults.kind import HOLDING, SIDES, TRAFFIC, Choice, Draw, Fault, Kind, Number, Params, Site, Trait
+from chaos.faults.link_faults import off_peers, on_clients_side, untold
 from chaos.faults.shapes import asked_over
 from chaos.faults.words import counted, nth
 
@@ -33,6 +33,9 @@ ERRORS = (
 
 ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
 """The brokers that receive such requests. On other brokers the fault would hit nothing."""
+REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
+"""Beside Fetch, what followers ask leaders."""
+OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics")
 ASKS_S = 0.5
 """How long before the fault's end somebody must have a reason to send such a request."""
 DONE = {
@@ -52,7 +55,12 @@ async def play(stage: Stage, p: Played) -> None:
 
 
 def check(params: Params) -> str:
-    """A link can neither double nor invent responses."""
+    """A link can neither double nor invent responses. Not every request is of every traffic."""
+    side, api = params["side"], params["api"]
+    if side in TRAFFIC and api != "Fetch" and (side == "replication") != (api in REPLICATED):
+        return f"api = {api!r} is nothing that side = {side!r} has: leave out the side"
+    if side in TRAFFIC and api in OF_CLIENTS:
+        return f"api = {api!r} is asked by clients: side = 'clients'"
     of_requests = params["stream"] == "back" and params["act"] in ("duplicate", "error")
     return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
 
@@ -120,10 +128,11 @@ KIND = Kind(
         "delay_ms": Number(0, 30_000, 500),
         "error": Choice(ERRORS, "REQUEST_TIMED_OUT"),
         "stream": Choice(("there", "back"), "there"),
-        "side": Choice(SIDES, "both"),
+        "side": Choice((*SIDES, *TRAFFIC), "both"),
     },
     traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     check=check,
+    refuse=untold,
     draw=Draw(params=drawn, target=lambda rng, params: ASKED.get(params["api"]), swarm="first", likely=likely),
     lands=lands,
     alone=off_peers,

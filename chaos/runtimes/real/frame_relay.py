@@ -71,7 +71,8 @@ class Orders:
         if name in faults.named:
             return {"error": f"link {order['link']} already has a fault named {name}"}
         told = order["fault"]
-        fault = Frames(**{**told, "act": FrameAct(told["act"]), "stream": Stream(told["stream"])})
+        typed = {"act": FrameAct(told["act"]), "stream": Stream(told["stream"]), "also": tuple(told.get("also", ()))}
+        fault = Frames(**{**told, **typed})
         faults.named[name] = On(fault)
         return {}
 
@@ -106,6 +107,10 @@ class Relayed(Conversation):
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         """As `Conversation.put`."""
         self._ends[stream][1].put(data, later_s)
+
+    def reset(self) -> None:
+        """As `Conversation.reset`."""
+        self._close(reset=True)
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """As `Conversation.later`."""

@@ -5,7 +5,7 @@ This is not the workloads' client: it retries, caches and follows nothing, so it
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from struct import Struct
 from typing import Any
@@ -17,7 +17,7 @@ from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Probe
+from chaos.runtimes.contract import Probe, Traffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
@@ -87,17 +87,37 @@ def probe_frames(pad_bytes: int) -> list[bytes]:
     ]
 
 
+def traffic_frame(traffic: Traffic) -> tuple[bytes, int, int]:
+    """A request that counts as this traffic and changes nothing, its API key and its version."""
+    from broker.protocol.schema.fetch_snapshot import FetchSnapshotRequest
+    from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+
+    # A broker refuses the second one at once: it names another cluster, and nothing of it is forwarded.
+    asked: Any = OffsetForLeaderEpochRequest() if traffic is Traffic.REPLICATION else FetchSnapshotRequest(CLIENT_ID)
+    version = asked.MAX_VERSION
+    return encode_request(asked.API_KEY, version, 1, CLIENT_ID, asked.encode(version)), asked.API_KEY, version
+
+
+async def probe_traffic(host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
+    """As `probe`, with a request of this traffic."""
+    return await _probe(host, port, [traffic_frame(traffic)], timeout_s)
+
+
 async def probe(host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
     """Whether a broker answers ApiVersions there, and after how long. Raises nothing except cancellation."""
+    return await _probe(host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
+
+
+async def _probe(host: str, port: int, asked: Sequence[tuple[bytes, int, int]], timeout_s: float) -> Probe:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
             async with _connected(host, port) as stream:
                 began = trio.current_time()
-                for number, frame in enumerate(probe_frames(pad_bytes), 1):
+                for number, (frame, key, version) in enumerate(asked, 1):
                     await stream.send_all(frame)
-                    _decoded(await _frame(stream), API_VERSIONS, 0, number)
+                    _decoded(await _frame(stream), key, version, number)
             error = None
         except ConnectionRefusedError:
             error = "refused"

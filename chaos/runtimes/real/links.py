@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from chaos.errors import Refused
-from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe
+from chaos.runtimes.contract import Cut, Evidence, Link, LinkFault, Manner, Probe, Traffic
 from chaos.runtimes.layout import Address
 from chaos.runtimes.real import inquiry
 
@@ -75,6 +75,10 @@ class Links:
     def troubles(self) -> tuple[str, ...]:
         """As `Runtime.troubles`."""
         return self._proxies.troubles() if self._proxies is not None else ()
+
+    async def probe_traffic(self, link: Link, traffic: Traffic, timeout_s: float) -> Probe:
+        """As `TellingTraffic.probe_traffic`, over the link's first way."""
+        return await inquiry.probe_traffic(*self._ways(link)[0], traffic, timeout_s=timeout_s)
 
     async def probe(self, link: Link, timeout_s: float, pad_bytes: int) -> Probe:
         """As `Runtime.probe`. A link of several ways is whole if all of them answer, and cut if none does."""

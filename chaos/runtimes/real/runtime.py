@@ -27,6 +27,7 @@ from chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
+    Traffic,
 )
 from chaos.runtimes.damage import How
 from chaos.runtimes.layout import INTERNAL, Layout
@@ -244,6 +245,10 @@ class RealRuntime:
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:
         """As `Runtime.probe`."""
         return await self._linked().probe(link, timeout_s, pad_bytes)
+
+    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+        """As `TellingTraffic.probe_traffic`."""
+        return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None

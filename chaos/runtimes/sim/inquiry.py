@@ -16,11 +16,13 @@ from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest
-from chaos.runtimes.contract import Probe
-from chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames
+from chaos.runtimes.contract import Probe, Traffic
+from chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12
+Asked = tuple[bytes, int, int]
+"""A request's frame, its API key and its version."""
 _SIZE = Struct(">i")
 
 
@@ -53,15 +55,24 @@ async def _send(link: Transport, frame: bytes) -> None:
             await link.wait_writable()
 
 
+async def probe_traffic(env: Env, host: str, port: int, traffic: Traffic, *, timeout_s: float) -> Probe:
+    """As `TellingTraffic.probe_traffic`."""
+    return await _probe(env, host, port, [traffic_frame(traffic)], timeout_s)
+
+
 async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: int = 0) -> Probe:
     """As `Runtime.probe`."""
+    return await _probe(env, host, port, [(frame, API_VERSIONS, 0) for frame in probe_frames(pad_bytes)], timeout_s)
+
+
+async def _probe(env: Env, host: str, port: int, asked: Sequence[Asked], timeout_s: float) -> Probe:
     began = trio.current_time()
     error: str | None = "timed out"
     with trio.move_on_after(timeout_s):
         try:
             link = await env.connect(host, port)
             began = trio.current_time()  # a round trip is a request and its answer, without the connection's own
-            await _all_answered(link, probe_frames(pad_bytes))
+            await _all_answered(link, asked)
             error = None
         except ConnectionRefusedError:
             error = "refused"
@@ -72,10 +83,10 @@ async def probe(env: Env, host: str, port: int, *, timeout_s: float, pad_bytes: 
     return Probe(error is None, (trio.current_time() - began) * 1000, error)
 
 
-async def _all_answered(link: Transport, frames: Sequence[bytes]) -> None:
+async def _all_answered(link: Transport, asked: Sequence[Asked]) -> None:
     try:
-        for number, frame in enumerate(frames, 1):
-            await _answer(link, frame, API_VERSIONS, 0, number)
+        for number, (frame, key, version) in enumerate(asked, 1):
+            await _answer(link, frame, key, version, number)
     finally:
         link.close()
 

@@ -27,6 +27,7 @@ from chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
+    Traffic,
 )
 from chaos.runtimes.damage import How
 from chaos.runtimes.sim import inquiry
@@ -363,6 +364,12 @@ class SimRuntime:
         """As `Runtime.probe`."""
         self._check(link)
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
+
+    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+        """As `TellingTraffic.probe_traffic`."""
+        self._check(link)
+        env, host = self._prober(link.source), _host(link.target)
+        return await inquiry.probe_traffic(env, host, self._port(link), traffic, timeout_s=timeout_s)
 
     async def ending(
         self, link: Link, *, timeout_s: float = 1.0, spoil: bool = False, opened: Callable[[], None] = lambda: None

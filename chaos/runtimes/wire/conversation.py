@@ -37,7 +37,7 @@ def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
     """The fault that acts on the next frame of an API. That fault and those before it in the list count the frame."""
     for on in faults:
         fault = on.fault
-        if fault.api == api and fault.stream is stream:
+        if (fault.api == api or api in fault.also) and fault.stream is stream:
             on.seen += 1
             if on.seen >= fault.nth and (fault.count == 0 or on.seen < fault.nth + fault.count):
                 return on
@@ -67,6 +67,8 @@ class Conversation(ABC):
         self._own: dict[int, bytes] = {}
         """Answers of the link's own, by correlation id, that wait for the answers before them."""
         self._held: dict[Stream, Held] = {}
+        self._over = False
+        """The connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
         """Correlation id of a request that overtook another one -> that one's, whose answer its asker awaits first."""
         self._early: dict[int, bytes] = {}
@@ -87,6 +89,10 @@ class Conversation(ABC):
         """Send bytes on, `later_s` seconds later than without a fault."""
 
     @abstractmethod
+    def reset(self) -> None:
+        """End the connection: both ends hear of a reset."""
+
+    @abstractmethod
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """Call `act` after `delay_s` seconds. It does no harm if the connection has ended by then."""
 
@@ -105,7 +111,8 @@ class Conversation(ABC):
         if passing:
             self.put(Stream.THERE, passing, 0.0)
         for frame in whole:
-            self._ask(frame)
+            if not self._over:
+                self._ask(frame)
 
     def answered(self, data: bytes) -> None:
         """Bytes arrive from the other side."""
@@ -138,6 +145,8 @@ class Conversation(ABC):
             self.put(Stream.THERE, frame, 0.0)
             return
         _, api, _, correlation_id = frames.request_head(frame)
+        if api == frames.FETCH and frames.fetches_metadata(frame):
+            api = frames.METADATA_FETCH
         on = self.hit(Stream.THERE, api)
         act = on.fault.act if on is not None else None
         answer = frames.error_answer(frame, on.fault.error) if on is not None and act is FrameAct.ERROR else None
@@ -145,8 +154,12 @@ class Conversation(ABC):
             on, act = None, None  # an answer of this API has no place for an error
         elif act is not FrameAct.REORDER:
             on.hits += 1
-        self.note(Stream.THERE, api, correlation_id, len(frame), DONE[act])
+        self.note(Stream.THERE, _known(api), correlation_id, len(frame), DONE[act])
         if act is FrameAct.DROP:
+            return
+        if act is FrameAct.RESET:
+            self._over = True
+            self.reset()
             return
         if on is not None and act is FrameAct.REORDER and Stream.THERE not in self._held:
             self._hold(Stream.THERE, Held(on, frame, api, correlation_id))
@@ -183,7 +196,7 @@ class Conversation(ABC):
         act = on.fault.act if on is not None else None
         if on is not None and act is not FrameAct.REORDER:
             on.hits += 1
-        self.note(Stream.BACK, api, correlation_id, len(frame), act.value if act else "")
+        self.note(Stream.BACK, _known(api), correlation_id, len(frame), act.value if act else "")
         if on is not None and act is FrameAct.REORDER and Stream.BACK not in self._held:
             self._hold(Stream.BACK, Held(on, frame, api, correlation_id))
         elif act is FrameAct.DROP:
@@ -238,7 +251,7 @@ class Conversation(ABC):
 
     def _saw_response(self, head: bytearray) -> None:
         size, correlation_id = frames.response_head(head)
-        self.note(Stream.BACK, self._answers_to(correlation_id), correlation_id, size, "")
+        self.note(Stream.BACK, _known(self._answers_to(correlation_id)), correlation_id, size, "")
 
     def _answers_to(self, correlation_id: int) -> int:
         """The API of the request that this response answers. Requests before it get no response any more (acks=0)."""
@@ -248,6 +261,11 @@ class Conversation(ABC):
                 return api
             self._answer_early(asked)
         return -1
+
+
+def _known(api: int) -> int:
+    """The API's own key."""
+    return frames.FETCH if api == frames.METADATA_FETCH else api
 
 
 def _later_s(on: OnLink | None) -> float:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any
 
-from broker.protocol.apis import request_class, response_class
+from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_request_header, encode_response_header
+from chaos.runtimes.contract import Traffic
 
 SIZE = 4
 REQUEST_HEAD = 12
@@ -23,6 +24,19 @@ _size = Struct(">i").unpack_from
 _request = Struct(">ihhi").unpack_from
 _response = Struct(">ii").unpack_from
 _length = Struct(">i").pack
+
+METADATA_FETCH = 10_001
+"""In place of Fetch's API key where the metadata log is fetched: the same API, and another kind of traffic."""
+FETCH = int(ApiKey.FETCH)
+TRAFFIC: Mapping[Traffic, tuple[int, ...]] = {
+    Traffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
+    Traffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),
+}
+"""What brokers ask each other. To controllers: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, AlterPartition,
+UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker, AllocateProducerIds and
+ControllerRegistration. ApiVersions is neither.
+"""
+METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
 
 ALIASES = {"responses": "topic_data", "partition_responses": "partition_data"}
 """Fields of responses that answer to a request's field of another name."""
@@ -137,6 +151,18 @@ class Framer:
             self.follow(data[at : at + step])
             at = min(len(data), at + step)
         return data[:at], data[at:]
+
+
+def fetches_metadata(request: bytes) -> bool:
+    """Whether a Fetch request asks for the metadata log. False for one that cannot be read."""
+    view = memoryview(request)[SIZE:]
+    try:
+        header = decode_request_header(view)
+        decoded, _ = request_class(header.api_key).decode(view, header.body, header.api_version)
+    except (MalformedFrame, KeyError, ValueError):
+        return False
+    asked: Any = decoded
+    return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in asked.topics)
 
 
 def error_answer(request: bytes, error: int) -> bytes | None:

@@ -32,6 +32,7 @@ class Heard(Conversation):
         self.on: list[OnLink] = [On(fault) for fault in faults]
         self.sent = {Stream.THERE: b"", Stream.BACK: b""}
         self.late: list[float] = []
+        self.resets = 0
         self.timers: list[Callable[[], None]] = []
 
     def framed(self) -> bool:
@@ -43,6 +44,9 @@ class Heard(Conversation):
     def put(self, stream: Stream, data: bytes, later_s: float) -> None:
         self.sent[stream] += data
         self.late.append(later_s)
+
+    def reset(self) -> None:
+        self.resets += 1
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         self.timers.append(act)

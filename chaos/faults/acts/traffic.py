@@ -1,0 +1,95 @@
+"""Cuts that only some requests feel: those of replication, or those to controllers. All else passes on the same links.
+
+The proof has two sides. A request of this traffic gets no answer while the cut is on, and gets one before and after.
+And a request of neither traffic gets its answer meanwhile: else the whole link was cut, and nothing was told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from chaos.errors import HarnessError
+from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
+from chaos.faults.stage import Played, Stage
+from chaos.faults.targets import Unresolved
+from chaos.runtimes.contract import (
+    Cut,
+    FrameAct,
+    Frames,
+    Link,
+    LinkFault,
+    Manner,
+    Probe,
+    Stream,
+    TellingTraffic,
+    Traffic,
+)
+from chaos.runtimes.wire.frames import TRAFFIC
+
+
+def frames_of(cut: Cut, traffic: Traffic) -> Frames:
+    """What a cut does to the requests of one traffic; to their answers, if the cut is of these."""
+    first, *rest = TRAFFIC[traffic]
+    act = FrameAct.RESET if cut.manner is Manner.REFUSE else FrameAct.DROP
+    stream = Stream.BACK if cut.stream is Stream.BACK else Stream.THERE
+    return Frames(first, act, count=0, stream=stream, also=tuple(rest))
+
+
+async def cut_traffic(stage: Stage, p: Played, cuts: Sequence[tuple[Link, Cut]], traffic: Traffic) -> None:
+    """Cut one kind of traffic on links between brokers."""
+    if not isinstance(stage.runtime, TellingTraffic):
+        raise HarnessError(f"runtime {stage.runtime.name} cannot be asked for {traffic.value} alone")
+    links = [link for link, _ in cuts]
+    if not links:
+        raise Unresolved(f"{p.fault.target} has no such links")
+    ask = partial(stage.runtime.probe_traffic, traffic=traffic, timeout_s=PROBE_TIMEOUT_S)
+    name, whole = f"fault-{p.fault.id}", list[Link]()
+    with stage.within(WHOLE_WITHIN_S):
+        while not whole:
+            whole = [link for link, probe in zip(links, await stage.each(links, ask), strict=True) if probe.ok]
+            await stage.sleep(0 if whole else POLL_S)
+    if not whole:
+        raise Unresolved("no link answered before it was cut: what is silent already cannot be seen to be cut")
+    company = {link: stage.company(p, link) for link in whole}
+    faults: dict[Link, LinkFault] = {link: frames_of(how, traffic) for link, how in cuts}
+    stage.begun(p)
+    try:
+        await stage.put_all(p, name, faults)
+        during, other = await stage.each(whole, ask), await stage.probes(whole)
+        alone = [link for link in whole if stage.company(p, link) == company[link]]
+        await stage.rest(p)
+    finally:
+        healed = await stage.lift_all(name, links)
+        p.ended = stage.now_ns()
+    after = await stage.each(whole, ask)
+    with stage.within(HEALED_WITHIN_S):
+        while not all(probe.ok for probe in after):
+            await stage.sleep(POLL_S)
+            after = await stage.each(whole, ask)
+    p.evidence = {
+        "links": [str(link) for link in links],
+        "traffic": traffic.value,
+        "before": [str(link) for link in whole],
+        **{
+            when: [probe.evidence() for probe in probes]
+            for when, probes in (("during", during), ("other", other), ("after", after))
+        },
+        "hits": [int(str(each.get("hits") or 0)) for each in healed],
+        "proven": [str(link) for link in alone],
+    }
+    p.error = _wrong(dict(zip(whole, during, strict=True)), dict(zip(whole, other, strict=True)), after, alone)
+    p.landed = not p.error
+
+
+def _wrong(
+    during: dict[Link, Probe], other: dict[Link, Probe], after: Sequence[Probe], alone: Sequence[Link]
+) -> str | None:
+    """What speaks against the cut. None: it is proven."""
+    if not alone:
+        return "other faults came to its targets as it began: nobody knows which of them silenced these links"
+    if any(probe.ok for probe in during.values()):
+        return "a request that was cut got its answer"
+    if not all(other[link].ok for link in alone):
+        return "other requests over these links got no answer either: all of the link was cut"
+    return None if all(probe.ok for probe in after) else "a healed link does not answer"

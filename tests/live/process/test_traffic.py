@@ -1,0 +1,41 @@
+"""Replication and controller traffic apart, on the links of real brokers: each cut alone, and one that is swallowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.faults.framed import framed_links
+from chaos.faults.targets import ClusterView
+from chaos.faults.vocabulary import make_fault
+from chaos.runtimes.layout import links, zone_names
+from chaos.runtimes.process.runtime import ProcessRuntime
+from tests.live.contract.player import Seen, play
+from tests.support.clusters.pretender import Pretending
+
+NODES = (1, 2)
+VIEW = ClusterView(NODES, 1, {"t-0": 1}, {"t-0": NODES}, {"t-0": NODES})
+
+
+@pytest.mark.parametrize("manner", ["drop", "refuse"])
+async def test_a_cut_of_one_traffic_is_proven_and_leaves_the_rest_of_the_link(tmp_path: Path, manner: str) -> None:
+    faults = [
+        make_fault(number, 2.5 * number, 2, "partition", target, {"manner": manner, "side": side})
+        for number, (side, target) in enumerate([("replication", "link:1->2"), ("controller", "node:2")])
+    ]
+    framed = framed_links(faults, NODES, links(NODES, zone_names(1)))
+    runtime = ProcessRuntime(tmp_path / "run", nodes=2, framed=framed)
+    await runtime.start()
+    try:
+        one, both = await play(runtime, *faults, cluster=Seen(VIEW))
+        (swallowed,) = await play(Pretending(runtime), faults[0], cluster=Seen(VIEW))
+    finally:
+        await runtime.stop()
+    assert one["evidence"], one
+    assert one["evidence"]["links"] == one["target"]["resolved"] == ["1->2"]
+    assert both["evidence"], both
+    assert both["evidence"]["links"] == ["1->2", "2->1"]
+    assert sum(both["evidence"]["hits"]) > len(both["evidence"]["during"]), "brokers asked, not only the probes"
+    assert swallowed["evidence"] is None
+    assert swallowed["error"] == "a request that was cut got its answer"

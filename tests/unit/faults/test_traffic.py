@@ -1,0 +1,168 @@
+"""Replication and controller traffic apart: which requests are which, what is refused, and what proves such a cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.protocol.header import encode_request
+from broker.protocol.schema.fetch import FetchRequest, FetchTopic
+from broker.protocol.schema.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from chaos.faults.acts.links import frames
+from chaos.faults.acts.traffic import frames_of
+from chaos.faults.framed import framed_links
+from chaos.faults.kind import Choice
+from chaos.faults.kinds import KINDS
+from chaos.faults.vocabulary import make_fault
+from chaos.plans.plan import PlanError, make_plan
+from chaos.runs.simulation import simulate
+from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream, Traffic
+from chaos.runtimes.layout import links, zone_names
+from chaos.runtimes.real.inquiry import probe_frames, traffic_frame
+from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC
+from tests.unit.runtimes.test_conversation import Heard
+
+LINKS = links((1, 2, 3), zone_names(1))
+PARTITION = {"at_s": 2, "duration_s": 3, "action": "partition", "target": "leader:appends-0-0"}
+
+
+def fetch(topic: str, topic_id: bytes, version: int) -> bytes:
+    request = FetchRequest(topics=[FetchTopic(topic, topic_id)])
+    return encode_request(FETCH, version, 1, "test", request.encode(version))
+
+
+REPLICATED = [fetch("t", bytes(16), 12), fetch("", bytes(14) + b"\1\1", 18), traffic_frame(Traffic.REPLICATION)[0]]
+TO_CONTROLLERS = [
+    fetch(METADATA_TOPIC, bytes(16), 12),
+    fetch("", METADATA_TOPIC_ID, 18),
+    traffic_frame(Traffic.CONTROLLER)[0],
+]
+
+
+@pytest.mark.parametrize("traffic", Traffic)
+def test_a_cut_of_one_traffic_takes_its_requests_and_no_others(traffic: Traffic) -> None:
+    heard = Heard(frames_of(Cut(Manner.DROP), traffic))
+    for frame in (*REPLICATED, *TO_CONTROLLERS, *probe_frames(0)):
+        heard.asked(frame)
+    left = TO_CONTROLLERS if traffic is Traffic.REPLICATION else REPLICATED
+    assert heard.sent[Stream.THERE] == b"".join((*left, *probe_frames(0)))
+
+
+def test_a_refusal_resets_the_connection_and_lets_nothing_more_through() -> None:
+    heard = Heard(frames_of(Cut(Manner.REFUSE), Traffic.REPLICATION))
+    heard.asked(TO_CONTROLLERS[0] + REPLICATED[0] + TO_CONTROLLERS[1])
+    assert heard.sent[Stream.THERE] == TO_CONTROLLERS[0]
+    assert heard.resets == 1
+
+
+def test_one_way_the_answers_are_cut() -> None:
+    heard = Heard(frames_of(Cut(Manner.DROP, Stream.BACK), Traffic.CONTROLLER))
+    heard.asked(TO_CONTROLLERS[0])
+    assert heard.sent[Stream.THERE] == TO_CONTROLLERS[0]
+    heard.answered((4).to_bytes(4, "big") + (1).to_bytes(4, "big"))
+    assert heard.sent[Stream.BACK] == b""
+
+
+@pytest.mark.parametrize(
+    ("side", "apis"),
+    [("both", {FETCH, METADATA_FETCH}), ("replication", {FETCH}), ("controller", {METADATA_FETCH})],
+)
+def test_a_protocol_fault_hits_the_fetches_of_one_traffic(side: str, apis: set[int]) -> None:
+    found = frames(make_fault(0, 0, 2, "protocol", "node:1", {"api": "Fetch", "side": side}).params)
+    assert {found.api, *found.also} == apis
+
+
+def test_no_request_is_of_both() -> None:
+    assert not set(TRAFFIC[Traffic.REPLICATION]) & set(TRAFFIC[Traffic.CONTROLLER])
+    assert OffsetForLeaderEpochRequest.API_KEY in TRAFFIC[Traffic.REPLICATION]
+
+
+def test_relays_stand_on_all_links_that_a_shape_may_choose_and_on_no_clients() -> None:
+    one = make_fault(0, 0, 2, "partition", "link:1->2", {"side": "replication", "shape": "one-way", "manner": "drop"})
+    assert [str(link) for link in framed_links([one], (1, 2, 3), LINKS)] == ["1->2", "2->1"]
+    many = make_fault(0, 0, 2, "partition", "leader", {"side": "controller", "shape": "ring"})
+    assert {str(link) for link in framed_links([many], (1, 2, 3), LINKS)} == {
+        str(link) for link in LINKS if isinstance(link.source, int)
+    }
+    whole = make_fault(0, 0, 2, "partition", "leader", {})
+    assert framed_links([whole], (1, 2, 3), LINKS) == ()
+
+
+def plan(**params: Any) -> Any:
+    more = {key: params.pop(key) for key in ("action", "target") if key in params}
+    world = params.pop("world", {"runtime": "sim"})
+    return make_plan({**world, "faults": [{**PARTITION, **more, "params": params}]})
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"side": "replication", "manner": "hold"}, "manner = 'hold' holds bytes"),
+        ({"side": "followers"}, "one of peers, clients, both, replication, controller is allowed"),
+        ({"side": "replication", "action": "bandwidth"}, "one of peers, clients, both is allowed"),
+        ({"side": "controller", "target": "link:zone:1->2"}, "this link is of clients: leave it out"),
+        ({"side": "controller", "action": "protocol", "api": "Produce"}, "is asked by clients: side = 'clients'"),
+        ({"side": "replication", "action": "protocol", "api": "Vote"}, "leave out the side"),
+        (
+            {"side": "replication", "world": {"runtime": "process", "target": "kafka"}},
+            "only what Squall's own brokers ask each other is told apart: side = 'peers'",
+        ),
+    ],
+)
+def test_what_cannot_be_told_apart_is_refused_when_the_plan_is_read(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        plan(**params)
+    assert said in str(refused.value)
+
+
+SMALL = {"topics": 1, "partitions": 1, "producers": 1, "readers": 1, "rate": 30}
+
+
+def simulated(side: str, manner: str = "drop", seed: int = 5) -> tuple[Any, dict[str, Any]]:
+    fault = {**PARTITION, "duration_s": 6, "params": {"side": side, "manner": manner}}
+    result = simulate(make_plan({"runtime": "sim", "seed": seed, "time_s": 16, "workload": SMALL, "faults": [fault]}))
+    return result, [json.loads(line) for line in result.papers()["nemesis.jsonl"].splitlines()][-1]
+
+
+@pytest.mark.parametrize("manner", ["drop", "refuse"])
+def test_without_replication_followers_leave_the_isr_and_without_controllers_brokers_are_fenced(manner: str) -> None:
+    seen = {}
+    for side in ("replication", "controller"):
+        result, line = simulated(side, manner)
+        assert result.verdict == "valid", result.told
+        assert line["evidence"], line
+        assert not any(probe["ok"] for probe in line["evidence"]["during"])
+        assert all(probe["ok"] for probe in line["evidence"]["other"])
+        assert side in line["words"]["evidence"]
+        traces = b"".join(text for name, text in result.files.items() if name.endswith("trace.jsonl"))
+        within = [json.loads(each) for each in traces.splitlines()]
+        seen[side] = {each["e"] for each in within if line["began"] / 1e9 + 1 < each["t"] < line["ended"] / 1e9}
+    assert "isr_changed" in seen["replication"]
+    assert "broker_fenced" not in seen["replication"], "every broker still talks to the controller"
+    assert seen["controller"] & {"broker_fenced", "election"}, "a leader without controllers loses its registration"
+
+
+def test_a_world_that_swallows_the_cut_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: frames_of(cut, OTHER[traffic]))
+    result, line = simulated("replication")
+    assert result.verdict == "unknown"
+    assert line["error"] == "a request that was cut got its answer"
+
+
+OTHER = {Traffic.REPLICATION: Traffic.CONTROLLER, Traffic.CONTROLLER: Traffic.REPLICATION}
+
+
+def test_a_world_that_cuts_the_whole_link_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.acts.traffic.frames_of", lambda cut, traffic: cut)
+    result, line = simulated("replication")
+    assert result.verdict == "unknown"
+    assert line["error"] == "other requests over these links got no answer either: all of the link was cut"
+
+
+def test_the_registry_knows_who_tells_traffic_apart() -> None:
+    sides = {name: kind.params["side"] for name, kind in KINDS.items() if "side" in kind.params}
+    found = {name for name, side in sides.items() if isinstance(side, Choice) and "controller" in side.values}
+    assert found == {"partition", "protocol"}
+    assert frames_of(Cut(Manner.REFUSE), Traffic.CONTROLLER).act is FrameAct.RESET
