@@ -8,7 +8,6 @@ from chaos.faults.kind import RUNTIMES, SIDES, TRAFFIC
 from chaos.faults.targets import CLIENT_TARGETS, LINK_TARGET, NODE_TARGETS, ZONE_TARGET
 from chaos.plans import support
 
-
 PLANS = f"""In plans:
   target  {", ".join(NODE_TARGETS)}, {ZONE_TARGET}:N, {", ".join(CLIENT_TARGETS)};
           leader:TOPIC-N; TARGET not controller (or node:N, leader:TOPIC-N);
@@ -23,8 +22,8 @@ Parameters, and all of this in full: docs/faults.md"""
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="Only faults that this runtime can inject.")
 @click.option("--markdown", is_flag=True, help="Print the table of docs/faults.md.")
 def command(runtime: str | None, markdown: bool) -> int:
-    """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it. Then what a
-    plan can say: targets, sides, conditions.
+    """What can be broken here: each fault on each runtime, what it needs, what is missing and how to get it. Then what
+    a plan can say: targets, sides, conditions.
 
     \b
     Examples:
