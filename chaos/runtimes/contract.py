@@ -161,13 +161,6 @@ class Loss:
     stream: Stream = Stream.BOTH
 
 
-class Traffic(StrEnum):
-    """Whose requests they are, of those that brokers send each other: of followers, or to and among controllers."""
-
-    REPLICATION = "replication"
-    CONTROLLER = "controller"
-
-
 class FrameAct(StrEnum):
     """What is done to one request or response."""
 
@@ -293,14 +286,6 @@ class Counting(Protocol):
 
     def calls(self, node: int, op: CrashOp) -> int:
         """How many calls of this kind a node has made since the cluster was made, over all its incarnations."""
-
-
-@runtime_checkable
-class TellingTraffic(Protocol):
-    """A world whose brokers' links can be asked about one kind of traffic."""
-
-    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `Runtime.probe`, with a request that counts as this traffic, and that changes nothing."""
 
 
 @runtime_checkable

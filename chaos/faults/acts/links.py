@@ -16,8 +16,8 @@ from chaos.faults.pace import POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.shapes import links_of
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream, Traffic
-from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH
+from chaos.runtimes.contract import Cut, Evidence, FrameAct, Frames, Link, LinkFault, Probe, Stream
+from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, Traffic
 
 LAST_LOOK_S = 0.5
 """A cut link is probed again this long before the cut ends."""

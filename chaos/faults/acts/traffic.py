@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from chaos.errors import HarnessError
 from chaos.faults.pace import HEALED_WITHIN_S, POLL_S, PROBE_TIMEOUT_S, WHOLE_WITHIN_S
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved
-from chaos.runtimes.contract import (
-    Cut,
-    FrameAct,
-    Frames,
-    Link,
-    LinkFault,
-    Manner,
-    Probe,
-    Stream,
-    TellingTraffic,
-    Traffic,
-)
-from chaos.runtimes.wire.frames import TRAFFIC
+from chaos.runtimes.contract import Cut, FrameAct, Frames, Link, LinkFault, Manner, Probe, Stream
+from chaos.runtimes.wire.frames import TRAFFIC, Traffic
+
+
+@runtime_checkable
+class TellingTraffic(Protocol):
+    """A world whose brokers' links can be asked about one kind of traffic."""
+
+    async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
+        """As `Runtime.probe`, with a request that counts as this traffic, and that changes nothing."""
 
 
 def frames_of(cut: Cut, traffic: Traffic) -> Frames:

@@ -10,7 +10,6 @@ from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choic
 from chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
 from chaos.faults.shapes import partition_cuts
 from chaos.faults.words import cut_and_healed
-from chaos.runtimes.contract import Traffic
 
 if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
@@ -29,6 +28,7 @@ async def play(stage: Stage, p: Played) -> None:
     """Cut directed links: between brokers, or of clients to brokers."""
     from chaos.faults.acts.links import cut
     from chaos.faults.acts.traffic import cut_traffic
+    from chaos.runtimes.wire.frames import Traffic
 
     cuts = partition_cuts(p.fault.params, p.hit, stage.runtime.nodes, stage.runtime.links())
     if p.fault.params["side"] in TRAFFIC:

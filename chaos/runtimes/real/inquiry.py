@@ -17,7 +17,8 @@ from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Probe, Traffic
+from chaos.runtimes.contract import Probe
+from chaos.runtimes.wire.frames import Traffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12

@@ -27,7 +27,6 @@ from chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
-    Traffic,
 )
 from chaos.runtimes.damage import How
 from chaos.runtimes.layout import INTERNAL, Layout
@@ -39,6 +38,7 @@ from chaos.runtimes.real.cpus import Cpus
 from chaos.runtimes.real.disks import Disks
 from chaos.runtimes.real.links import LinkProxies, Links
 from chaos.runtimes.real.readiness import silent_links, until_all_see_all
+from chaos.runtimes.wire.frames import Traffic
 
 READY_S = 60.0
 HEAL_S = 15.0
@@ -247,7 +247,7 @@ class RealRuntime:
         return await self._linked().probe(link, timeout_s, pad_bytes)
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `TellingTraffic.probe_traffic`."""
+        """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
         return await self._linked().probe_traffic(link, traffic, timeout_s)
 
     async def ending(

@@ -16,8 +16,9 @@ from broker.protocol.apis import response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_response_header, encode_request
 from broker.protocol.schema.metadata import MetadataRequest
-from chaos.runtimes.contract import Probe, Traffic
+from chaos.runtimes.contract import Probe
 from chaos.runtimes.real.inquiry import API_VERSIONS, IMPOSSIBLE, probe_frames, traffic_frame
+from chaos.runtimes.wire.frames import Traffic
 
 CLIENT_ID = "squall-probe"
 METADATA_VERSION = 12

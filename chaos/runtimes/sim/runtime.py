@@ -27,7 +27,6 @@ from chaos.runtimes.contract import (
     NodeExit,
     NodeState,
     Probe,
-    Traffic,
 )
 from chaos.runtimes.damage import How
 from chaos.runtimes.sim import inquiry
@@ -36,6 +35,7 @@ from chaos.runtimes.sim.env import SimEnv
 from chaos.runtimes.sim.ground import true_wall_ms
 from chaos.runtimes.sim.node import DATA, SimNode
 from chaos.runtimes.sim.world import World
+from chaos.runtimes.wire.frames import Traffic
 
 INTERNAL, INTERNAL_PORT, ZONE_PORT = "INTERNAL", 9000, 9100
 READY_S = 60.0
@@ -366,7 +366,7 @@ class SimRuntime:
         return await self._probe(link.source, link.target, self._port(link), timeout_s, pad_bytes)
 
     async def probe_traffic(self, link: Link, traffic: Traffic, *, timeout_s: float = 1.0) -> Probe:
-        """As `TellingTraffic.probe_traffic`."""
+        """As `chaos.faults.acts.traffic.TellingTraffic.probe_traffic`."""
         self._check(link)
         env, host = self._prober(link.source), _host(link.target)
         return await inquiry.probe_traffic(env, host, self._port(link), traffic, timeout_s=timeout_s)

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from struct import Struct
 from typing import Any
 
 from broker.protocol.apis import ApiKey, request_class, response_class
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.header import decode_request_header, encode_response_header
-from chaos.runtimes.contract import Traffic
 
 SIZE = 4
 REQUEST_HEAD = 12
@@ -28,6 +28,15 @@ _length = Struct(">i").pack
 METADATA_FETCH = 10_001
 """In place of Fetch's API key where the metadata log is fetched: the same API, and another kind of traffic."""
 FETCH = int(ApiKey.FETCH)
+
+
+class Traffic(StrEnum):
+    """Whose requests they are, of those that brokers send each other: of followers, or to and among controllers."""
+
+    REPLICATION = "replication"
+    CONTROLLER = "controller"
+
+
 TRAFFIC: Mapping[Traffic, tuple[int, ...]] = {
     Traffic.REPLICATION: (FETCH, int(ApiKey.LIST_OFFSETS), int(ApiKey.OFFSET_FOR_LEADER_EPOCH)),
     Traffic.CONTROLLER: (METADATA_FETCH, 52, 53, 54, 55, 56, 57, 58, 59, 62, 63, 64, 67, 70),

@@ -18,10 +18,10 @@ from chaos.faults.kinds import KINDS
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.simulation import simulate
-from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream, Traffic
+from chaos.runtimes.contract import Cut, FrameAct, Manner, Stream
 from chaos.runtimes.layout import links, zone_names
 from chaos.runtimes.real.inquiry import probe_frames, traffic_frame
-from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC
+from chaos.runtimes.wire.frames import FETCH, METADATA_FETCH, METADATA_TOPIC, METADATA_TOPIC_ID, TRAFFIC, Traffic
 from tests.unit.runtimes.test_conversation import Heard
 
 LINKS = links((1, 2, 3), zone_names(1))
