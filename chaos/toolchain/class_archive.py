@@ -26,6 +26,10 @@ FILE, FAILURE = "classes.jsa", "failure.txt"
 UNUSED_S = 30 * 24 * 3600
 """An archive has 190 MB, and each checkout has its own, for the paths of the jars are in it: those that nobody used for
 so long are removed."""
+REFUSING = (21,)
+"""Versions of Java that do not take an archive of Spark's classes: 21 calls the class path it was made with another one
+("shared class paths mismatch"), though it is the same.
+"""
 TRY_AGAIN_S = 24 * 3600
 """What failed is left alone for so long: each try would take minutes out of a run."""
 _HEAP = "2g"
@@ -68,9 +72,12 @@ def class_archive_here(java: Java) -> Path | None:
 
 
 def _name(java: Java) -> str | None:
-    """Its folder's name in the cache: another one for whatever the JVM would not take it with. None without PySpark."""
+    """Its folder's name in the cache: another one for whatever the JVM would not take it with.
+
+    None without PySpark, and where the JVM takes none.
+    """
     spark = _spark()
-    if spark is None:
+    if spark is None or java.version in REFUSING:
         return None
     jars = sorted((each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in (spark / "jars").iterdir())
     key = (str(java.home), java.build, metadata.version("pyspark"), str(spark), jars)

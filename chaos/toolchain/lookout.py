@@ -15,7 +15,7 @@ from pathlib import Path
 from chaos.errors import HarnessError
 from chaos.toolchain import interpreter, toxiproxy
 from chaos.toolchain.cache import cache_folder
-from chaos.toolchain.class_archive import class_archive_here
+from chaos.toolchain.class_archive import REFUSING, class_archive_here
 from chaos.toolchain.engine import find_engine
 from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.java import java_here, java_unpacked
@@ -115,7 +115,7 @@ def _java() -> Part:
     if there is None:
         return Part("Java", "", "the first run fetches one for Spark: 35 MB", FETCH)
     said = f"{there.version} ({there.home})"
-    if class_archive_here(there) is None:
+    if there.version not in REFUSING and class_archive_here(there) is None:
         return Part("Java", said, "the first run makes an archive of Spark's classes: a minute, 190 MB", FETCH)
     return Part("Java", said)
 

@@ -12,15 +12,18 @@ from rich.console import Console
 
 from chaos.runs import judgement
 from chaos.runs.directory import RunDirectory
-from chaos.toolchain.class_archive import FILE, class_archive
+from chaos.toolchain.class_archive import FILE, REFUSING, class_archive
 from chaos.toolchain.java import java
 from spark_analysis.class_list import history
+from tests.support.lacks import skip_without
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def archive() -> Path:
+    if java(print).version in REFUSING:
+        skip_without("a Java that takes archives of classes", "JAVA_HOME=... of Java 17 or 25")
     made = class_archive(java(print), print)
     assert made is not None
     return made

@@ -68,6 +68,13 @@ def test_it_is_made_once_and_found_afterwards(jvm: list[list[str]]) -> None:
     assert [each.name for each in file.parent.iterdir()] == [class_archive.FILE]
 
 
+def test_none_is_made_for_a_java_that_does_not_take_it(jvm: list[list[str]]) -> None:
+    says: list[str] = []
+    assert class_archive.class_archive(Java(Path("/opt/java-21"), 21), says.append) is None
+    assert class_archive.class_archive_here(Java(Path("/opt/java-21"), 21)) is None
+    assert (says, jvm) == ([], [])
+
+
 def test_another_java_has_another_one(jvm: list[list[str]]) -> None:
     others = [
         Java(Path("/opt/java-21"), 17, SEVENTEEN.build),
