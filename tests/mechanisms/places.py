@@ -35,3 +35,4 @@ ENDING, TRANSACTIONS = "tests/unit/coordinators/test_ending.py", "tests/unit/coo
 COORDINATOR = "tests/unit/replicas/test_transaction_coordinator.py"
 MARKERS, READ_COMMITTED = "tests/unit/apis/test_txn_markers.py", "tests/unit/apis/test_read_committed.py"
 GATE = "tests/unit/apis/test_txn_gate.py"
+LOG_TRANSACTIONS = "tests/unit/log/test_transactions.py"

@@ -31,6 +31,10 @@ READERS = (
                 "test_timestamps_are_looked_up_below_the_last_stable_offset",
                 "test_what_was_deleted_of_an_open_transaction_holds_nobody_before_the_logs_start",
             ),
+            at.LOG_TRANSACTIONS: (
+                "test_a_marker_that_is_not_committed_holds_readers_back_after_a_restart_too",
+                "test_a_truncation_keeps_what_is_undecided_and_reopens_what_has_lost_its_marker",
+            ),
         },
         removals=(
             Removal(
@@ -62,6 +66,19 @@ READERS = (
                 at.PRODUCER_RULES,
                 "ProducerRules.is_undecided",
                 body="return False",
+            ),
+            Removal(
+                "forgets at a restart which markers were not committed",
+                at.LOG,
+                "Log.recall_undecided",
+                body="return",
+            ),
+            Removal(
+                "forgets at a truncation which markers were not committed",
+                at.LOG,
+                "Log.truncate_to",
+                piece="deque(txn for txn in ended if txn.last_offset < end)",
+                by="self.producers.undecided if ended else deque()",
             ),
             Removal(
                 "tells readers of committed data of no aborted transaction",

@@ -7,6 +7,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from broker.log.producers import ProducerStates
 from broker.protocol.apis import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records import decode_records
@@ -15,6 +16,7 @@ from broker.protocol.schema.produce import PartitionProduceData, ProduceRequest,
 from tests.support.brokers.transactional import SMALL, Talk
 from tests.support.brokers.whole_nodes import WholeCluster, surely
 from tests.support.disks.batches import batch
+from tests.support.disks.small_log import assert_producers, producers_of, stable_offset, stored_batches
 from workloads.client import admin
 
 V1, V2 = 11, 12
@@ -88,6 +90,25 @@ class Room:
         found = await self.read(index, isolation=isolation)
         return len(decode_records(memoryview(bytes(found.records or b""))))
 
+    def check_replicas(self) -> int:
+        """On every node that runs: what a log knows of producers and transactions equals a replay of its batches, and
+        the last stable offset does not pass the high watermark. How many replicas had a transaction.
+        """
+        with_transactions = 0
+        for node in self.cluster.running().values():
+            for h in node.replicas.hosted():
+                stored = stored_batches(h.log)
+                assert_producers(h.log.producers, producers_of(stored))
+                states = ProducerStates()
+                replayed = [states.replay(item.header, memoryview(item.data)) for item in stored]
+                expected = [txn for txn in replayed if txn is not None]
+                assert h.log.aborted_transactions(0, h.log.log_end_offset) == expected
+                assert stable_offset(h.log.producers, h.state.high_watermark) == stable_offset(
+                    states, h.state.high_watermark
+                )
+                with_transactions += h.log.topic == "t" and bool(h.log.producers.entries)
+        return with_transactions
+
     async def until_stable(self, index: int) -> Any:
         """Wait until no transaction holds the readers of a partition back."""
         with trio.fail_after(20):
@@ -113,6 +134,7 @@ async def test_a_transaction_is_visible_in_all_of_its_partitions_once_it_is_comm
         for index in (0, 1):
             assert (await room.until_stable(index)).aborted_transactions == []
             assert await room.count(index, isolation=1) == 3
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -134,6 +156,7 @@ async def test_v2_adds_partitions_by_producing_and_each_transaction_has_an_epoch
             (producer[0], 4),
         ]
         assert found.last_stable_offset == 6, "three records and three markers"
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -159,6 +182,7 @@ async def test_requests_of_one_connection_are_appended_in_their_order_though_the
         assert {seq: (part.error_code, part.base_offset) for seq, part in sorted(found.items())} == {
             seq: (0, seq + 1) for seq in range(1, 6)
         }
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -175,6 +199,7 @@ async def test_a_record_that_comes_behind_the_end_of_its_transaction_is_refused(
         assert await room.send(producer, 0, 1) == ErrorCode.TRANSACTION_ABORTABLE
         assert await room.send(producer, 0, 1, version=10) == ErrorCode.INVALID_TXN_STATE
         await room.until_stable(0)
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -193,6 +218,7 @@ async def test_with_verification_off_such_a_record_holds_the_last_stable_offset_
         await room.talk.env.sleep(120)
         found = await room.read(0, isolation=1)
         assert (found.last_stable_offset, found.high_watermark) == (2, 3)
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
 
 
@@ -212,4 +238,5 @@ async def test_a_leader_that_dies_loses_no_marker_and_no_abort(autojump_clock: t
         found = await room.until_stable(0)
         assert [(txn.producer_id, txn.first_offset) for txn in found.aborted_transactions] == [(producer[0], 0)]
         assert found.last_stable_offset == 4, "two records and two markers"
+        assert room.check_replicas() >= 2
         nursery.cancel_scope.cancel()
