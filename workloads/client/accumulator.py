@@ -300,6 +300,12 @@ class Accumulator:
         """Take no new records; what is queued goes on."""
         self._retire(why)
 
+    def restart_sequences(self) -> None:
+        """The producer has another id or epoch: sequences begin at 0 again. Nothing may wait or be in flight."""
+        assert self.idle
+        for lane in self._lanes.values():
+            lane.next_sequence, lane.confirmed = 0, False
+
     def leader_moved(self, topic: str, index: int) -> None:
         """A newer leader is known: what waits because of the old one need not wait longer."""
         lane = self._lanes.get((topic, index))

@@ -59,6 +59,7 @@ class Meaning(Enum):
 _DEFINITE: dict[int, Meaning] = {
     ErrorCode.CORRUPT_MESSAGE: Meaning.NOT_NOW,
     ErrorCode.NOT_ENOUGH_REPLICAS: Meaning.NOT_NOW,  # checked before the append; its sibling 20 is not
+    ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.NOT_NOW,  # the transaction before is not marked everywhere yet (KIP-890)
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.OUT_OF_ORDER,
     ErrorCode.MESSAGE_TOO_LARGE: Meaning.REFUSED,
     ErrorCode.INVALID_TOPIC_EXCEPTION: Meaning.REFUSED,
@@ -76,6 +77,10 @@ _DEFINITE: dict[int, Meaning] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Meaning.REFUSED,
     ErrorCode.INVALID_RECORD: Meaning.REFUSED,
     ErrorCode.PRODUCER_FENCED: Meaning.REFUSED,
+    # Of a transaction, told before the append: its coordinator was asked first (KIP-890).
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.REFUSED,
+    ErrorCode.INVALID_TXN_STATE: Meaning.REFUSED,
+    ErrorCode.TRANSACTION_ABORTABLE: Meaning.REFUSED,
 }
 
 # Kafka answers a parked acks=all Produce with 3, 6, 56 or 100 when the partition leaves the broker after the append,
@@ -118,7 +123,6 @@ def may_be_deposed(code: int, attempts: int) -> bool:
     They may have elected another one, of which it cannot know. So its producer asks somebody else who leads.
     """
     return code == ErrorCode.REQUEST_TIMED_OUT or (code == ErrorCode.NOT_ENOUGH_REPLICAS and attempts > 1)
-
 
 
 def meaning(code: int) -> Meaning:

@@ -31,6 +31,8 @@ from workloads.client.settings import CODECS, ProducerSettings
 PRODUCE_OLDEST = 3
 """The first version that carries record batches of format 2."""
 PRODUCE_TOPIC_IDS_FROM = 13
+PRODUCE_V1_TRANSACTIONS = 11
+"""The last version whose transactional records go to partitions that their producer has added itself (KIP-890)."""
 REQUEST_OVERHEAD = 128
 RECORD_MARGIN = 256
 MAX_INT32 = 2**31 - 1
@@ -82,6 +84,7 @@ class Producer:
         self._codec = CODECS[self.settings.codec]
         self._producer_id = -1
         self._producer_epoch = -1
+        self._max_produce = ProduceRequest.MAX_VERSION
         self._in_flight: dict[int, int] = {}
         self._wake = client.env.signal()
         self._room = Bell()
@@ -140,6 +143,24 @@ class Producer:
         """Take no new records; go on with those handed over."""
         self._accumulator.retire(why)
 
+    def identify(self, producer_id: int, epoch: int, *, implicit: bool = False) -> None:
+        """Write with this identity from now on, which a transaction's coordinator gave. Nothing may be under way.
+
+        implicit: the partition's leader adds it to the transaction (transaction.version 2).
+        """
+        self._max_produce = ProduceRequest.MAX_VERSION if implicit else PRODUCE_V1_TRANSACTIONS
+        if (producer_id, epoch) != (self._producer_id, self._producer_epoch):
+            self._accumulator.restart_sequences()
+        self._producer_id, self._producer_epoch = producer_id, epoch
+        self._wake.set()
+
+    async def flushed(self) -> None:
+        """Until every record handed over so far has its outcome."""
+        self._accumulator.flush()
+        self._wake.set()
+        while not self._accumulator.idle:
+            await self._room.wait()
+
     async def finish(self) -> None:
         """Send what lingers and wait until every record has its outcome. At most about the delivery time-out."""
         self._accumulator.flush()
@@ -158,7 +179,7 @@ class Producer:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send until `close`. Records may be handed over before this runs."""
         async with trio.open_nursery() as nursery:
-            if self.settings.idempotence:
+            if self.settings.idempotence and not self.settings.transactional_id:
                 nursery.start_soon(self._get_producer_id)
             task_status.started()
             while not self._closed:
@@ -232,7 +253,7 @@ class Producer:
     def _send_some(self, connection: Connection, lanes: list[Lane], now_ms: int) -> bool:
         """One request with a batch of each lane, as far as its size allows. False where no batch could go."""
         try:
-            version = connection.version(ApiKey.PRODUCE, ProduceRequest.MAX_VERSION, PRODUCE_OLDEST)
+            version = connection.version(ApiKey.PRODUCE, self._max_produce, PRODUCE_OLDEST)
         except UnsupportedApi:
             connection.close(BAD_ANSWER)
             return False
@@ -264,7 +285,8 @@ class Producer:
                 by_id = version >= PRODUCE_TOPIC_IDS_FROM
                 data = topics[topic] = TopicProduceData(topic_id=ids[topic]) if by_id else TopicProduceData(topic)
             data.partition_data.append(PartitionProduceData(index, self._batch_bytes(batch)))
-        request = ProduceRequest(None, self.settings.acks, self._broker_timeout_ms, list(topics.values()))
+        transactional_id = self.settings.transactional_id or None
+        request = ProduceRequest(transactional_id, self.settings.acks, self._broker_timeout_ms, list(topics.values()))
         return request.encode(version)
 
     def _batch_bytes(self, batch: Batch) -> bytes:
@@ -278,6 +300,7 @@ class Producer:
                 producer_epoch=self._producer_epoch,
                 base_sequence=batch.sequence,
                 codec=self._codec,
+                transactional=bool(self.settings.transactional_id),
             )
         return batch.encoded
 

@@ -61,8 +61,12 @@ class ProducerSettings:
     buffer_bytes: int = 32 * 1024 * 1024
     """Records handed over and not yet done with."""
     max_request_bytes: int = 1024 * 1024
+    transactional_id: str = ""
+    """Records are parts of transactions. The producer then sends with the identity that it is given."""
 
     def __post_init__(self) -> None:
+        if self.transactional_id and not self.idempotence:
+            raise SettingsError(f"transactional_id={self.transactional_id!r}: needs idempotence")
         if self.acks not in (-1, 0, 1):
             raise SettingsError(f"acks={self.acks}: -1, 0 or 1")
         if self.idempotence and self.acks != -1:

@@ -1,0 +1,264 @@
+"""A producer's transactions: what it asks their coordinator, and what each answer means (KIP-98, KIP-890).
+
+Both generations. V1: partitions are added before the first record goes to them, and an epoch lasts many transactions.
+V2 (transaction.version 2): the partition's leader adds it, and each end of a transaction answers with the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from broker.protocol.errors import ErrorCode, name_of
+from broker.protocol.schema.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from broker.protocol.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from broker.protocol.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import VERSION, RequestFailed, UnsupportedApi
+from workloads.client.outcomes import TIMED_OUT, Status
+
+OF_TRANSACTIONAL_IDS = 1
+"""FindCoordinator's key_type."""
+SINGLE_KEY = 3
+"""The last version of FindCoordinator that asks for one key."""
+V1_ADD, V1_END, V1_INIT = 3, 4, 4
+"""The last versions that clients speak without transaction.version 2."""
+V2_LEVEL = 2
+
+
+class Answer(Enum):
+    """What a coordinator's error says about the request that it answers."""
+
+    REFUSED = "not done, and would not be if asked again"
+    NOT_YET = "not done, may be if asked again"
+    DOUBT = "may have been done; asking again is safe"
+    ELSEWHERE = "may have been done; another broker is the coordinator, or will be"
+    END_IN_DOUBT = "may have been done, asking again is no use"
+
+
+_MEANINGS: dict[int, Answer] = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: Answer.REFUSED,
+    ErrorCode.PRODUCER_FENCED: Answer.REFUSED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Answer.REFUSED,
+    ErrorCode.INVALID_TXN_STATE: Answer.REFUSED,
+    ErrorCode.TRANSACTION_ABORTABLE: Answer.REFUSED,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: Answer.REFUSED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Answer.REFUSED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Answer.REFUSED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Answer.REFUSED,
+    ErrorCode.INVALID_REQUEST: Answer.REFUSED,
+    ErrorCode.UNSUPPORTED_VERSION: Answer.REFUSED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Answer.NOT_YET,
+    ErrorCode.CONCURRENT_TRANSACTIONS: Answer.NOT_YET,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Answer.NOT_YET,
+    # Kafka's coordinator answers these two also where its record was appended and not, or not yet, replicated.
+    ErrorCode.NOT_COORDINATOR: Answer.ELSEWHERE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Answer.ELSEWHERE,
+    ErrorCode.REQUEST_TIMED_OUT: Answer.DOUBT,
+    ErrorCode.NETWORK_EXCEPTION: Answer.DOUBT,
+}
+
+
+def meaning(code: int) -> Answer:
+    """What a coordinator's error means. Codes that are not listed may mean anything: END_IN_DOUBT."""
+    return _MEANINGS.get(code, Answer.END_IN_DOUBT)
+
+
+class Refused(Exception):
+    """The coordinator refused for good: the producer is fenced, or the transaction is over.
+
+    `doubt`: an earlier attempt of the same request may have been done.
+    """
+
+    def __init__(self, code: int, *, doubt: bool) -> None:
+        super().__init__(name_of(code))
+        self.name, self.doubt = name_of(code), doubt
+
+
+class GaveUp(Exception):
+    """No answer within the time. `doubt`: as in `Refused`."""
+
+    def __init__(self, *, doubt: bool) -> None:
+        super().__init__(TIMED_OUT)
+        self.name, self.doubt = TIMED_OUT, doubt
+
+
+class Identity(NamedTuple):
+    """What a producer writes with."""
+
+    producer_id: int
+    epoch: int
+
+
+class Ended(NamedTuple):
+    """How the request for an end came out. OK: as asked. FAIL: definitely not. INFO: nobody knows."""
+
+    status: Status
+    error: str
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One answer: its error code, and what else it said."""
+
+    code: int
+    identity: Identity | None = None
+
+
+class Transactions:
+    """The coordinator's client for one transactional id. Needs a running `Client`.
+
+    `timeout_ms`: the transaction's time-out, told to the coordinator. `limit_s`: how long one request is tried for.
+    `generation`: the newest that is spoken, 1 or 2.
+    """
+
+    def __init__(
+        self, client: Client, transactional_id: str, timeout_ms: int, limit_s: float, *, generation: int = 2
+    ) -> None:
+        self.id, self.timeout_ms = transactional_id, timeout_ms
+        self.identity = Identity(-1, -1)
+        self.v2 = False
+        """The second generation is spoken, because the cluster's transaction.version is 2 or above."""
+        self._client, self._limit_s, self._generation = client, limit_s, generation
+        self._coordinator = -1
+        self._added: set[Place] = set()
+
+    async def begin_writing(self) -> Identity:
+        """InitProducerId: fences every earlier producer of this id, and ends what it left open.
+
+        Raises Refused and GaveUp.
+        """
+        self.v2 = await self._speaks_v2()
+        request = InitProducerIdRequest(self.id, self.timeout_ms)
+
+        async def ask(node: int) -> _Asked:
+            version = min(V1_INIT, InitProducerIdRequest.MAX_VERSION) if not self.v2 else None
+            answer = await self._client.ask_node(node, request, InitProducerIdResponse, version=version)
+            return _Asked(answer.error_code, Identity(answer.producer_id, answer.producer_epoch))
+
+        answered = await self._until_done(ask)
+        assert answered.identity is not None
+        self.identity = answered.identity
+        self._added.clear()
+        return self.identity
+
+    async def add(self, places: Sequence[Place]) -> None:
+        """V1: take partitions into the transaction, before the first record goes there. Raises Refused and GaveUp."""
+        new = [place for place in places if place not in self._added]
+        if self.v2 or not new:
+            return
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, index in new:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(topic, [])).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.identity.producer_id,
+            v3_and_below_producer_epoch=self.identity.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+
+        async def ask(node: int) -> _Asked:
+            answer = await self._client.ask_node(node, request, AddPartitionsToTxnResponse, version=V1_ADD)
+            codes = [
+                each.partition_error_code
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            ]
+            # OPERATION_NOT_ATTEMPTED stands beside the error that is the reason.
+            told = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+            return _Asked(told[0] if told else ErrorCode.NONE)
+
+        await self._until_done(ask)
+        self._added.update(new)
+
+    async def end(self, *, commit: bool) -> Ended:
+        """EndTxn. V1, a transaction without partitions: nothing is asked, because the coordinator knows of none."""
+        if not self.v2 and not self._added:
+            return Ended(Status.OK, "")
+        request = EndTxnRequest(self.id, *self.identity, commit)
+
+        async def ask(node: int) -> _Asked:
+            version = None if self.v2 else V1_END
+            answer = await self._client.ask_node(node, request, EndTxnResponse, version=version)
+            return _Asked(answer.error_code, Identity(answer.producer_id, answer.producer_epoch))
+
+        self._added.clear()
+        try:
+            answered = await self._until_done(ask)
+        except (Refused, GaveUp) as failure:
+            return Ended(Status.INFO if failure.doubt else Status.FAIL, failure.name)
+        if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
+            self.identity = answered.identity
+        return Ended(Status.OK, "")
+
+    async def _speaks_v2(self) -> bool:
+        """Raises GaveUp."""
+        if self._generation < V2_LEVEL:
+            return False
+        request = ApiVersionsRequest(client_software_name="squall", client_software_version=VERSION)
+        with self._client.env.timeout(self._limit_s):
+            answer = await self._client.ask(request, ApiVersionsResponse)
+            levels = {each.name: each.max_version_level for each in answer.finalized_features}
+            return levels.get("transaction.version", 0) >= V2_LEVEL
+        raise GaveUp(doubt=False)
+
+    async def _until_done(self, ask: Callable[[int], Awaitable[_Asked]]) -> _Asked:
+        """Ask the coordinator until it has done what it is asked. Raises Refused and GaveUp."""
+        env, failures, doubt, asking = self._client.env, 0, False, False
+        with env.timeout(self._limit_s):
+            while True:
+                try:
+                    node = await self._find()
+                    asking = True
+                    answered = await ask(node)
+                except RequestFailed as failure:
+                    doubt |= failure.sent
+                    self._coordinator = -1
+                except UnsupportedApi:
+                    self._coordinator = -1
+                else:
+                    if answered.code == ErrorCode.NONE:
+                        return answered
+                    doubt |= self._weigh(answered.code, doubt)
+                asking = False
+                failures += 1
+                await env.sleep(self._client.backoff(failures))
+        raise GaveUp(doubt=doubt or asking)
+
+    def _weigh(self, code: int, doubt: bool) -> bool:
+        """Whether an attempt so answered may have been done. `doubt`: an earlier one may. Raises Refused."""
+        match meaning(code):
+            case Answer.REFUSED:
+                raise Refused(code, doubt=doubt)
+            case Answer.END_IN_DOUBT:
+                raise Refused(code, doubt=True)
+            case Answer.NOT_YET:
+                return False
+            case Answer.ELSEWHERE:
+                self._coordinator = -1
+                return True
+            case Answer.DOUBT:
+                return True
+
+    async def _find(self) -> int:
+        """The coordinator's node id; one to come is waited for. Raises nothing."""
+        failures = 0
+        request = FindCoordinatorRequest(self.id, OF_TRANSACTIONAL_IDS)
+        while self._coordinator < 0:
+            answer = await self._client.ask(request, FindCoordinatorResponse, version=SINGLE_KEY)
+            if answer.error_code == ErrorCode.NONE and answer.node_id in self._client.view.nodes:
+                self._coordinator = answer.node_id
+                break
+            self._client.refresh_soon()
+            failures += 1
+            await self._client.env.sleep(self._client.backoff(failures))
+        return self._coordinator
