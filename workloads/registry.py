@@ -10,6 +10,7 @@ from workloads.scenario import Scenario
 FOLDERS = (
     "workloads.appends",
     "workloads.steady",
+    "workloads.transactions",
 )  # fmt: skip
 """Each has a SCENARIO. The first one is the default."""
 

@@ -1,0 +1,107 @@
+"""The workload `transactions`: its operations, and a small simulated run, judged by what its readers saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.plans.operations import concrete
+from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
+from chaos.plans.swarm import swarm_plan
+from chaos.runs.saved import save
+from chaos.runs.simulation import simulate
+from checkers.history.parser import parse
+from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, SEND, History
+from workloads.transactions import TransactionsLoad
+
+LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
+
+
+def values(history: History, hows: set[int]) -> set[int]:
+    """What was sent in transactions whose end was asked for so."""
+    chosen = {txn.op for txn in history.txns.rows() if txn.how in hows and (txn.how == NOT_ENDED or txn.st == OK)}
+    return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in chosen}
+
+
+def seen(history: History, isolation: int, *, final: bool) -> set[int]:
+    """What readers of an isolation level got."""
+    return {
+        record.val
+        for record in history.records.rows()
+        if record.iso == isolation and bool(record.final) is final and record.val >= 0
+    }
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["V1", "V2"])
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Of a run without faults."""
+    load = {**LOAD, "generation": request.param}
+    plan = make_plan({"seed": 5, "runtime": "sim", "time_s": 12, "workload": load, "faults": []})
+    result = simulate(plan)
+    assert result.verdict == "valid", result.told
+    directory = save(result, tmp_path_factory.mktemp("runs"), "again")
+    with (directory.path / "history.jsonl").open("rb") as lines:
+        return parse(lines)
+
+
+def test_committed_records_are_read_at_both_isolations_and_aborted_ones_at_read_uncommitted_only(
+    history: History,
+) -> None:
+    committed, aborted = values(history, {COMMIT}), values(history, {ABORT, NOT_ENDED})
+    assert len(committed) > 20 and len(aborted) > 5
+    for final in (False, True):
+        assert committed <= seen(history, 1, final=final)
+        assert committed | values(history, {ABORT}) <= seen(history, 0, final=final)
+        assert not aborted & seen(history, 1, final=final)
+
+
+def test_every_process_takes_over_its_id_and_most_have_several_transactions(history: History) -> None:
+    assert len({history.names[init.id] for init in history.inits.rows()}) == 2
+    assert {txn.proc for txn in history.txns.rows()} <= {init.proc for init in history.inits.rows()}
+    assert len(list(history.txns.rows())) > 3 * len(list(history.inits.rows()))
+
+
+def test_transactions_go_to_several_partitions(history: History) -> None:
+    parts: dict[int, set[int]] = {}
+    for member in history.members.rows():
+        if member.kind == SEND:
+            parts.setdefault(member.txn, set()).add(member.part)
+    assert max(map(len, parts.values())) > 1
+
+
+def test_its_plan_comes_back_from_its_file(tmp_path: Path) -> None:
+    plan = concrete(make_plan({"workload": LOAD, "runtime": "sim"}))
+    assert isinstance(plan.workload, TransactionsLoad)
+    path = tmp_path / "plan.toml"
+    path.write_text(write_plan(plan))
+    assert read_plan(path) == plan
+    assert {each.end for each in plan.operations or ()} == {"commit", "abort", "leave"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "wrong"),
+    [
+        ([1, 2, 1, 0, 100, 0, "commit"], "producer 2"),
+        ([1, 0, 9, 0, 100, 0, "commit"], "records 9"),
+        ([1, 0, 1, 3, 100, 0, "commit"], "partition 3"),
+        ([1, 0, 1, 0, 3, 0, "commit"], "bytes 3"),
+        ([1, 0, 1, 0, 100, -1, "commit"], "pause_ms -1"),
+        ([1, 0, 1, 0, 100, 0, "perhaps"], "end 'perhaps'"),
+    ],
+)
+def test_what_is_no_operation_of_it_is_refused(operation: list[object], wrong: str) -> None:
+    with pytest.raises(PlanError, match=wrong):
+        make_plan({"workload": LOAD, "operations": [operation]})
+
+
+def test_client_libraries_are_refused() -> None:
+    with pytest.raises(PlanError, match="transactions have Squall's own client only"):
+        make_plan({"workload": {**LOAD, "client": "confluent"}})
+
+
+def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:
+    plans = [swarm_plan(seed, workload="transactions") for seed in range(60)]
+    assert {plan.workload.name for plan in plans} == {"transactions"}
+    assert len({plan.workload.model_dump_json() for plan in plans}) > 10
+    assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}

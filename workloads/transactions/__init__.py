@@ -1,0 +1,7 @@
+"""The workload `transactions`: producers that write to several partitions atomically, or take it all back."""
+
+from workloads.transactions.scenario import TransactionsLoad
+
+SCENARIO = TransactionsLoad
+
+__all__ = ["SCENARIO", "TransactionsLoad"]

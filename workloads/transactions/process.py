@@ -1,0 +1,142 @@
+"""One recorded process of a transactional producer: its transactional id, and the transactions that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.env import Env
+from workloads import payload
+from workloads.client.cluster import Place
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.producer import Producer
+from workloads.client.transactions import GaveUp, Refused, Transactions
+from workloads.counters import Counters
+from workloads.recorder import Recorder
+from workloads.transactions.operations import ABORT, COMMIT, LEAVE, Transaction
+
+if TYPE_CHECKING:
+    from workloads.scenario import Acknowledged
+
+KEYS = 64
+"""Different keys of each process."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """Where a process writes down what it did."""
+
+    recorder: Recorder
+    counters: Counters
+    acknowledged: Acknowledged | None
+    gone: Callable[[], bool]
+    """The process has crashed: nobody is there any more who could be told of an outcome."""
+    open: int = 0
+    """Records without an outcome yet."""
+
+
+class Process:
+    """It ends where `begin` or `transaction` says so; then its transactional id needs a successor.
+
+    `places`: where records go, by turns. The producer is told its identity here, and not before.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        process: int,
+        notes: Notes,
+        producer: Producer,
+        coordinator: Transactions,
+        places: Sequence[Place],
+    ) -> None:
+        self._env, self._process, self._notes = env, process, notes
+        self._producer, self._coordinator, self._places = producer, coordinator, places
+        self._sequence = 0
+
+    async def begin(self) -> bool:
+        """Take over the transactional id. False where the coordinator did not give it."""
+        began_ns = self._notes.recorder.now_ns()
+        try:
+            identity = await self._coordinator.begin_writing()
+        except (Refused, GaveUp):
+            return False
+        self._notes.recorder.initialised(self._process, self._coordinator.id, began_ns, *identity)
+        self._producer.identify(*identity, implicit=self._coordinator.v2)
+        return True
+
+    async def transaction(self, drawn: Transaction) -> bool:
+        """One transaction, as it was drawn. False where the process cannot go on, or shall not."""
+        recorder, coordinator = self._notes.recorder, self._coordinator
+        identity = coordinator.identity
+        txn = recorder.begin_txn(self._process, coordinator.id, coordinator.timeout_ms)
+        try:
+            whole = await self._send_all(txn, drawn)
+        except (Refused, GaveUp) as failure:
+            await self._producer.flushed()
+            # Nobody asked for a commit, and nobody will.
+            recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+            return False
+        if drawn.end == LEAVE:
+            return False
+        how = COMMIT if whole and drawn.end == COMMIT else ABORT
+        recorder.ask_end(self._process, txn, how)
+        recorder.flush()
+        ended = await coordinator.end(commit=how == COMMIT)
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
+        recorder.flush()
+        if ended.status is not Status.OK or self._producer.retired:
+            return False
+        self._producer.identify(*coordinator.identity, implicit=coordinator.v2)
+        return True
+
+    async def _send_all(self, txn: int, drawn: Transaction) -> bool:
+        """Its records, with its pause in the middle. Whether all were acknowledged. Raises Refused and GaveUp."""
+        outcomes: list[Status] = []
+        for number in range(drawn.records):
+            place = self._places[(drawn.partition + number) % len(self._places)]
+            await self._coordinator.add([place])
+            if self._producer.retired:
+                break
+            self._send(txn, place, drawn.bytes, outcomes)
+            if drawn.pause_ms and number == (drawn.records - 1) // 2:
+                await self._env.sleep(drawn.pause_ms / 1000)
+        await self._producer.flushed()
+        return outcomes == [Status.OK] * drawn.records
+
+    def _send(self, txn: int, place: Place, size: int, outcomes: list[Status]) -> None:
+        """Hand over one record."""
+        notes, sequence = self._notes, self._sequence
+        self._sequence += 1
+        part = notes.recorder.partitions[place]
+        key = f"{self._process}-{sequence % KEYS}"
+        encoded = key.encode()
+        value = payload.value_of(self._process, sequence)
+        content, digest = payload.make(value, encoded, (), size)
+        op = notes.recorder.invoke_send(self._process, part, value, key, digest, size, txn=txn)
+        notes.counters.sent += 1
+        notes.open += 1
+        ended = partial(self._ended, outcomes, op, part, value)
+        self._producer.send(*place, encoded, content, [], self._env.wall_ms(), ended)
+
+    def _ended(self, outcomes: list[Status], op: int, part: int, value: int, outcome: Outcome) -> None:
+        notes = self._notes
+        if notes.gone():
+            return
+        outcomes.append(outcome.status)
+        notes.open -= 1
+        counters = notes.counters
+        if outcome.status is Status.OK:
+            notes.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
+            counters.acked += 1
+            counters.last_ack[part] = self._env.mono()
+            if notes.acknowledged is not None:
+                notes.acknowledged(*notes.recorder.place(part), outcome.offset, value)
+            return
+        notes.recorder.send_not_ok(op, outcome.status, outcome.error)
+        if outcome.status is Status.INFO:
+            counters.info += 1
+        else:
+            counters.failed += 1

@@ -1,0 +1,153 @@
+"""The workload `transactions`: its settings, what is drawn, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from workloads.client.new_topic import NewTopic
+from workloads.client.settings import ProducerSettings
+from workloads.needs import Needs
+from workloads.scenario import (
+    MAX_BYTES,
+    MIN_BYTES,
+    Operation,
+    Scenario,
+    Stream,
+    Surroundings,
+    SwarmGround,
+    Table,
+    Traffic,
+)
+from workloads.transactions.operations import COMMIT, ENDS, MAX_PAUSE_MS, MAX_RECORDS, Draw, Transaction
+
+TOPIC = "transactions-0"
+
+
+class TransactionsLoad(Scenario):
+    """Load and clients. Each producer has a transactional id, which its successors take over."""
+
+    OPERATION: ClassVar[type[tuple[Any, ...]]] = Transaction
+    OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
+    LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
+    COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
+    PLAIN: ClassVar[dict[int, Any]] = {4: 100, 5: 0, 6: COMMIT}
+
+    name: Literal["transactions"] = "transactions"
+    rate: int = Field(20, ge=1, le=1000, description="Transactions a second, all producers together.")
+    record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
+    partitions: int = Field(3, ge=1, le=64, description="Partitions of the topic.")
+    producers: int = Field(3, ge=1, le=64, description="Transactional producers, each with an id of its own.")
+    readers: int = Field(2, ge=1, le=64, description="Readers, at read_committed and read_uncommitted by turns.")
+    aborts: float = Field(0.2, ge=0, le=1, description="Share of transactions that are aborted by choice.")
+    transaction_timeout_ms: int = Field(
+        4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
+    )
+    generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
+    poll_pause_ms: int = Field(20, ge=0, le=200, description="How long a reader takes over what a poll brought.")
+
+    def contradictions(self) -> list[str]:
+        """As `Scenario.contradictions`."""
+        found = super().contradictions()
+        if self.client != "squall":
+            found.append(f"client {self.client}: transactions have Squall's own client only, so far")
+        return found
+
+    def topic_list(self) -> tuple[NewTopic, ...]:
+        """As `Scenario.topic_list`."""
+        return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
+
+    def traffic(self) -> Traffic:
+        """As `Scenario.traffic`."""
+        settings = self.producer_settings()
+        return Traffic(
+            self.producers, self.readers, self.rate * 3, settings.acks, settings.max_in_flight, self.record_bytes
+        )
+
+    def needs(self, operations: Sequence[Operation] = ()) -> Needs:
+        """As `Scenario.needs`."""
+        largest = max([self.record_bytes, *(each.bytes for each in operations)])
+        return Needs(self.producer_settings(), self.request_timeout_ms, largest, self.poll_pause_ms)
+
+    def producer_settings(self) -> ProducerSettings:
+        """Of each producer, but for its transactional id."""
+        return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def draw(self) -> Draw:
+        """How its transactions are drawn."""
+        return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts)
+
+    def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Transaction, ...]:
+        """As `Scenario.drawn`."""
+        found, draw = [], self.draw()
+        for producer in range(self.producers):
+            rng, at_s = stream("operations", producer), begin_s
+            while (at_s := at_s + draw.interval_s(rng)) < end_s:
+                found.append(draw.one(rng, at_s, producer))
+        return tuple(sorted(found))
+
+    def wrong(self, operation: Operation) -> str:
+        """As `Scenario.wrong`."""
+        one = operation
+        limits = (
+            ("bytes", one.bytes, MIN_BYTES, MAX_BYTES),
+            ("producer", one.producer, 0, self.producers - 1),
+            ("records", one.records, 1, MAX_RECORDS),
+            ("partition", one.partition, 0, self.partitions - 1),
+            ("pause_ms", one.pause_ms, 0, MAX_PAUSE_MS),
+        )
+        for what, number, low, high in limits:
+            if not low <= number <= high:
+                return f"{what} {number}: between {low} and {high} are allowed"
+        return "" if one.end in ENDS else f"end {one.end!r}: one of {', '.join(ENDS)}"
+
+    @classmethod
+    def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
+        """As `Scenario.drawn_settings`."""
+        rng = stream("workload")
+        replicas = rng.choice([n for n in (1, 2, 3, 3, 3) if n <= ground.nodes])
+        return {
+            "name": "transactions",
+            "replication_factor": replicas,
+            "min_isr": rng.choice([n for n in (1, 2, 2) if n <= replicas]),
+            "rate": rng.choice((2, 3, 5)),
+            "producers": rng.randint(1, 3),
+            "partitions": rng.randint(1, 3),
+            "aborts": rng.choice((0.1, 0.3)),
+            "generation": rng.choice((1, 2)),
+            "request_timeout_ms": rng.choice((1000, 3000)),
+            "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
+        }
+
+    async def run(self, around: Surroundings) -> None:
+        """As `Scenario.run`."""
+        import trio
+
+        from workloads.tail import tail
+        from workloads.topics import make_topics
+        from workloads.transactions.writer import Writer, WriterSettings
+
+        began = around.env.mono()
+        await make_topics(around.env, around.zones[0].bootstrap, self, around.recorder)
+        settings = WriterSettings(
+            self.producer_settings(),
+            self.client_settings(),
+            self.places(),
+            self.transaction_timeout_ms,
+            self.generation,
+            self.draw(),
+        )
+        async with trio.open_nursery() as nursery:
+            for number in range(self.readers):
+                isolation = (number + 1) % 2
+                read = partial(tail, around, self.client_settings(), number, self.places(), isolation)
+                nursery.start_soon(read, self.poll_pause_ms)
+            async with trio.open_nursery() as writers:
+                for number in range(self.producers):
+                    env = around.own(f"producer-{number}")
+                    writers.start_soon(Writer(env, around, settings, number, began).run)
+            around.readers.load_over()
+        around.recorder.flush()

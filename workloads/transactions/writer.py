@@ -1,0 +1,129 @@
+"""One of the workload's producers: a transaction after the other, by one recorded process after the other.
+
+A process whose transaction came to an unknown or an impossible end is never used again, and one that leaves a
+transaction open ends there. Its successor takes over its transactional id, which fences it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import trio
+
+from broker.env import Env
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.client.connection import VERSION
+from workloads.client.producer import Producer
+from workloads.client.settings import ClientSettings, ProducerSettings
+from workloads.client.transactions import Transactions
+from workloads.scenario import Surroundings
+from workloads.transactions.agenda import Agenda
+from workloads.transactions.operations import Draw
+from workloads.transactions.process import Notes, Process
+
+SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
+LOOK_EVERY_S = 60.0
+"""A producer without anything to do looks so often for something."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Of all writers of a load."""
+
+    producer: ProducerSettings
+    client: ClientSettings
+    places: Sequence[Place]
+    """Where they write."""
+    transaction_timeout_ms: int
+    generation: int
+    """The newest generation of transactions that they speak, 1 or 2."""
+    draw: Draw
+
+
+class Writer:
+    """One transactional producer: one process after the other, all with the same transactional id."""
+
+    def __init__(self, env: Env, around: Surroundings, settings: WriterSettings, number: int, began: float) -> None:
+        self._env, self._number = env, number
+        self._zone = around.zone(number)
+        self._recorder, self._counters, self._stop = around.recorder, around.counters, around.stop
+        self._acknowledged = around.acknowledged
+        self._handle = around.controls.producers[number]
+        producer = replace(settings.producer, transactional_id=f"squall-{number}")
+        self._settings = replace(settings, producer=producer)
+        self._agenda = Agenda(env, around, settings.draw, number, began)
+        self._left_open = False
+        """The last process left a transaction open, or may have."""
+        self._stopped = env.signal()
+
+    async def run(self) -> None:
+        """Until `stop`. What the last process left open is then taken over once, which ends it."""
+        pause_s = SUCCESSOR_PAUSE_S
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_stopped)
+            while True:
+                over, acked = self._stop.is_set(), self._counters.acked
+                await self._mortal()
+                if over or (self._stop.is_set() and not self._left_open):
+                    return
+                self._counters.producers_replaced += 1
+                # A cluster that refuses everything must not make us use up processes by the thousand.
+                pause_s = SUCCESSOR_PAUSE_S if self._counters.acked > acked else min(pause_s * 2, SUCCESSOR_PAUSE_MAX_S)
+                with self._env.timeout(pause_s):
+                    await self._stop.wait()
+
+    async def _tell_stopped(self) -> None:
+        await self._stop.wait()
+        self._stopped.set()
+
+    async def _mortal(self) -> None:
+        """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
+        scope = trio.CancelScope()
+        notes = Notes(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
+        with scope:
+            await self._live(scope, notes)
+        if scope.cancelled_caught:
+            self._counters.info += notes.open
+            self._left_open = True
+            await self._handle.may_follow(self._stop)
+
+    async def _live(self, scope: trio.CancelScope, notes: Notes) -> None:
+        """One process, from its first connection to its last."""
+        settings, flush = self._settings, self._recorder.flush
+        about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
+        about["producer"] = self._number
+        async with trio.open_nursery() as nursery:
+            process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
+            client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
+            client.track(topic for topic, _ in settings.places)
+            await nursery.start(client.run)
+            producer = Producer(client, settings.producer, before_send=flush, after_outcomes=flush)
+            await nursery.start(producer.run)
+            limit_s = settings.producer.delivery_timeout_ms / 1000
+            id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
+            coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
+            self._handle.began(process, scope)
+            one = Process(self._env, process, notes, producer, coordinator, settings.places)
+            if await one.begin():
+                self._left_open = False
+                await self._transact(one)
+            self._handle.over(scope)
+            flush()
+            producer.close()
+            client.close()
+
+    async def _transact(self, one: Process) -> None:
+        """Transactions as they come due, until this process cannot go on."""
+        while not self._stop.is_set():
+            await self._handle.going(self._stop)
+            wait_s = self._agenda.due_at - self._env.mono()
+            if wait_s > 0:
+                await self._stopped.wait(min(wait_s, LOOK_EVERY_S))
+                continue
+            self._left_open = True
+            self._handle.done += 1
+            if not await one.transaction(self._agenda.take()):
+                return
+            self._left_open = False
