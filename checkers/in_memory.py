@@ -16,6 +16,7 @@ from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
+from checkers.history.seal import NOTE, broken_seal
 from checkers.history.tables import History, PlayedFault, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
@@ -62,6 +63,7 @@ def judge_bytes(
     facts = facts_of(plan)
     parsed = parse(history.splitlines(keepends=True))
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
+    unsealed = broken_seal(parsed.ends, parsed.lines, info or {})
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
     lacking = not_converged.lacking((info or {}).get("converged"), parsed.partitions)
@@ -85,8 +87,8 @@ def judge_bytes(
         faults=faults,
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None,
-        troubles=[*troubles, *_told(parsed.problem, trouble)],
-        notes=[*after.notes, _looked_for(parsed, passed_over | workload.left_out())],
+        troubles=[*troubles, *_told(parsed.problem, unsealed, trouble)],
+        notes=[*([] if parsed.ends else [NOTE]), *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))

@@ -336,7 +336,7 @@ def _read_case(
     troubles: list[str],
     workload: Workload,
 ) -> Case:
-    from checkers.history import conversion  # with pyarrow, which no simulation needs
+    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
 
     notes: list[str] = []
     plan = None
@@ -353,6 +353,8 @@ def _read_case(
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
         outcomes, is_whole = converted.outcomes, not any(each.untrusted for each in converted.problems)
         troubles += map(str, converted.problems)
+        if not converted.ends:
+            notes.append(seal.NOTE)
         if converted.torn_bytes:
             notes.append(
                 f"history.jsonl ends in an unfinished line of {converted.torn_bytes} bytes, which was left out"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers import nemesis_log
-from checkers.history import parser
+from checkers.history import parser, seal
 from checkers.history.parquet import TableWriter, read_large, read_small, write_small
 from checkers.history.tables import SCHEMA, History, PlayedFault, Problem
 
@@ -37,6 +37,8 @@ class Conversion:
     outcomes: dict[str, dict[str, int]]
     names: list[str]
     problems: list[Problem] = field(default_factory=list)
+    ends: bool = True
+    """As `History.ends`."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -50,6 +52,7 @@ def convert(run_dir: Path) -> Conversion:
     history, rows = _convert_history(run_dir / parser.FILE, folder)
     faults, trouble = read_faults(run_dir)
     write_small(folder, history, faults)
+    unsealed = seal.broken_seal(history.ends, history.lines, seal.read_info(run_dir))
     conversion = Conversion(
         run=history.run,
         wall_ms=history.wall_ms,
@@ -62,7 +65,8 @@ def convert(run_dir: Path) -> Conversion:
         compacted=any(partition.compacted for partition in history.partitions),
         outcomes=history.outcomes,
         names=history.names,
-        problems=[each for each in (history.problem, trouble) if each is not None],
+        problems=[each for each in (history.problem, unsealed, trouble) if each is not None],
+        ends=history.ends,
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -94,6 +98,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
         wall_ms=conversion.wall_ms,
         mono_ns=conversion.mono_ns,
         lines=conversion.lines,
+        ends=conversion.ends,
         torn_bytes=conversion.torn_bytes,
         problem=next((each for each in conversion.problems if each.file == parser.FILE), None),
         names=conversion.names,

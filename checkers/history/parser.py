@@ -45,6 +45,10 @@ THROWN = {"log_truncated": TRUNCATED, "offset_out_of_range": OUT_OF_RANGE}
 """Events that tell a reader of an impossible position."""
 HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
 """How a transaction is to end."""
+MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
+"""Operations beside sends, reads and transactions. Any other name is damage: what was done under it is not known."""
+LISTS = ("latest", "lso", "earliest", "timestamp")
+"""What `list_offsets` may ask for."""
 DRAIN_ROWS = 1 << 20
 """Tables are handed to `drain` when they hold this many rows, to keep memory bounded."""
 
@@ -76,8 +80,6 @@ class Parser:
         self._open: dict[int, _Open] = {}
         self._last_op = -1
         self._completed_at = -1
-        self._ends = False
-        """The header says that a last line tells how many there are."""
         self._ended = False
         self._last_value: dict[int, int] = {}
         self._processes: dict[int, Process] = {}
@@ -139,7 +141,7 @@ class Parser:
         history.finals = self._finals.finish(self._partitions)
         if not history.lines and history.problem is None:
             history.problem = Problem(FILE, 0, "nothing is in it")
-        if self._ends and not self._ended and history.problem is None:
+        if history.ends and not self._ended and history.problem is None:
             why = "the history ends here without its last line: the harness was killed, or the file was cut"
             history.problem = Problem(FILE, history.lines, why)
         return history
@@ -160,7 +162,7 @@ class Parser:
             raise Malformed(f"schema {line['schema']}, and this program reads {SCHEMA}")
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
-        self._ends = bool(line.get("ends", False))
+        self.history.ends = bool(line.get("ends", False))
 
     def _process(self, line: dict[str, Any]) -> None:
         proc = whole(line["p"])
@@ -211,8 +213,10 @@ class Parser:
         elif f == "txn":
             if not isinstance(line["x"], str) or whole(line["timeout"]) < 0:
                 raise Malformed("a transaction without its transactional id or its time-out")
-        else:
+        elif f in MOVES:
             self._moved(f, proc, t0, part, line)
+        else:
+            raise Malformed(f"an operation of the unknown name {f!r}")
         self._last_op = op
         self._open[op] = (f, proc, t0, part, line)
 
@@ -337,7 +341,12 @@ class Parser:
     def _listed(self, op: int, line: dict[str, Any], invoked: dict[str, Any], t0: int) -> None:
         """The latest offset is the high watermark, or with read_committed the last stable offset, told another way."""
         which = invoked.get("which", "latest")
-        if which not in ("latest", "lso") or line["st"] != OK:
+        if line["st"] != OK:
+            return
+        # Kafka answers -1 where no record is as new as a timestamp. A log always has a start and an end.
+        if whole(line["off"]) < (-1 if which == "timestamp" else 0):
+            raise Malformed(f"operation {op} found offset {line['off']}, which no log has")
+        if which not in ("latest", "lso"):
             return
         process = self._processes[invoked["p"]]
         committed = which == "lso" or process.isolation == 1
@@ -390,6 +399,8 @@ class Parser:
     def _moved(self, f: str, proc: int, t0: int, part: int, line: dict[str, Any]) -> None:
         """What changes a reader's position: its reads before and after do not follow each other."""
         positions = _offsets(line.get("at", {}))
+        if f == "list_offsets" and (part == -1 or line.get("which", "latest") not in LISTS):
+            raise Malformed(f"offsets are listed of partition {part}, and {line.get('which')!r} of it is asked for")
         if f == "seek":
             for each in positions or ([part] if part != -1 else []):
                 self._positions.forget_one(proc, each)

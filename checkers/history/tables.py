@@ -334,6 +334,8 @@ class History:
     wall_ms: int = -1
     mono_ns: int = -1
     lines: int = 0
+    ends: bool = False
+    """The header promises a last line that counts the others: without it, the history was cut."""
     torn_bytes: int = 0
     """Length of an unfinished last line, which was left out."""
     problem: Problem | None = None

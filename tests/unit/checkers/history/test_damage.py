@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import pytest
 
+from checkers.history.seal import NOTE
 from checkers.in_memory import Judgement, judge_bytes
 from checkers.verdict import UNKNOWN, VALID
 from tests.support.histories.builder import MS, HistoryBuilder, generate
@@ -28,9 +29,9 @@ def sound() -> tuple[bytes, ...]:
     return tuple(generate(5, sends=32).sealed())
 
 
-def judged(lines: list[bytes]) -> Judgement:
+def judged(lines: list[bytes], info: Mapping[str, Any] | None = None) -> Judgement:
     converged = {"ok": True, "took_s": 1, "lacking": {}}
-    return judge_bytes("r", b"".join(lines), NEMESIS, PLAN, info={"converged": converged})
+    return judge_bytes("r", b"".join(lines), NEMESIS, PLAN, info={"converged": converged, **(info or {})})
 
 
 def is_unknown(lines: list[bytes]) -> bool:
@@ -65,8 +66,21 @@ def test_with_two_neighbours_exchanged_nothing_is_invented() -> None:
         assert judged(swapped).verdict.verdict in (VALID, UNKNOWN), f"lines {number + 1} and {number + 2}"
 
 
-def test_a_history_of_before_there_was_a_last_line_is_still_judged() -> None:
-    assert judged(generate(5, sends=41).lines()).verdict.verdict == VALID
+def test_a_history_of_before_there_was_a_last_line_is_still_judged_and_the_verdict_says_so() -> None:
+    verdict = judged(generate(5, sends=41).lines()).verdict
+    assert verdict.verdict == VALID
+    assert NOTE in verdict.notes
+    assert NOTE not in judged(list(sound())).verdict.notes
+
+
+@pytest.mark.parametrize("key", ["writes_after_healing", "reads_after_healing"])
+def test_a_header_that_no_longer_promises_the_last_line_is_unknown(key: str) -> None:
+    later = {key: {"ok": True, "took_s": 1, "lacking": {}}}
+    assert judged(list(sound()), later).verdict.verdict == VALID
+    header, *lines = sound()[:-1]
+    verdict = judged([header.replace(b',"ends":true', b""), *lines], later).verdict
+    assert verdict.verdict == UNKNOWN
+    assert any(each.startswith("history.jsonl: line 1: the header does not promise") for each in verdict.reasons)
 
 
 # ---------------------------------------------------------------------------------------------------- single values
@@ -97,6 +111,50 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_is_no_number_or_no_order_of_times_is_unknown(what: str) -> None:
     assert is_unknown(_ack(lambda line: line.update(CHANGES[what])))
+
+
+@pytest.mark.parametrize("name", ["sned", "", "poll ", "SEND"])
+def test_an_operation_of_an_unknown_name_is_unknown_and_no_phantom(name: str) -> None:
+    """Nothing is known of what was done under that name, so what is read later may well have been sent by it."""
+    lines = list(sound())
+    for number in (i for i, line in enumerate(lines) if b'"f":"send"' in line):
+        changed = lines[number].replace(b'"f":"send"', b'"f":"%s"' % name.encode())
+        verdict = judged([*lines[:number], changed, *lines[number + 1 :]]).verdict
+        assert verdict.verdict == UNKNOWN
+        assert f"history.jsonl: line {number + 1}: an operation of the unknown name {name!r}" in verdict.reasons
+
+
+OFFSETS: tuple[Any, ...] = (None, "4", 0.5, True, -1, 1 << 63, [])
+
+
+def listed(which: str, off: Any, **more: Any) -> list[bytes]:
+    """The history, in which somebody lists offsets as well."""
+    h = generate(5, sends=32)
+    reader = h.reader()
+    asked = h.operation(reader, "list_offsets", which=which, **{"part": 0, **more})
+    asked.completion.update({} if off is None else {"off": off}, epoch=0)
+    return h.sealed()
+
+
+@pytest.mark.parametrize("which", ["latest", "lso", "earliest"])
+def test_an_offset_that_was_listed_is_one_that_a_log_has(which: str) -> None:
+    assert judged(listed(which, 50)).verdict.verdict == VALID
+    for off in OFFSETS:
+        lines = listed(which, off)
+        verdict = judged(lines).verdict
+        answer = next(i for i, line in enumerate(lines) if b'"e":"c"' in line and line.endswith(b'"epoch":0}\n'))
+        assert verdict.verdict == UNKNOWN, off
+        assert any(each.startswith(f"history.jsonl: line {answer + 1}: ") for each in verdict.reasons), off
+
+
+def test_no_record_may_be_as_new_as_a_timestamp() -> None:
+    assert judged(listed("timestamp", -1)).verdict.verdict == VALID
+
+
+@pytest.mark.parametrize("asked", [{"which": "latset"}, {"which": None}, {"part": -1}])
+def test_what_is_listed_is_known(asked: dict[str, Any]) -> None:
+    which, more = asked.get("which", "latest"), {name: value for name, value in asked.items() if name != "which"}
+    assert is_unknown(listed(which, 50, **more))
 
 
 @pytest.mark.parametrize("place", range(7))
