@@ -364,7 +364,7 @@ def _read_case(
     except Exception as error:  # whatever is wrong with these files, the verdict says so
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
     compared, replicas = replica_divergence.read(run_dir, troubles, notes)
-    if findings is not None and compared:
+    if findings is not None:
         findings = [*findings, *replicas]
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())

@@ -71,6 +71,8 @@ class Comparison:
     findings: list[Finding]
     compared: dict[str, dict[str, object]] = field(default_factory=dict)
     """Partition -> {"nodes": [...], "from": offset, "to": offset (exclusive), by the two furthest replicas}."""
+    lacking: list[str] = field(default_factory=list)
+    """Why replicas were not compared as far as the final reads came: nothing is known of what they hold there."""
 
 
 def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | None:
@@ -86,13 +88,20 @@ def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | 
     if len(folders) < 2:
         return None
     comparison = compare(folders, partitions)
-    write(run_dir, comparison.findings, comparison.compared)
+    write(run_dir, comparison.findings, comparison.compared, comparison.lacking)
     return comparison
 
 
-def write(run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any]) -> None:
-    """Keep them. `compared`: how far each partition's logs were compared, for people."""
-    stored = {"schema": SCHEMA, "compared": dict(compared), "findings": to_json(findings)}
+def write(
+    run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any], lacking: Sequence[str] = ()
+) -> None:
+    """Keep them. `compared`: how far each partition's logs were compared. `lacking`: as `Comparison.lacking`."""
+    stored = {
+        "schema": SCHEMA,
+        "compared": dict(compared),
+        "lacking": list(lacking),
+        "findings": to_json(findings),
+    }
     (run_dir / FILE).write_text(json.dumps(stored, indent=1) + "\n")
 
 
@@ -100,10 +109,12 @@ def read(run_dir: Path, troubles: list[str], notes: list[str]) -> tuple[bool, li
     """(whether the logs were compared, what was found). Adds to `troubles` and `notes` why not."""
     try:
         stored = json.loads((run_dir / FILE).read_text())
-        return True, from_json(stored["findings"])
+        lacking = stored.get("lacking", [])  # older ones do not tell it
+        troubles += map(str, lacking)
+        return not lacking, from_json(stored["findings"])
     except FileNotFoundError:
         notes.append("the replicas' logs were not compared")
-    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         troubles.append(f"{FILE}: {type(error).__name__}: {error}")
     return False, []
 
@@ -114,6 +125,7 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
     starts = {node: read_offsets(log_dir / LOG_STARTS) for node, log_dir in log_dirs.items()}
     witnesses: list[Witness] = []
     compared: dict[str, dict[str, object]] = {}
+    lacking: list[str] = []
     for partition in partitions:
         key = (partition.topic, partition.index)
         replicas = [
@@ -133,7 +145,36 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
         if len(replicas) > 1:
             low, high = _range(replicas[0], replicas[1])
             compared[partition.name] = {"nodes": [each.node for each in replicas], "from": low, "to": high}
-    return Comparison(findings_of(witnesses), compared)
+            for each in replicas:
+                lacking += _too_short(partition, each, told=key in marks[each.node])
+    return Comparison(findings_of(witnesses), compared, lacking)
+
+
+def _too_short(partition: Partition, replica: ReplicaFiles, *, told: bool) -> Iterator[str]:
+    """Why a replica's files do not reach what the final reads came to. `told`: its checkpoint has a high watermark."""
+    wanted = partition.cover_to
+    if replica.log_start >= wanted:
+        return
+    of = f"nodes/{replica.node}/data/"
+    if not told:
+        yield f"{of}{HIGH_WATERMARKS} tells no high watermark of {partition.name}: that replica was not compared"
+    elif replica.high_watermark < wanted:
+        yield (
+            f"{of}{HIGH_WATERMARKS}: {partition.name} was compared below {replica.high_watermark} only, "
+            f"and its final reads came to {wanted}"
+        )
+    elif (held := _held_to(replica, compacted=partition.compacted)) < wanted:
+        yield f"{of}{partition.name}: its log holds batches below {held} only, and its final reads came to {wanted}"
+
+
+def _held_to(replica: ReplicaFiles, *, compacted: bool) -> int:
+    """Up to which offset a log has every batch from its start on. In compacted ones batches may be gone between."""
+    at = replica.log_start
+    for header, _ in _whole_batches(replica.folder):
+        if header is None or (header.base_offset > at and not compacted):
+            break
+        at = max(at, header.next_offset)
+    return at
 
 
 def read_offsets(path: Path) -> Offsets:

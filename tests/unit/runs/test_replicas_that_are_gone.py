@@ -55,6 +55,18 @@ def test_without_the_nodes_folder_the_verdict_is_unknown(run: RunDirectory) -> N
     assert "replica-divergence" not in looked_for
 
 
+def test_with_empty_logs_the_verdict_is_unknown(run: RunDirectory) -> None:
+    for segment in run.nodes.glob("*/data/*/*.log"):
+        segment.write_bytes(b"")
+    assert troubles_of(run) == []
+    verdict = judge(run.path, [], {"partitions": {"t-0": {"part": 0, "acked": 1}}})
+    assert verdict.verdict == "unknown"
+    assert len(verdict.reasons) == 3
+    assert all("its log holds batches below 0 only" in reason for reason in verdict.reasons)
+    (looked_for,) = [note for note in verdict.notes if note.startswith("looked for: ")]
+    assert "replica-divergence" not in looked_for
+
+
 def test_a_replica_that_is_gone_is_named_though_the_others_are_compared(run: RunDirectory) -> None:
     shutil.rmtree(run.nodes / "3")
     assert troubles_of(run) == ["the replicas of t-0 were not all compared: only 2 of 3 left files"]

@@ -151,6 +151,67 @@ def test_damage_in_a_compacted_log_is_seen(tmp_path: Path) -> None:
     assert found(compare(folders, [COMPACT])) == [(2, DAMAGED, 2)]
 
 
+READ = dataclasses.replace(DELETE, cover_from=0, cover_to=5, cover_t0=1)
+"""The final reads came to offset 5."""
+
+
+def test_replicas_that_hold_all_that_was_finally_read_lack_nothing(tmp_path: Path) -> None:
+    folders = {node: replica(tmp_path, node, LOG) for node in (1, 2, 3)}
+    assert compare(folders, [READ]).lacking == []
+    assert compare(folders, [dataclasses.replace(COMPACT, cover_from=0, cover_to=5)]).lacking == []
+
+
+@pytest.mark.parametrize("partition", [READ, dataclasses.replace(COMPACT, cover_to=5)], ids=["delete", "compact"])
+@pytest.mark.parametrize("damage", ["removed", "emptied", "cut short"])
+def test_logs_that_all_hold_less_than_was_finally_read_were_not_compared(
+    tmp_path: Path, damage: str, partition: Partition
+) -> None:
+    folders = {node: replica(tmp_path, node, LOG) for node in (1, 2)}
+    for segment in tmp_path.glob("nodes/*/data/*/*.log"):
+        if damage == "removed":
+            segment.unlink()
+        elif damage == "emptied":
+            segment.write_bytes(b"")
+        elif segment.stem.endswith("3"):
+            segment.write_bytes(b"")
+    comparison = compare(folders, [partition])
+    held = 3 if damage == "cut short" else 0
+    assert comparison.findings == []
+    assert comparison.lacking == [
+        f"nodes/{node}/data/t-0: its log holds batches below {held} only, and its final reads came to 5"
+        for node in (1, 2)
+    ]
+
+
+def test_a_log_with_a_hole_holds_nothing_behind_it(tmp_path: Path) -> None:
+    folders = {node: replica(tmp_path, node, [LOG[0], LOG[2]]) for node in (1, 2)}
+    assert compare(folders, [DELETE]).lacking == []
+    assert ["below 2 only" in each for each in compare(folders, [READ]).lacking] == [True, True]
+
+
+@pytest.mark.parametrize("nodes", [(1, 2, 3), (2, 3)])
+@pytest.mark.parametrize("text", [None, "", "0\n1\nt zero 3"])
+def test_a_checkpoint_that_tells_nothing_is_named(tmp_path: Path, text: str | None, nodes: tuple[int, ...]) -> None:
+    folders = {node: replica(tmp_path, node, LOG) for node in (1, 2, 3)}
+    for node in nodes:
+        path = folders[node] / "replication-offset-checkpoint"
+        path.unlink() if text is None else path.write_text(text)
+    assert compare(folders, [READ]).lacking == [
+        f"nodes/{node}/data/replication-offset-checkpoint tells no high watermark of t-0: that replica was not compared"
+        for node in nodes
+    ]
+
+
+def test_what_was_not_compared_is_trouble_and_was_not_looked_for(tmp_path: Path) -> None:
+    folders = [replica(tmp_path, 1, LOG), replica(tmp_path, 2, LOG, hw=3)]
+    assert len(folders) == 2
+    compare_run(tmp_path, [READ])
+    troubles: list[str] = []
+    assert replica_divergence.read(tmp_path, troubles, []) == (False, [])
+    (trouble,) = troubles
+    assert trouble.startswith("nodes/2/data/replication-offset-checkpoint: t-0 was compared below 3 only")
+
+
 def test_checkpoints_that_do_not_parse_claim_nothing(tmp_path: Path) -> None:
     path = tmp_path / "replication-offset-checkpoint"
     assert read_offsets(path) == {}
