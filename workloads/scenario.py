@@ -260,6 +260,11 @@ class Scenario(BaseModel, ABC):
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """The settings that a swarm gives it, its name among them."""
 
+    @classmethod
+    def drawn_brokers(cls, nodes: int) -> dict[str, str]:
+        """The brokers' settings that it needs in a swarm's cluster of this size."""
+        return {}
+
     # ------------------------------------------------------------------------------------------ how it is judged
 
     def measured(self, history: Callable[[], History], faults: Sequence[PlayedFault]) -> Mapping[str, Any]:

@@ -25,6 +25,8 @@ from workloads.scenario import (
 from workloads.transactions.operations import COMMIT, ENDS, MAX_PAUSE_MS, MAX_RECORDS, Draw, Transaction
 
 TOPIC = "transactions-0"
+LOG_REPLICAS = 3
+"""Of `__transaction_state`, if no setting says otherwise."""
 
 
 class TransactionsLoad(Scenario):
@@ -121,6 +123,12 @@ class TransactionsLoad(Scenario):
             "request_timeout_ms": rng.choice((1000, 3000)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
+
+    @classmethod
+    def drawn_brokers(cls, nodes: int) -> dict[str, str]:
+        """As `Scenario.drawn_brokers`. By default the coordinator's log needs three brokers, as Kafka's does."""
+        log = "transaction.state.log"
+        return {f"{log}.replication.factor": str(nodes), f"{log}.min.isr": "1"} if nodes < LOG_REPLICAS else {}
 
     async def run(self, around: Surroundings) -> None:
         """As `Scenario.run`."""

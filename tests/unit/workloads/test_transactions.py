@@ -104,4 +104,6 @@ def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:
     plans = [swarm_plan(seed, workload="transactions") for seed in range(60)]
     assert {plan.workload.name for plan in plans} == {"transactions"}
     assert len({plan.workload.model_dump_json() for plan in plans}) > 10
+    small = [plan.cluster.settings for plan in plans if len(plan.nodes) < 3]
+    assert small and all(settings["transaction.state.log.min.isr"] == "1" for settings in small)
     assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}
