@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import guarantees, metrics, nemesis_log
+from checkers import guarantees, metrics, nemesis_agreement, nemesis_log
 from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
@@ -63,7 +63,9 @@ def judge_bytes(
     facts = facts_of(plan)
     parsed = parse(history.splitlines(keepends=True))
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
+    unlike, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, info or {})
     unsealed = broken_seal(parsed.ends, parsed.lines, info or {})
+    said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
     lacking = not_converged.lacking((info or {}).get("converged"), parsed.partitions)
@@ -86,9 +88,9 @@ def judge_bytes(
         processes=parsed.processes,
         faults=faults,
         whole=not (parsed.problem and parsed.problem.untrusted),
-        nemesis_read=trouble is None,
-        troubles=[*troubles, *_told(parsed.problem, unsealed, trouble)],
-        notes=[*([] if parsed.ends else [NOTE]), *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
+        nemesis_read=trouble is None and not unlike,
+        troubles=[*troubles, *_told(parsed.problem, unsealed, *unlike, trouble)],
+        notes=[*said, *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))

@@ -35,6 +35,8 @@ class PlanFacts:
     """Of the planned faults."""
     expect: str
     limits: Limits
+    planned: tuple[Mapping[str, Any], ...] = ()
+    """The faults as the plan has them."""
 
 
 def read_plan(run_dir: Path) -> PlanFacts:
@@ -57,7 +59,7 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         stuck_s = plan.get("limits", {}).get("stuck_s")
         limit = None if stuck_s is None else float(stuck_s)
         actions = tuple(str(fault["action"]) for fault in faults)
-        return PlanFacts(_configuration(plan), len(faults), actions, expect, Limits(limit, limit))
+        return PlanFacts(_configuration(plan), len(faults), actions, expect, Limits(limit, limit), tuple(faults))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
 

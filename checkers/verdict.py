@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, guarantees
+from checkers import fault_classes, guarantees, nemesis_agreement
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
@@ -345,7 +345,9 @@ def _read_case(
     except BadPlan as bad:
         troubles.append(str(bad))
     faults, trouble = conversion.read_faults(run_dir)
-    nemesis_read = trouble is None
+    unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, seal.read_info(run_dir), notes)
+    troubles += unlike
+    nemesis_read = trouble is None and not unlike
     run, partitions, processes, outcomes, is_whole = run_dir.name, [], [], {}, True
     try:
         converted = conversion.read_conversion(run_dir)

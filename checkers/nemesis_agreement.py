@@ -1,0 +1,95 @@
+"""Whether nemesis.jsonl is of this run: its faults are those of the plan, with known classes and times in order.
+
+What `nemesis_log` reads stays as it is. What is said here makes the verdict `unknown`, and no fault that was planned is
+held against the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checkers import first_schema
+from checkers.history.tables import Problem
+from checkers.nemesis_log import FILE
+
+TIMES = (("asked", "began"), ("began", "on"), ("began", "ended"))
+"""In ns on the run's clock: the first is never later than the second."""
+
+
+def disagreements(
+    lines: Iterable[bytes], planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any]
+) -> tuple[list[Problem], str]:
+    """The problems of these lines, in order, and a note on an unfinished last line (empty if there is none).
+
+    planned: the plan's `[[faults]]`, None if they are not known. info: run.json, as far as it could be read. A line
+    that is no line of a fault ends this without a word: `parse_faults` says what is wrong with it.
+    """
+    found: list[Problem] = []
+    for number, raw in enumerate(lines, start=1):
+        if not raw.endswith(b"\n"):
+            return found, f"{FILE} ends in an unfinished line of {len(raw)} bytes, which was left out"
+        try:
+            line = json.loads(raw)
+            found += (Problem(FILE, number, why) for why in _wrong(line, planned, info))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            break
+    return found, ""
+
+
+def read(
+    run_dir: Path, planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any], notes: list[str]
+) -> list[str]:
+    """The problems of a run directory's file, in words. Adds to `notes`."""
+    path = run_dir / FILE
+    if not path.exists():
+        return []
+    with path.open("rb") as lines:
+        found, note = disagreements(lines, planned, info)
+    notes += [note] if note else []
+    return [str(each) for each in found]
+
+
+def _wrong(line: Mapping[str, Any], planned: Sequence[Mapping[str, Any]] | None, info: Mapping[str, Any]) -> list[str]:
+    here = f"fault {line['id']} ({line['action']})"
+    known, said = first_schema.class_of(str(line["action"])), line.get("fault_class")
+    found = [f"{here} is of class {known}, and here of {said}"] if known and said and known != said else []
+    if planned is not None:
+        found += (f"{here}: {why}" for why in _not_as_planned(line, planned))
+    return [*found, *(f"{here}: {why}" for why in _times(line, info))]
+
+
+def _not_as_planned(line: Mapping[str, Any], planned: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not 0 <= line["id"] < len(planned):
+        yield f"the plan has {len(planned)} faults, counted from 0"
+        return
+    plan, said = planned[line["id"]], line.get("planned") or {}
+    pairs = [("action", plan.get("action"), line["action"])]
+    pairs += [(name, plan.get(name), said.get(name)) for name in ("at_s", "duration_s")]
+    pairs.append(("target", plan.get("target"), (line.get("target") or {}).get("asked")))
+    for name, wanted, told in pairs:
+        # A hand-written plan leaves out what has a default.
+        if wanted is not None and told is not None and wanted != told:
+            yield f"{name} is {told!r}, and the plan has {wanted!r}"
+    params = line.get("params") or {}
+    for name, wanted in (plan.get("params") or {}).items():
+        if params and params.get(name) != wanted:
+            yield f"{name} is {params.get(name)!r}, and the plan has {wanted!r}"
+
+
+def _times(line: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[str]:
+    for first, second in TIMES:
+        one, other = line.get(first), line.get(second)
+        if one is not None and other is not None and other < one:
+            yield f"{second} at {other} ns, before {first} at {one}"
+    begin, end = info.get("began_ns"), info.get("ended_ns")
+    for name in ("asked", "began", "on", "ended"):
+        at = line.get(name)
+        if at is None:
+            continue
+        if type(begin) is int and at < begin:
+            yield f"{name} at {at} ns, before the run began at {begin}"
+        if type(end) is int and at > end:
+            yield f"{name} at {at} ns, after the run ended at {end}"
