@@ -118,10 +118,20 @@ def counts_calls(when: str) -> bool:
 
 
 def check(here: str, when: str, itself: int, scope: PlanScope) -> None:
-    """Raise FaultError for a condition that can never be true in this plan. itself: the number of the waiting fault."""
-    for condition in parse(here, when):
-        if wrong := _impossible(condition, itself, scope):
-            raise FaultError(f"{here}: when = {when!r}: {wrong}")
+    """Raise FaultError for a condition that can never be true in this plan, with all that is wrong, a line each.
+    itself: the number of the waiting fault.
+    """
+    parts: list[Condition] = []
+    wrong: list[str] = []
+    for text in _AND.split(when.strip()):
+        try:
+            parts.append(_part(here, when, text))
+        except FaultError as error:
+            wrong += str(error).splitlines()
+    never = [why for part in parts if (why := _impossible(part, itself, scope))]
+    never += [why] if (why := _never(parts)) else _beyond(parts, scope)
+    if wrong or never:
+        raise FaultError("\n".join(dict.fromkeys([*wrong, *(f"{here}: when = {when!r}: {each}" for each in never)])))
 
 
 def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
@@ -150,6 +160,25 @@ def _never(parts: Sequence[Condition]) -> str:
         if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
             return f"no number of {':'.join(filter(None, subject))} makes this true"
     return ""
+
+
+def _beyond(parts: Sequence[Condition], scope: PlanScope) -> list[str]:
+    """Why no number that a cluster of this plan can show makes all parts true; of each subject, what it can be."""
+    compared = [part for part in parts if isinstance(part, Compared)]
+    found = []
+    for subject in dict.fromkeys((part.subject, part.of) for part in compared):
+        alike = [part for part in compared if (part.subject, part.of) == subject]
+        name = ":".join(filter(None, subject))
+        if subject[0] == "isr":
+            numbers, said = [*range(len(scope.nodes) + 1)], f"{name} is 0 to {len(scope.nodes)}"
+        elif subject[0] in OF_CALLS:
+            numbers, said = [0, *(part.number + step for part in alike for step in (-1, 0, 1))], f"{name} is 0 or more"
+            numbers = [number for number in numbers if number >= 0]
+        else:
+            numbers, said = [-1, *scope.nodes], f"{name} is one of {', '.join(map(str, (-1, *scope.nodes)))}"
+        if not any(all(part.holds(number) for part in alike) for number in numbers):
+            found.append(f"never true: {said}")
+    return found
 
 
 def seen_of(condition: Compared, view: Any, calls: Callable[[int, CrashOp], int] | None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import Any, Self
 
@@ -169,6 +170,8 @@ def _plain(error: Any) -> str:
         near = difflib.get_close_matches(str(error["loc"][-1]), _names_beside(error["loc"]), n=1)
         return "there is no such setting" + (f": did you mean {near[0]!r}?" if near else "")
     given = error.get("input")
+    if isinstance(given, float) and isnan(given):
+        return "nan is no number"
     return message if isinstance(given, dict) else f"{message} (given: {given!r})"
 
 

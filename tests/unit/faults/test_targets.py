@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,7 +11,17 @@ import pytest
 
 from chaos.faults.framed import framed_links
 from chaos.faults.shapes import asked_over, links_of, partition_cuts
-from chaos.faults.targets import ClusterView, Unresolved, link_of, resolve
+from chaos.faults.targets import (
+    BUT,
+    CLIENT_TARGETS,
+    LINK_TARGET,
+    NODE_TARGETS,
+    ZONE_TARGET,
+    ClusterView,
+    Unresolved,
+    link_of,
+    resolve,
+)
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan
 from chaos.runs.simulation import simulate
@@ -168,3 +179,11 @@ def test_a_simulated_run_hits_these_targets_and_says_whom() -> None:
     assert last[1]["target"]["resolved"][0].startswith("CLIENT->")
     assert len(last[2]["target"]["resolved"]) == 1
     assert len(last[3]["target"]["resolved"]) == 2
+
+
+def test_the_page_has_a_row_for_each_target() -> None:
+    page = (Path(__file__).parents[3] / "docs/faults.md").read_text()
+    rows = [line.split("|")[1] for line in page.partition("## Targets")[2].splitlines() if line.startswith("| `")]
+    named = {name.strip("`").partition(":")[0] for row in rows for name in row.replace(",", " ").split()}
+    assert {*NODE_TARGETS, ZONE_TARGET, LINK_TARGET, *CLIENT_TARGETS} <= named
+    assert any(f"{BUT}X" in row for row in rows)

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.faults.kind import FaultError
 from chaos.faults.targets import ClusterView
-from chaos.faults.triggers import After, Compared, counts_calls, kept, parse, seen_of
+from chaos.faults.triggers import After, Compared, PlanScope, check, counts_calls, kept, parse, seen_of
 from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults
@@ -67,6 +67,48 @@ def test_what_is_wrong_with_a_part_is_said_with_what_to_write_instead(when: str,
 def test_what_is_not_of_the_grammar_is_refused_with_an_example(when: str) -> None:
     with pytest.raises(FaultError, match="here: when = "):
         parse("here", when)
+
+
+SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("leader:t-0 == 9", "never true: leader:t-0 is one of -1, 1, 2, 3"),
+        ("controller > 3", "never true: controller is one of -1, 1, 2, 3"),
+        ("controller > -1 and controller < 1", "never true: controller is one of -1, 1, 2, 3"),
+        ("isr:t-0 > 3", "never true: isr:t-0 is 0 to 3"),
+        ("isr:t-0 < 0", "never true: isr:t-0 is 0 to 3"),
+        ("fsync:2 < 0", "never true: fsync:2 is 0 or more"),
+    ],
+)
+def test_a_number_that_this_cluster_can_never_show_is_refused(when: str, said: str) -> None:
+    with pytest.raises(FaultError) as refused:
+        check("here", when, 0, SCOPE)
+    assert str(refused.value) == f"here: when = {when!r}: {said}"
+
+
+@pytest.mark.parametrize(
+    "when", ["leader:t-0 == -1", "controller == 3", "isr:t-1 == 0", "isr:t-0 >= 3", "fsync:2 == 0", "write:3 >= 9999"]
+)
+def test_a_number_that_it_can_show_is_not(when: str) -> None:
+    check("here", when, 0, SCOPE)
+
+
+def test_everything_that_is_wrong_with_a_condition_is_said_at_once() -> None:
+    when = "isr:t-0 == 3 and isr:t-0 == 1 and leader:t-9 == 1 and after fault 7 ended and lead and fsync:8 > 1"
+    with pytest.raises(FaultError) as refused:
+        check("here", when, 0, SCOPE)
+    for said in (
+        "no number of isr:t-0 makes this true",
+        "there is no partition t-9",
+        "there is no other fault 7",
+        "'lead' of when = ",
+        "there is no node 8",
+    ):
+        assert said in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 5
 
 
 def test_what_is_seen_is_compared() -> None:
@@ -195,6 +237,6 @@ def test_a_fault_waits_until_all_parts_of_its_condition_are_true_at_once() -> No
 
 
 def test_a_condition_that_never_comes_true_makes_the_run_unknown() -> None:
-    result = simulate(with_faults({"when": "controller == 9", "within_s": 3}, **SMALL))
+    result = simulate(with_faults({"when": "fsync:2 >= 1000000", "within_s": 3}, **SMALL))
     assert result.verdict == UNKNOWN
-    assert any("'controller == 9' did not come true within 3 s" in each for each in result.told)
+    assert any("'fsync:2 >= 1000000' did not come true within 3 s" in each for each in result.told)

@@ -223,3 +223,11 @@ def test_a_run_directory_given_for_a_plan_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text("")
     with pytest.raises(PlanError, match="is a folder: did you mean .*/plan.toml"):
         read_plan(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["stuck_s", "converge_s"])
+def test_nan_is_said_to_be_no_number(name: str) -> None:
+    with pytest.raises(PlanError, match=rf"limits\.{name}: nan is no number$"):
+        make_plan({"limits": {name: float("nan")}})
+    with pytest.raises(PlanError, match=rf"limits\.{name}: .*\(given: inf\)"):
+        make_plan({"limits": {name: float("inf")}})
