@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import guarantees, metrics, nemesis_agreement, nemesis_log
+from checkers import fault_classes, guarantees, metrics, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
@@ -63,13 +63,16 @@ def judge_bytes(
     facts = facts_of(plan)
     parsed = parse(history.splitlines(keepends=True))
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
-    unlike, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, info or {})
-    unsealed = broken_seal(parsed.ends, parsed.lines, info or {})
+    told = run_facts.facts_of(info or {})
+    unlike, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
+    unsealed = broken_seal(parsed.ends, parsed.lines, told.info)
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
-    lacking = not_converged.lacking((info or {}).get("converged"), parsed.partitions)
-    after = stuck.afterwards(info or {}, parsed.partitions, facts.limits)
+    lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
+    after = stuck.afterwards(told.info, parsed.partitions, facts.limits)
+    landed = not any(map(fault_classes.not_landed, faults))
+    wrong = [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     findings = [
         *findings_of(find_all(parsed)),
         *stuck.liveness(measures, facts.limits),
@@ -89,7 +92,7 @@ def judge_bytes(
         faults=faults,
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None and not unlike,
-        troubles=[*troubles, *_told(parsed.problem, unsealed, *unlike, trouble)],
+        troubles=[*troubles, *_told(parsed.problem, unsealed, *unlike, trouble), *wrong],
         notes=[*said, *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
         expect=expect,
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, guarantees, nemesis_agreement
+from checkers import fault_classes, guarantees, nemesis_agreement, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
@@ -368,6 +368,9 @@ def _read_case(
     compared, replicas = replica_divergence.read(run_dir, troubles, notes)
     if findings is not None:
         findings = [*findings, *replicas]
+    told = run_facts.read(run_dir)
+    landed = not any(map(fault_classes.not_landed, faults))
+    troubles += [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     looked, lacking = not_converged.read(run_dir, partitions)
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:

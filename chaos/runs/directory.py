@@ -120,7 +120,7 @@ class RunDirectory:
         """The content of run.json. Empty if the run ended before it wrote one."""
         try:
             found = json.loads(self.info.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -25,6 +25,7 @@ from chaos.runtimes.real.processes.child import TETHER
 from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
 from chaos.toolchain.java import java
+from checkers import run_facts
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
@@ -50,7 +51,7 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, s
         if trouble is not None:
             troubles.append(trouble)
         compare_replicas(directory, troubles)
-    info = directory.read_info()
+    info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken]
     directory.release()
@@ -99,13 +100,16 @@ def _not_compared(
     return [f"the replicas of {lacking[0]}{others} were not all compared: {said}"]
 
 
-def of_the_harness(info: dict[str, Any]) -> list[str]:
-    """What run.json says went wrong with the harness and the machine: it may have stopped clients and brokers, too."""
+def of_the_harness(info: Mapping[str, Any]) -> list[str]:
+    """What run.json says went wrong with the harness and the machine: it may have stopped clients and brokers, too.
+
+    `info`: of `RunFacts`.
+    """
     found = [f"the harness had trouble: {info['trouble']}"] if info.get("trouble") else []
     return [*found, *map(str, info.get("harness", ()))]
 
 
-def _of_the_run(info: dict[str, Any]) -> list[str]:
+def _of_the_run(info: Mapping[str, Any]) -> list[str]:
     """What else run.json says went wrong outside the cluster's promises."""
     found = []
     if not info or "ended_ns" not in info:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from checkers import run_facts
 from checkers.anomalies.anomaly import Anomaly, Check, Family
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition
 
-FILE = "run.json"
 NAME = "not-converged"
 ANOMALIES = (
     Anomaly(
@@ -27,16 +26,12 @@ CHECK = Check(__name__, ANOMALIES)
 
 def read(run_dir: Path, partitions: Iterable[Partition]) -> tuple[bool, list[Finding]]:
     """(whether it was looked at, what was found): a witness for each partition that lacked a leader or a full ISR."""
-    try:
-        seen = json.loads((run_dir / FILE).read_text())["converged"]
-        found = lacking(seen, partitions)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False, []
+    found = lacking(run_facts.read(run_dir).info.get("converged"), partitions)
     return found is not None, found or []
 
 
 def lacking(seen: Mapping[str, Any] | None, partitions: Iterable[Partition]) -> list[Finding] | None:
-    """What was found, from run.json's `converged`; None where nobody looked. KeyError, TypeError for what it is not."""
+    """What was found, from run.json's `converged` (of `RunFacts`); None where nobody looked."""
     if seen is None:
         return None
     missing: list[str] = [] if seen["ok"] else list(seen["lacking"])

@@ -7,18 +7,17 @@ final reads that get nothing (`final`): the load may have ended before the outag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkers import run_facts
 from checkers.anomalies.anomaly import FINAL, Anomaly, Check, Family, Need
 from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition
 from checkers.metrics import HEALED_GAP, OVERALL, READER_GAP, Limits, Measure
 
-FILE = "run.json"
 PRODUCER, CONSUMER = "stuck-producer", "stuck-consumer"
 WRITES = "writes"
 """Evidence: the write to every partition after healing."""
@@ -77,14 +76,12 @@ class Afterwards:
 
 def read(run_dir: Path, partitions: Iterable[Partition], limits: Limits) -> Afterwards:
     """What `run_dir`/run.json shows; nothing where it cannot be read."""
-    try:
-        return afterwards(json.loads((run_dir / FILE).read_text()), partitions, limits)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Afterwards()
+    info = run_facts.read(run_dir).info
+    return afterwards(info, partitions, limits) if info else Afterwards()
 
 
 def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits: Limits) -> Afterwards:
-    """What run.json shows. KeyError, TypeError, ValueError, AttributeError for what it is not."""
+    """What run.json shows. `info`: of `RunFacts`."""
     if info.get("trouble"):
         return Afterwards()
     parts = {partition.name: partition.part for partition in partitions}

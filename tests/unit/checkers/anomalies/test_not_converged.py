@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from checkers import run_facts
 from checkers.anomalies import not_converged
 
 
 def write(run_dir: Path, info: Any) -> None:
-    (run_dir / not_converged.FILE).write_text(info if isinstance(info, str) else json.dumps(info))
+    (run_dir / run_facts.FILE).write_text(info if isinstance(info, str) else json.dumps(info))
 
 
 def test_a_partition_without_a_full_isr_is_a_finding(tmp_path: Path) -> None:

@@ -1,0 +1,170 @@
+"""run.json: what it must say where it says something, and what is wrong with it.
+
+A run that says that it ended tells what came of each phase that it names: versions that had no such phase do not name
+it. What does not have its form is left out, so that nothing rests on it, and is told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = "run.json"
+PHASES = {
+    "heal": "heal",
+    "converge": "converged",
+    "writes after healing": "writes_after_healing",
+    "reads after healing": "reads_after_healing",
+    "final reads": "final_reads",
+}
+"""Phase -> what tells of it."""
+ALWAYS = ("heal", "converge", "final reads")
+"""Phases of every version."""
+
+Form = Callable[[Any], bool]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _any(value: Any) -> bool:
+    return True
+
+
+def _list(each: Form) -> Form:
+    return lambda value: isinstance(value, list | tuple) and all(map(each, value))
+
+
+def _by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_text, value))
+
+
+def _entry(must: Mapping[str, Form], may: Mapping[str, Form] | None = None) -> Form:
+    def fits(value: Any) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and all(name in value and form(value[name]) for name, form in must.items())
+            and all(name not in value or form(value[name]) for name, form in (may or {}).items())
+        )
+
+    return fits
+
+
+def _final_read(value: Any) -> bool:
+    """Whoever waited for a partition says who it is, and why."""
+    may = {"process": _whole, "waiting": _list(_text), "idle_s": _number}
+    if not _entry({"missing": _by_name}, may)(value):
+        return False
+    waiting = value.get("waiting", ())
+    return not waiting or ("process" in value and set(waiting) <= set(value["missing"]))
+
+
+_BEHIND = {"process": _whole, "client": _any, "place": _text, "position": _any, "goal": _any, "why": _any}
+FORMS: Mapping[str, Form] = {
+    "ended_ns": _whole,
+    "phases": _list(_entry({"name": _text})),
+    "heal": _entry({}, {"failed": _list(_any)}),
+    "faults": _entry({"planned": _whole, "landed": _whole}),
+    "converged": _entry({"ok": _truth, "lacking": _by_name}, {"took_s": _number}),
+    "writes_after_healing": _entry({"ok": _truth, "limit_s": _number, "took_s": _number, "lacking": _by_name}),
+    "reads_after_healing": _entry(
+        {"ok": _truth, "limit_s": _number, "took_s": _number, "behind": _list(_entry({**_BEHIND, "idle_s": _number}))}
+    ),
+    "final_reads": _list(_final_read),
+    "harness": _list(_any),
+    "node_exits": _list(_entry({"node": _any, "code": _any, "last_words": _text})),
+}
+"""Key -> whether it has the form that every version gives it."""
+MAY_BE_NONE = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads")
+"""Of a run that did not come so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What run.json says, without what has not its form."""
+
+    info: Mapping[str, Any] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
+    """What is wrong with it, in words, with the file's name."""
+
+
+def read(run_dir: Path) -> RunFacts:
+    """Of `run_dir`/run.json. One that is not there says nothing: its run did not come so far."""
+    try:
+        return facts_of(json.loads((run_dir / FILE).read_bytes()))
+    except FileNotFoundError:
+        return RunFacts()
+    except (OSError, ValueError, RecursionError) as error:
+        return RunFacts(troubles=(f"{FILE} cannot be read: {type(error).__name__}: {error}",))
+
+
+def facts_of(info: Any) -> RunFacts:
+    """Of its content, as parsed."""
+    if not isinstance(info, Mapping):
+        return RunFacts(troubles=(f"{FILE} is no object",))
+    odd = [
+        name
+        for name, form in FORMS.items()
+        if name in info and not (info[name] is None and name in MAY_BE_NONE) and not form(info[name])
+    ]
+    sound = {name: value for name, value in info.items() if name not in odd}
+    troubles = [f"{FILE}: {name} has not the form that a run gives it" for name in odd]
+    return RunFacts(sound, (*troubles, *_untold(info), *_contradictions(sound)))
+
+
+def _untold(info: Mapping[str, Any]) -> Iterable[str]:
+    """What a run that ended in order must tell, and this one does not."""
+    if "ended_ns" not in info or info.get("trouble") or info.get("stopped"):
+        return
+    if not FORMS["phases"](info.get("phases")):
+        yield f"{FILE}: the run ended, and phases does not say what it did"
+        return
+    names = {each["name"] for each in info["phases"]}
+    for phase, name in PHASES.items():
+        if phase in ALWAYS and phase not in names:
+            yield f"{FILE}: the run ended, and phases names no {phase!r}"
+        elif phase in names and info.get(name) is None:
+            yield f"{FILE}: the run ended, and {name} is missing"
+
+
+def _contradictions(info: Mapping[str, Any]) -> Iterable[str]:
+    """What it says went wrong without saying where, and the other way round."""
+    for name, where in (
+        ("converged", "lacking"),
+        ("writes_after_healing", "lacking"),
+        ("reads_after_healing", "behind"),
+    ):
+        told = info.get(name)
+        if told is not None and told["ok"] == bool(told[where]):
+            names = "names something" if told[where] else "names nothing"
+            yield f"{FILE}: {name}.ok is {str(told['ok']).lower()}, and {name}.{where} {names}"
+    if failed := (info.get("heal") or {}).get("failed"):
+        yield f"{FILE}: heal.failed: no answer after healing from {', '.join(map(str, failed))}"
+
+
+def unlike_the_nemesis(info: Mapping[str, Any], *, landed: bool) -> list[str]:
+    """What run.json says of faults that did not land, where `landed`: nemesis.jsonl says that all did.
+
+    `info`: of `RunFacts`.
+    """
+    told = info.get("faults")
+    if told is None or told["landed"] >= told["planned"] or not landed:
+        return []
+    return [f"{FILE}: of {told['planned']} planned faults {told['landed']} landed, and nemesis.jsonl says that all did"]
