@@ -280,10 +280,21 @@ def judge(
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
     case = _read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload())
     verdict = decide(replace(case, shaken=tuple(shaken)))
+    _write(run_dir, verdict)
+    return verdict
+
+
+def give_up(run_dir: Path, trouble: str) -> Verdict:
+    """Write the verdict `unknown` for a run that could not be judged. `trouble`: why, in words."""
+    verdict = decide(Case(run=run_dir.name, troubles=[trouble]))
+    _write(run_dir, verdict)
+    return verdict
+
+
+def _write(run_dir: Path, verdict: Verdict) -> None:
     fresh = run_dir / f"{FILE}.new"
     fresh.write_text(json.dumps(to_json(verdict), indent=1) + "\n")
     fresh.replace(run_dir / FILE)
-    return verdict
 
 
 def judge_run(

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,9 +30,10 @@ from checkers import run_facts
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
-from checkers.verdict import judge_run
+from checkers.verdict import give_up, judge_run
 
 SPARK_LOG = "spark.log"
+TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
 """What a JVM prints when it dies of itself."""
 HAVE_FILES = ("process", "docker")
@@ -43,6 +45,19 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, s
 
     Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
     """
+    # An earlier verdict must not outlive a judging that comes to no end.
+    directory.verdict.unlink(missing_ok=True)
+    try:
+        _judge(directory, say, expect, spark)
+    except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
+        text = "".join(traceback.format_exception(error))
+        (directory.path / TRACEBACK).write_text(text)
+        give_up(directory.path, f"judging stopped: {type(error).__name__}: {error} (see {TRACEBACK})")
+    written: dict[str, Any] = json.loads(directory.verdict.read_text())
+    return written
+
+
+def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spark) -> None:
     troubles: list[str] = []
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
@@ -57,8 +72,6 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, s
     directory.release()
     workload = of_directory(directory, troubles)
     judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
-    written: dict[str, Any] = json.loads(directory.verdict.read_text())
-    return written
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
