@@ -48,7 +48,7 @@ class RunConfiguration:
     isolation: int = 1
     """0 read_uncommitted, 1 read_committed; of readers."""
     transaction_version: int = 0
-    """0: no transactions."""
+    """0: no transactions. 1: V1. 2: V2 (KIP-890)."""
     hw_truncation: bool = False
     """Followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
@@ -287,6 +287,12 @@ LOSS_EXPECTED = _added(
     _loses("this run is there to show it", COMMITTED, "the run's plan"),
 )
 
+LOST_IN_TRANSACTIONS = {
+    **dict.fromkeys(("torn-txn", "lost-txn"), "records of the transaction were lost, or its marker was"),
+    **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
+}
+"""What is permitted too where records of transactions may be lost."""
+
 HALF_LOST = "the acknowledged one of a doubled record was lost, and its copy stays"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
@@ -316,6 +322,8 @@ def guarantee_for(
     permitted: dict[str, str] = {}
     for cell in cells:
         permitted.update({name: reason for name, reason in cell.permits.items() if name not in permitted})
+    if config.transaction_version and "lost-write" in permitted:
+        permitted = {**LOST_IN_TRANSACTIONS, **permitted}
     if {"lost-write", "duplicate"} <= permitted.keys():
         permitted.setdefault("wrong-offset", HALF_LOST)
     sources = dict.fromkeys(cell.source for cell in cells)

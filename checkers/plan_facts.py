@@ -81,7 +81,7 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
         max_in_flight=int(workload.get("max_in_flight", 5)),
         unclean=unclean.strip().lower() == "true",
         flush_messages=None if flush is None else int(flush),
-        transaction_version=int(features.get("transaction.version", 0)),
+        transaction_version=_transactions(workload, features),
         hw_truncation=broker.get(_TRUNCATION, "epoch") == "high-watermark",
         isr_by_messages=int(broker.get("replica.lag.max.messages", -1)) >= 0,
         unclean_by_request=any(params.get("how") == "unclean" for params in asked),
@@ -92,6 +92,14 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
 
 def _acks(value: Any) -> int:
     return -1 if value in ("all", "-1", -1) else int(value)
+
+
+def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> int:
+    """The generation that the workload's clients write with: V2 only where the cluster has transaction.version 2."""
+    level = int(features.get("transaction.version", 2))
+    if "generation" not in workload:
+        return 0
+    return 2 if level >= 2 and int(workload["generation"]) >= 2 else 1
 
 
 def configuration_of(process: Process, plan: RunConfiguration) -> RunConfiguration:

@@ -199,7 +199,7 @@ REACHED: dict[str, dict[str, Any]] = {
     "idempotence off": _plan({"idempotence": False, "max_in_flight": 1}),
     "idempotence off, more than one request in flight": _plan({"idempotence": False, "max_in_flight": 5}),
     "read_uncommitted": _plan(),
-    "transactions V1": _settings(squall_bootstrap_features="transaction.version=1, metadata.version=29"),
+    "transactions V1": _plan({"generation": 1}),
     "truncation to the high watermark": _settings(squall_replication_truncation="high-watermark"),
     "Apache Kafka's fetch answers": _plan(target="kafka"),
     "ISR by messages": _settings(replica_lag_max_messages="4000"),
@@ -208,7 +208,7 @@ REACHED: dict[str, dict[str, Any]] = {
 NEXT_TO: dict[str, dict[str, Any]] = {
     "unclean elections by request": _plan(faults=[{"action": "leadership", "params": {"how": "preferred"}}]),
     "requests that arrive twice": _plan(faults=[{"action": "protocol", "params": {"act": "drop"}}]),
-    "transactions V1": _settings(squall_bootstrap_features="transaction.version=2"),
+    "transactions V1": _plan({"generation": 2}),
     "truncation to the high watermark": _settings(squall_replication_truncation="epoch"),
     "ISR by messages": _settings(replica_lag_max_messages="-1"),
 }
@@ -234,3 +234,18 @@ def test_no_plan_reaches_a_row_that_is_not_there() -> None:
 def test_the_nearest_plan_does_not_reach_it(name: str) -> None:
     assert name not in _rows(NEXT_TO[name], isolation=1)
     assert "read_uncommitted" not in _rows(NEXT_TO[name], isolation=1)
+
+
+def test_clients_of_transactions_v2_speak_v1_where_the_cluster_has_no_version_2() -> None:
+    features = {"squall.bootstrap.features": "transaction.version=1, metadata.version=29"}
+    plan = _plan({"generation": 2}, cluster={"settings": features})
+    assert "transactions V1" in _rows(plan, isolation=1)
+    assert "transactions V1" not in _rows(_plan(cluster={"settings": features}), isolation=1), "nobody speaks them"
+
+
+def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_torn_and_markers_skipped() -> None:
+    follows = {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip"}
+    writes = replace(SAFE, transaction_version=2)
+    assert follows <= permitted(writes, "WM")
+    assert not follows & permitted(writes, "P", "N", "W1")
+    assert not follows & permitted(SAFE, "WM"), "without transactions a loss tears none"
