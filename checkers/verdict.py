@@ -376,7 +376,8 @@ def _read_case(
         troubles.append("the history was not converted")
     except Exception as error:  # whatever is wrong with these files, the verdict says so
         troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
-    compared, replicas = replica_divergence.read(run_dir, troubles, notes)
+    wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
+    compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
     if findings is not None:
         findings = [*findings, *replicas]
     told = run_facts.read(run_dir)

@@ -81,7 +81,7 @@ def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
     """
     try:
         history, _ = load(directory.path, large=False)
-        comparison = compare_run(directory.path, history.partitions)
+        comparison = compare_run(directory.path, history.partitions, history.run)
         names = [each.name for each in history.partitions]
         troubles += _not_compared(directory, names, None if comparison is None else comparison.compared)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it

@@ -76,7 +76,7 @@ def _write_judgement(path: Path, result: SimResult, judgement: Judgement) -> Non
     conversion.convert(path)
     # Where a run was cut short, its brokers are cut off in the middle of their work.
     if result.failure is None or (result.failure.kind in ("invariant", "anomaly") and not _trouble(result)):
-        compare_run(path, judgement.history.partitions)
+        compare_run(path, judgement.history.partitions, judgement.history.run)
     # What run.json shows is read from there again.
     findings = [each for each in of_the_history(judgement.findings) if each.anomaly != NOT_CONVERGED]
     metrics = dict(judgement.verdict.metrics)

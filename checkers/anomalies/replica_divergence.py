@@ -18,7 +18,7 @@ from broker.protocol.errors import MalformedFrame
 from broker.protocol.records import BatchHeader, batches, check_crc, decode_batch
 from checkers.anomalies.anomaly import Anomaly, Check, Family
 from checkers.findings import Finding, Witness, findings_of, from_json, to_json
-from checkers.history.tables import Partition
+from checkers.history.tables import Partition, whole
 
 NAME = "replica-divergence"
 ANOMALIES = (
@@ -75,10 +75,10 @@ class Comparison:
     """Why replicas were not compared as far as the final reads came: nothing is known of what they hold there."""
 
 
-def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | None:
+def compare_run(run_dir: Path, partitions: Sequence[Partition], run: str = "") -> Comparison | None:
     """Compare what the nodes of a run left in `run_dir`/nodes/N/data, and keep the result there as replicas.json.
 
-    None, and nothing is kept, where fewer than two nodes left data.
+    None, and nothing is kept, where fewer than two nodes left data. `run`: as `write`.
     """
     folders = {
         int(folder.parent.name): folder
@@ -88,16 +88,17 @@ def compare_run(run_dir: Path, partitions: Sequence[Partition]) -> Comparison | 
     if len(folders) < 2:
         return None
     comparison = compare(folders, partitions)
-    write(run_dir, comparison.findings, comparison.compared, comparison.lacking)
+    write(run_dir, comparison.findings, comparison.compared, comparison.lacking, run)
     return comparison
 
 
 def write(
-    run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any], lacking: Sequence[str] = ()
+    run_dir: Path, findings: Sequence[Finding], compared: Mapping[str, Any], lacking: Sequence[str] = (), run: str = ""
 ) -> None:
-    """Keep them. `compared`: how far each partition's logs were compared. `lacking`: as `Comparison.lacking`."""
+    """Keep them. `compared`, `lacking`: as in `Comparison`. `run`: the history's name for the run, if it has one."""
     stored = {
         "schema": SCHEMA,
+        **({"run": run} if run else {}),
         "compared": dict(compared),
         "lacking": list(lacking),
         "findings": to_json(findings),
@@ -105,18 +106,65 @@ def write(
     (run_dir / FILE).write_text(json.dumps(stored, indent=1) + "\n")
 
 
-def read(run_dir: Path, troubles: list[str], notes: list[str]) -> tuple[bool, list[Finding]]:
-    """(whether the logs were compared, what was found). Adds to `troubles` and `notes` why not."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Of which run a comparison must be, and what it must have compared."""
+
+    run: str
+    """As the history calls it."""
+    partitions: Sequence[Partition]
+    replicas: int
+    """Of each partition. A single one is compared with nothing."""
+
+
+def read(run_dir: Path, wanted: Wanted, troubles: list[str], notes: list[str]) -> tuple[bool, list[Finding]]:
+    """(whether the logs were compared as wanted, what was found). Adds to `troubles` and `notes` why not."""
     try:
         stored = json.loads((run_dir / FILE).read_text())
-        lacking = stored.get("lacking", [])  # older ones do not tell it
-        troubles += map(str, lacking)
-        return not lacking, from_json(stored["findings"])
+        if stored["schema"] != SCHEMA:
+            raise ValueError(f"schema {stored['schema']}, and this program reads {SCHEMA}")
+        findings, lacking = from_json(stored["findings"]), [*map(str, stored.get("lacking", []))]
+        if another := _of_another(stored, findings, wanted):
+            raise ValueError(another)
+        if wanted.replicas > 1 and not lacking:
+            lacking += (why for each in wanted.partitions for why in _uncompared(each, stored["compared"]))
+        troubles += dict.fromkeys(lacking)
+        return wanted.replicas > 1 and not lacking, findings
     except FileNotFoundError:
         notes.append("the replicas' logs were not compared")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         troubles.append(f"{FILE}: {type(error).__name__}: {error}")
     return False, []
+
+
+def _of_another(stored: Mapping[str, Any], findings: Sequence[Finding], wanted: Wanted) -> str:
+    """Why a comparison is of another run; empty where nothing says so. Early ones do not name their run."""
+    run = stored.get("run", wanted.run)
+    if run != wanted.run:
+        return f"it is about the run {run!r}, and the history about {wanted.run!r}"
+    names, parts = {each.name for each in wanted.partitions}, {each.part for each in wanted.partitions}
+    if strange := sorted(set(stored["compared"]) - names):
+        return f"it compared {strange[0]}, which the history does not name"
+    for finding in findings:
+        if finding.anomaly != NAME:
+            return f"it tells of {finding.anomaly!r}, which no comparison finds"
+        if not {witness.part for witness in finding.witnesses} <= parts:
+            return "it tells of a partition that the history does not name"
+    return ""
+
+
+def _uncompared(partition: Partition, compared: Mapping[str, Any]) -> Iterator[str]:
+    """Why a partition was not compared as far as the final reads came. KeyError, TypeError for what is no entry."""
+    wanted = partition.cover_to
+    if partition.name not in compared:
+        if wanted > 0:
+            yield f"{FILE}: the replicas of {partition.name} were not compared"
+        return
+    entry = compared[partition.name]
+    if len(set(entry["nodes"])) < 2:
+        yield f"{FILE}: the replicas of {partition.name} were not compared: it names fewer than two nodes"
+    elif max(whole(entry["from"]), whole(entry["to"])) < wanted:
+        yield f"{FILE}: {partition.name} was compared below {entry['to']} only, and its final reads came to {wanted}"
 
 
 def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Comparison:

@@ -24,7 +24,14 @@ PLAN: dict[str, Any] = {
     "limits": {"stuck_s": 15},
     "faults": [KILL, SLOW],
 }
-INFO = {"converged": {"ok": True, "took_s": 1, "lacking": {}}, "began_ns": 0, "ended_ns": 1 << 40}
+INFO = {
+    "converged": {"ok": True, "took_s": 1, "lacking": {}},
+    "began_ns": 0,
+    "ended_ns": 1 << 40,
+    "phases": [{"name": "heal"}, {"name": "converge"}, {"name": "final reads"}],
+    "heal": {},
+    "final_reads": [],
+}
 
 
 def lines() -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from checkers.anomalies.replica_divergence import (
     EPOCH,
     MISSING,
     Comparison,
+    Wanted,
     compare,
     compare_run,
     read_offsets,
@@ -153,6 +154,7 @@ def test_damage_in_a_compacted_log_is_seen(tmp_path: Path) -> None:
 
 READ = dataclasses.replace(DELETE, cover_from=0, cover_to=5, cover_t0=1)
 """The final reads came to offset 5."""
+WANTED = Wanted("r", [READ], 3)
 
 
 def test_replicas_that_hold_all_that_was_finally_read_lack_nothing(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ def test_what_was_not_compared_is_trouble_and_was_not_looked_for(tmp_path: Path)
     assert len(folders) == 2
     compare_run(tmp_path, [READ])
     troubles: list[str] = []
-    assert replica_divergence.read(tmp_path, troubles, []) == (False, [])
+    assert replica_divergence.read(tmp_path, WANTED, troubles, []) == (False, [])
     (trouble,) = troubles
     assert trouble.startswith("nodes/2/data/replication-offset-checkpoint: t-0 was compared below 3 only")
 
@@ -227,7 +229,7 @@ def test_a_runs_replicas_are_compared_and_kept(tmp_path: Path) -> None:
     assert comparison is not None
     assert found(comparison) == [(2, CONTENT, 2)]
     assert json.loads((tmp_path / "replicas.json").read_text())["compared"]["t-0"]["to"] == 5
-    compared, findings = replica_divergence.read(tmp_path, [], [])
+    compared, findings = replica_divergence.read(tmp_path, WANTED, [], [])
     assert (compared, findings) == (True, comparison.findings)
 
 
@@ -240,5 +242,74 @@ def test_a_run_with_one_nodes_data_is_not_compared(tmp_path: Path) -> None:
 def test_a_comparison_that_cannot_be_read_is_trouble(tmp_path: Path) -> None:
     (tmp_path / "replicas.json").write_text("{}")
     troubles: list[str] = []
-    assert replica_divergence.read(tmp_path, troubles, []) == (False, [])
+    assert replica_divergence.read(tmp_path, WANTED, troubles, []) == (False, [])
     assert troubles[0].startswith("replicas.json: KeyError")
+
+
+def kept(root: Path, **odd: object) -> tuple[bool, list[str]]:
+    """Of a sound comparison with `odd` in it: whether it counts as one, and the troubles."""
+    for node in (1, 2, 3):
+        replica(root, node, LOG)
+    compare_run(root, [READ], "r")
+    path = root / "replicas.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **odd}))
+    troubles: list[str] = []
+    compared, findings = replica_divergence.read(root, WANTED, troubles, [])
+    assert findings == []
+    return compared, troubles
+
+
+def test_a_kept_comparison_of_the_run_that_reaches_far_enough_counts(tmp_path: Path) -> None:
+    assert kept(tmp_path) == (True, [])
+    stored = json.loads((tmp_path / "replicas.json").read_text())
+    del stored["run"], stored["lacking"]
+    (tmp_path / "replicas.json").write_text(json.dumps(stored))
+    assert replica_divergence.read(tmp_path, WANTED, [], []) == (True, []), "as early versions wrote it"
+
+
+ENTRY = {"nodes": [1, 2, 3], "from": 0, "to": 5}
+FOUND = {"anomaly": "replica-divergence", "evidence": "content", "proc": -1, "count": 1}
+WITNESS = {"anomaly": "replica-divergence", "evidence": "content"} | dict.fromkeys(
+    ("part", "off", "val", "op", "proc", "other"), 9
+)
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ({"run": "other"}, "replicas.json: ValueError: it is about the run 'other', and the history about 'r'"),
+        ({"schema": 2}, "replicas.json: ValueError: schema 2, and this program reads 1"),
+        ({"compared": {}}, "replicas.json: the replicas of t-0 were not compared"),
+        ({"compared": {"u-0": ENTRY}}, "replicas.json: ValueError: it compared u-0, which the history does not name"),
+        ({"compared": {"t-0": {**ENTRY, "to": 4}}}, "replicas.json: t-0 was compared below 4 only, and its final"),
+        ({"compared": {"t-0": {**ENTRY, "nodes": [1]}}}, "replicas.json: the replicas of t-0 were not compared: it"),
+        ({"compared": {"t-0": {**ENTRY, "to": "5"}}}, "replicas.json: ValueError: '5' is no whole number"),
+        ({"compared": {"t-0": 5}}, "replicas.json: TypeError"),
+        ({"compared": None}, "replicas.json: TypeError"),
+        (
+            {"findings": [{**FOUND, "anomaly": "sned", "witnesses": []}]},
+            "replicas.json: ValueError: it tells of 'sned'",
+        ),
+        ({"findings": [{**FOUND, "witnesses": [WITNESS]}]}, "replicas.json: ValueError: it tells of a partition"),
+    ],
+)
+def test_a_kept_comparison_of_another_run_or_of_too_little_is_none(
+    tmp_path: Path, odd: dict[str, object], why: str
+) -> None:
+    compared, (trouble,) = kept(tmp_path, **odd)
+    assert not compared
+    assert trouble.startswith(why)
+
+
+def test_a_comparison_that_says_nothing_but_that_it_found_nothing_is_trouble(tmp_path: Path) -> None:
+    (tmp_path / "replicas.json").write_text('{"findings":[]}')
+    troubles: list[str] = []
+    assert replica_divergence.read(tmp_path, WANTED, troubles, []) == (False, [])
+    assert troubles == ["replicas.json: KeyError: 'schema'"]
+
+
+def test_a_single_replica_is_compared_with_nothing(tmp_path: Path) -> None:
+    replica_divergence.write(tmp_path, [], {}, run="r")
+    troubles: list[str] = []
+    assert replica_divergence.read(tmp_path, Wanted("r", [READ], 1), troubles, []) == (False, [])
+    assert troubles == []

@@ -75,7 +75,7 @@ def test_a_history_of_before_there_was_a_last_line_is_still_judged_and_the_verdi
 
 @pytest.mark.parametrize("key", ["writes_after_healing", "reads_after_healing"])
 def test_a_header_that_no_longer_promises_the_last_line_is_unknown(key: str) -> None:
-    later = {key: {"ok": True, "took_s": 1, "lacking": {}}}
+    later = {key: {"ok": True, "limit_s": 15, "took_s": 1, "lacking": {}, "behind": []}}
     assert judged(list(sound()), later).verdict.verdict == VALID
     header, *lines = sound()[:-1]
     verdict = judged([header.replace(b',"ends":true', b""), *lines], later).verdict
