@@ -20,7 +20,7 @@ from checkers.history.seal import NOTE, broken_seal
 from checkers.history.tables import History, PlayedFault, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
-from checkers.plan_facts import facts_of
+from checkers.plan_facts import UNLIMITED, facts_of
 from checkers.verdict import Case, Verdict, Workload, decide
 
 
@@ -67,6 +67,7 @@ def judge_bytes(
     unlike, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
     unsealed = broken_seal(parsed.ends, parsed.lines, told.info)
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
+    said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
     context = context_of(parsed, faults)
     measures = tuple(measure(parsed, context))
     lacking = not_converged.lacking(told.info.get("converged"), parsed.partitions)
@@ -92,7 +93,12 @@ def judge_bytes(
         faults=faults,
         whole=not (parsed.problem and parsed.problem.untrusted),
         nemesis_read=trouble is None and not unlike,
-        troubles=[*troubles, *_told(parsed.problem, unsealed, *unlike, trouble), *wrong],
+        troubles=[
+            *troubles,
+            *facts.of_another_run(parsed.run),
+            *_told(parsed.problem, unsealed, *unlike, trouble),
+            *wrong,
+        ],
         notes=[*said, *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
         expect=expect,
     )

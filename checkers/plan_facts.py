@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ OURS = "squall"
 """The `target` whose brokers are ours."""
 
 
+_SEED = re.compile(r"(?:^|-)seed(\d+)(?:-\d+)?$")
+UNLIMITED = f"{FILE} has no limits.stuck_s: how long nothing went on after healing is measured, and not judged"
 _TRUNCATION, _FEATURES = "squall.replication.truncation", "squall.bootstrap.features"
 
 
@@ -37,6 +41,16 @@ class PlanFacts:
     limits: Limits
     planned: tuple[Mapping[str, Any], ...] = ()
     """The faults as the plan has them."""
+    seed: int | None = None
+
+    def of_another_run(self, run: str) -> list[str]:
+        """Why this cannot be the plan of a run of this name, which ends in its seed as harness and simulator name runs;
+        empty if it can be.
+        """
+        named = _SEED.search(run)
+        if named is None or self.seed is None or int(named[1]) == self.seed:
+            return []
+        return [f"{FILE}: seed = {self.seed}, and the history is of the run {run!r}: it is the plan of another run"]
 
 
 def read_plan(run_dir: Path) -> PlanFacts:
@@ -58,8 +72,12 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         faults = plan.get("faults", [])
         stuck_s = plan.get("limits", {}).get("stuck_s")
         limit = None if stuck_s is None else float(stuck_s)
+        if limit is not None and not 0 < limit < inf:
+            raise BadPlan(f"{FILE}: limits.stuck_s = {stuck_s!r} is no number of seconds")
         actions = tuple(str(fault["action"]) for fault in faults)
-        return PlanFacts(_configuration(plan), len(faults), actions, expect, Limits(limit, limit), tuple(faults))
+        return PlanFacts(
+            _configuration(plan), len(faults), actions, expect, Limits(limit, limit), tuple(faults), plan.get("seed")
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
 

@@ -28,7 +28,7 @@ from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
 from checkers.history.tables import Partition, PlayedFault, Process
 from checkers.metrics import Limits
-from checkers.plan_facts import BadPlan, PlanFacts, configuration_of, read_plan
+from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, configuration_of, read_plan
 
 SCHEMA = 1
 FILE = "verdict.json"
@@ -366,12 +366,7 @@ def _read_case(
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
         outcomes, is_whole = converted.outcomes, not any(each.untrusted for each in converted.problems)
         troubles += map(str, converted.problems)
-        if not converted.ends:
-            notes.append(seal.NOTE)
-        if converted.torn_bytes:
-            notes.append(
-                f"history.jsonl ends in an unfinished line of {converted.torn_bytes} bytes, which was left out"
-            )
+        notes += seal.notes(converted.ends, converted.torn_bytes)
     except FileNotFoundError:
         troubles.append("the history was not converted")
     except Exception as error:  # whatever is wrong with these files, the verdict says so
@@ -384,6 +379,9 @@ def _read_case(
     landed = not any(map(fault_classes.not_landed, faults))
     troubles += [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     looked, lacking = not_converged.read(run_dir, partitions)
+    if plan:
+        troubles += plan.of_another_run(run)
+        notes += [UNLIMITED] if plan.limits.stuck_producer_s is None else []
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:
         findings = [*findings, *lacking, *after.findings]

@@ -99,7 +99,7 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
         _of_live_readers(live or {"behind": ()}, parts, witnesses, notes)
         _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
     shaken = bool(info.get("harness"))
-    passed_over = [PRODUCER] if shaken or written is None else []
+    passed_over = [PRODUCER] if shaken or written is None or limits.stuck_producer_s is None else []
     if shaken or not reading or None in (written, reads, live):
         passed_over.append(CONSUMER)
     return Afterwards(findings_of(witnesses), notes, passed_over)

@@ -27,6 +27,14 @@ def broken_seal(ends: bool, lines: int, info: Mapping[str, Any]) -> Problem | No
     return Problem(FILE, 1, why)
 
 
+def notes(ends: bool, torn_bytes: int) -> list[str]:
+    """What a verdict says of a history's end."""
+    found = [] if ends else [NOTE]
+    if torn_bytes:
+        found.append(f"{FILE} ends in an unfinished line of {torn_bytes} bytes, which was left out")
+    return found
+
+
 def read_info(run_dir: Path) -> Mapping[str, Any]:
     """run.json; empty if it cannot be read: who needs what is in it says so."""
     try:

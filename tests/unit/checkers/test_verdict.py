@@ -17,7 +17,7 @@ from checkers.history.tables import Partition, Process
 from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
-from checkers.plan_facts import BadPlan, facts_of, read_plan
+from checkers.plan_facts import UNLIMITED, BadPlan, facts_of, read_plan
 from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, Workload, decide, judge, judge_run
 from checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
@@ -408,6 +408,44 @@ def test_a_plan_that_is_no_toml_is_bad(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_bytes(b"\xff = ")
     with pytest.raises(BadPlan):
         read_plan(tmp_path)
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "-1", "0", "'x'"])
+def test_a_limit_that_is_no_number_of_seconds_makes_the_verdict_unknown(tmp_path: Path, limit: str) -> None:
+    run_directory(tmp_path)
+    analysis = analysed(tmp_path)
+    assert judge(tmp_path, *analysis).verdict == VALID
+    (tmp_path / "plan.toml").write_text(PLAN_TOML.replace("stuck_s = 15", f"stuck_s = {limit}"))
+    verdict = judge(tmp_path, *analysis)
+    assert verdict.verdict == UNKNOWN
+    assert any(each.startswith("plan.toml: ") for each in verdict.reasons)
+
+
+def test_a_plan_without_the_limit_is_noted_and_nobody_is_said_to_have_looked(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    analysis = analysed(tmp_path)
+    assert UNLIMITED not in judge(tmp_path, *analysis).notes
+    (tmp_path / "plan.toml").write_text(PLAN_TOML.replace("stuck_s = 15", ""))
+    notes = judge(tmp_path, *analysis).notes
+    assert UNLIMITED in notes
+    assert not any("stuck-" in note for note in notes if note.startswith("looked for: "))
+
+
+@pytest.mark.parametrize(("run", "other"), [("sim-seed7", 1), ("20260102T030405-seed8", 1), ("x-seed9-2", 0), ("r", 0)])
+def test_the_plan_of_another_seed_is_of_another_run(run: str, other: int) -> None:
+    said = facts_of({**PLAN, "seed": 9}).of_another_run(run)
+    assert len(said) == other
+    assert all(each.startswith("plan.toml: seed = 9, ") and repr(run) in each for each in said)
+
+
+def test_a_plan_of_another_run_makes_the_verdict_unknown(tmp_path: Path) -> None:
+    run_directory(tmp_path)
+    history = (tmp_path / "history.jsonl").read_text().replace('"run":"test"', '"run":"sim-seed7"', 1)
+    (tmp_path / "history.jsonl").write_text(history)
+    conversion.convert(tmp_path)
+    for seed, verdict in ((7, VALID), (8, UNKNOWN)):
+        (tmp_path / "plan.toml").write_text(f"seed = {seed}\n{PLAN_TOML}")
+        assert judge(tmp_path, *analysed(tmp_path)).verdict == verdict
 
 
 def test_limits_come_from_the_plan(tmp_path: Path) -> None:
