@@ -55,7 +55,7 @@ def refusal(**values: object) -> str:
 def test_a_plan_for_kafka_takes_settings_that_only_kafka_knows() -> None:
     settings = {"cluster": {"settings": {"num.replica.fetchers": "2", "remote.log.manager.thread.pool.size": "1"}}}
     assert refusal(**settings) == ""
-    assert refusal(**settings, runtime="sim").startswith("plan: the simulator runs Squall's own broker only")
+    assert refusal(**settings, runtime="sim").startswith("the simulator runs Squall's own broker only")
 
 
 def test_what_only_our_broker_can_be_made_to_do_is_refused_of_kafka() -> None:
