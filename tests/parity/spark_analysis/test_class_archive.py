@@ -17,6 +17,9 @@ from chaos.toolchain.java import java
 from spark_analysis.class_list import history
 from tests.support.lacks import skip_without
 
+DIES_OF_CUT_ARCHIVES = (17,)
+"""Java versions that do not notice that an archive was cut. Later ones refuse it and start without it."""
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -71,6 +74,7 @@ def test_a_run_is_judged_without_one_that_was_cut(
     monkeypatch.chdir(tmp_path)  # a JVM that dies writes a report into the folder that it stands in
     say = Console(record=True, quiet=True)
     assert judgement.analyse(RunDirectory(run_dir), say) is None
-    assert not cut.exists(), "the JVM died of it"
+    if java(print).version in DIES_OF_CUT_ARCHIVES:
+        assert not cut.exists(), "the JVM died of it"
     found = json.loads((run_dir / "findings.json").read_text())["findings"]
     assert {each["anomaly"] for each in found} == {"corrupt", "int-poll-skip", "lost-write"}
