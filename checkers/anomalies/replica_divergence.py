@@ -189,6 +189,8 @@ def compare(log_dirs: Mapping[int, Path], partitions: Iterable[Partition]) -> Co
         # Each against the one that is sure of most: what two others disagree on, one of them disagrees on with it.
         replicas.sort(key=lambda replica: (-replica.high_watermark, replica.node))
         for other in replicas[1:]:
+            if not partition.compacted:
+                other.high_watermark = _agreed_to(replicas[0], other)
             witnesses += _differences(partition, replicas[0], other)
         if len(replicas) > 1:
             low, high = _range(replicas[0], replicas[1])
@@ -243,6 +245,20 @@ def _range(one: ReplicaFiles, other: ReplicaFiles) -> tuple[int, int]:
     """[from, to): where both have, and vouch for, every record."""
     low = max(one.log_start, other.log_start)
     return low, max(low, min(one.high_watermark, other.high_watermark))
+
+
+def _agreed_to(best: ReplicaFiles, other: ReplicaFiles) -> int:
+    """Up to which offset, at least its own high watermark, the other log has the very batches that `best` is sure of.
+
+    A follower learns of a new high watermark with its next fetch, and a broker that stops before it has the old one in
+    its checkpoint. What differs there says nothing: the follower may have had it still to truncate.
+    """
+    at = other.high_watermark
+    mine, _ = _in_range(best.folder, at, best.high_watermark)
+    theirs, _ = _in_range(other.folder, at, best.high_watermark)
+    while (batch := mine.get(at)) is not None and batch.sound and theirs.get(at) == batch:
+        at = batch.end
+    return at
 
 
 def _differences(partition: Partition, one: ReplicaFiles, other: ReplicaFiles) -> Iterator[Witness]:

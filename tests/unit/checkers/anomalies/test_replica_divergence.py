@@ -204,8 +204,28 @@ def test_a_checkpoint_that_tells_nothing_is_named(tmp_path: Path, text: str | No
     ]
 
 
+def test_a_log_that_agrees_beyond_its_high_watermark_was_compared_as_far_as_it_agrees(tmp_path: Path) -> None:
+    folders = {1: replica(tmp_path, 1, LOG), 2: replica(tmp_path, 2, LOG, hw=3), 3: replica(tmp_path, 3, LOG, hw=0)}
+    comparison = compare(folders, [READ])
+    assert (comparison.lacking, found(comparison)) == ([], [])
+    assert comparison.compared["t-0"] == {"nodes": [1, 2, 3], "from": 0, "to": 5}
+
+
+def test_a_log_that_differs_beyond_its_high_watermark_was_compared_below_that_and_is_no_finding(tmp_path: Path) -> None:
+    rotten = bytearray(LOG[2])
+    rotten[-1] ^= 1
+    for number, last in enumerate((batch(3, "d", "x"), batch(3, "d", "e", epoch=2), bytes(rotten), b"")):
+        root = tmp_path / str(number)
+        folders = {1: replica(root, 1, LOG), 2: replica(root, 2, [*LOG[:2], last], hw=2)}
+        comparison = compare(folders, [READ])
+        assert found(comparison) == []
+        assert comparison.lacking == [
+            "nodes/2/data/replication-offset-checkpoint: t-0 was compared below 3 only, and its final reads came to 5"
+        ]
+
+
 def test_what_was_not_compared_is_trouble_and_was_not_looked_for(tmp_path: Path) -> None:
-    folders = [replica(tmp_path, 1, LOG), replica(tmp_path, 2, LOG, hw=3)]
+    folders = [replica(tmp_path, 1, LOG), replica(tmp_path, 2, LOG[:2], hw=3)]
     assert len(folders) == 2
     compare_run(tmp_path, [READ])
     troubles: list[str] = []
