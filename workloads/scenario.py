@@ -219,6 +219,16 @@ class Scenario(BaseModel, ABC):
         """The settings of its topics, as far as they are all alike."""
         return {"min.insync.replicas": str(self.min_isr), **self.topic_settings}
 
+    @classmethod
+    def brokers(cls, nodes: int) -> dict[str, str]:
+        """Settings of the brokers that suit it in a cluster of this size, where nobody gives others."""
+        return {}
+
+    @classmethod
+    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
+        """Why it cannot work with so many of our brokers and these settings of theirs; empty where it can."""
+        return ""
+
     def client_settings(self) -> ClientSettings:
         """Of each of our own clients."""
         return ClientSettings(request_timeout_ms=self.request_timeout_ms)
@@ -260,10 +270,6 @@ class Scenario(BaseModel, ABC):
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """The settings that a swarm gives it, its name among them."""
 
-    @classmethod
-    def drawn_brokers(cls, nodes: int) -> dict[str, str]:
-        """The brokers' settings that it needs in a swarm's cluster of this size."""
-        return {}
 
     # ------------------------------------------------------------------------------------------ how it is judged
 

@@ -228,8 +228,9 @@ def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None =
     for name in ("nodes", "volume_mib"):
         if name in given:
             cluster[name] = given[name]
-    cluster["settings"] = {**cluster["settings"], **given["broker_settings"]}
     values["workload"] = _table(values.get("workload", {}), given, cluster["nodes"])
+    suited = SCENARIOS[values["workload"]["name"]].brokers(cluster["nodes"]) if values["runtime"] != "external" else {}
+    cluster["settings"] = {**suited, **cluster["settings"], **given["broker_settings"]}
     limits = values.setdefault("limits", {})
     limits.update({name: given[name] for name in LimitsPlan.model_fields if name in given})
     kinds = parse_kinds(given["faults"]) if "faults" in given else None

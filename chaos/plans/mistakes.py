@@ -83,6 +83,12 @@ def _target(plan: PlanParts) -> Found:
         yield f'the simulator runs our own client only: client = "{client}" needs processes'
 
 
+def _brokers(plan: PlanParts) -> Found:
+    """What the workload cannot work with. Only of our brokers is it known what they are without a setting."""
+    if plan.target == "squall" and (why := plan.workload.impossible(plan.cluster.nodes, plan.cluster.settings)):
+        yield f"workload {plan.workload.name}: {why}"
+
+
 def _volumes(plan: PlanParts) -> Found:
     """Volumes belong to the container engine: faults of files cannot reach data in them."""
     if not plan.cluster.volume_mib:
@@ -116,6 +122,7 @@ _LOOKS: tuple[tuple[frozenset[str], Callable[[PlanParts], Found]], ...] = (
     (frozenset({"cluster", "workload"}), _replicas),
     (frozenset({"runtime", "target", "bootstrap", "compose", "cluster", "workload"}), _external),
     (frozenset({"runtime", "target", "cluster", "workload"}), _target),
+    (frozenset({"target", "cluster", "workload"}), _brokers),
     (frozenset({"runtime", "cluster"}), _volumes),
     (frozenset({"operations", "workload", "warmup_s", "time_s"}), _operations),
 )

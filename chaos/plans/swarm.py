@@ -64,7 +64,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
-        "cluster": {"nodes": nodes, "settings": {**_settings(seed, kinds), **scenario.drawn_brokers(nodes)}},
+        "cluster": {"nodes": nodes, "settings": {**_settings(seed, kinds), **scenario.brokers(nodes)}},
         "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, [_listed(fault) for fault in faults]),

@@ -193,6 +193,8 @@ def fewer_nodes(search: Search[Any]) -> None:
         workload = values["workload"]
         factor = min(workload["replication_factor"], nodes)
         smaller = _with(values, ("cluster", "nodes"), nodes)
+        suited = scenario_of(values).brokers(nodes)
+        smaller["cluster"]["settings"] = {**smaller["cluster"]["settings"], **suited}
         smaller["workload"] = {
             **workload,
             "replication_factor": factor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -22,11 +22,12 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
+from workloads.transactions import brokers
 from workloads.transactions.operations import COMMIT, ENDS, MAX_PAUSE_MS, MAX_RECORDS, Draw, Transaction
 
 TOPIC = "transactions-0"
-LOG_REPLICAS = 3
-"""Of `__transaction_state`, if no setting says otherwise."""
+ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
+"""Choice -> the levels that readers have by turns."""
 
 
 class TransactionsLoad(Scenario):
@@ -43,7 +44,10 @@ class TransactionsLoad(Scenario):
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(3, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(3, ge=1, le=64, description="Transactional producers, each with an id of its own.")
-    readers: int = Field(2, ge=1, le=64, description="Readers, at read_committed and read_uncommitted by turns.")
+    readers: int = Field(2, ge=1, le=64, description="Readers beside them, at the levels of --isolation.")
+    isolation: Literal["read_committed", "read_uncommitted", "both"] = Field(
+        "both", description="Isolation level of the load's readers; both: by turns. Final reads have both always."
+    )
     aborts: float = Field(0.2, ge=0, le=1, description="Share of transactions that are aborted by choice.")
     transaction_timeout_ms: int = Field(
         4_000, ge=1_000, le=900_000, description="After this the coordinator aborts a transaction."
@@ -69,6 +73,16 @@ class TransactionsLoad(Scenario):
             self.producers, self.readers, self.rate * 3, settings.acks, settings.max_in_flight, self.record_bytes
         )
 
+    @classmethod
+    def brokers(cls, nodes: int) -> dict[str, str]:
+        """As `Scenario.brokers`."""
+        return brokers.suited(nodes)
+
+    @classmethod
+    def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
+        """As `Scenario.impossible`."""
+        return brokers.impossible(nodes, settings)
+
     def needs(self, operations: Sequence[Operation] = ()) -> Needs:
         """As `Scenario.needs`."""
         largest = max([self.record_bytes, *(each.bytes for each in operations)])
@@ -77,6 +91,11 @@ class TransactionsLoad(Scenario):
     def producer_settings(self) -> ProducerSettings:
         """Of each producer, but for its transactional id."""
         return ProducerSettings(linger_ms=0, delivery_timeout_ms=self.delivery_timeout_ms)
+
+    def level(self, number: int) -> int:
+        """The isolation level of the reader, or of the producer that polls, of this number: 1 is read_committed."""
+        levels = ISOLATIONS[self.isolation]
+        return levels[number % len(levels)]
 
     def draw(self) -> Draw:
         """How its transactions are drawn."""
@@ -120,15 +139,10 @@ class TransactionsLoad(Scenario):
             "partitions": rng.randint(1, 3),
             "aborts": rng.choice((0.1, 0.3)),
             "generation": rng.choice((1, 2)),
+            "isolation": rng.choice(("both", "both", "both", "read_committed", "read_uncommitted")),
             "request_timeout_ms": rng.choice((1000, 3000)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
-
-    @classmethod
-    def drawn_brokers(cls, nodes: int) -> dict[str, str]:
-        """As `Scenario.drawn_brokers`. By default the coordinator's log needs three brokers, as Kafka's does."""
-        log = "transaction.state.log"
-        return {f"{log}.replication.factor": str(nodes), f"{log}.min.isr": "1"} if nodes < LOG_REPLICAS else {}
 
     async def run(self, around: Surroundings) -> None:
         """As `Scenario.run`."""
@@ -150,8 +164,7 @@ class TransactionsLoad(Scenario):
         )
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
-                isolation = (number + 1) % 2
-                read = partial(tail, around, self.client_settings(), number, self.places(), isolation)
+                read = partial(tail, around, self.client_settings(), number, self.places(), self.level(number))
                 nursery.start_soon(read, self.poll_pause_ms)
             async with trio.open_nursery() as writers:
                 for number in range(self.producers):

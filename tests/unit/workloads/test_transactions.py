@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.commands.run import plan_of
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
@@ -14,6 +15,7 @@ from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
 from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, SEND, History
 from workloads.transactions import TransactionsLoad
+from workloads.transactions.brokers import FACTOR
 
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
@@ -93,6 +95,48 @@ def test_its_plan_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_what_is_no_operation_of_it_is_refused(operation: list[object], wrong: str) -> None:
     with pytest.raises(PlanError, match=wrong):
         make_plan({"workload": LOAD, "operations": [operation]})
+
+
+@pytest.mark.parametrize(
+    ("isolation", "levels"),
+    [("both", {0, 1}), ("read_committed", {1}), ("read_uncommitted", {0})],
+)
+def test_its_readers_have_the_isolation_that_is_asked_for(isolation: str, levels: set[int]) -> None:
+    load = TransactionsLoad.model_validate({**LOAD, "isolation": isolation})
+    assert {load.level(number) for number in range(load.readers)} == levels
+
+
+def test_another_isolation_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(PlanError, match="isolation: .*'read_committed', 'read_uncommitted' or 'both'.*serializable"):
+        make_plan({"workload": {**LOAD, "isolation": "serializable"}})
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_small_cluster_gets_what_it_needs_from_flags_and_is_refused_without_in_a_file(nodes: int) -> None:
+    flags = {"workload": "transactions", "nodes": nodes, "seed": 1, "broker_settings": {}, "topic_settings": {}}
+    settings = plan_of(None, flags, "sim").cluster.settings
+    assert settings["transaction.state.log.replication.factor"] == str(nodes)
+    assert settings["broker.session.timeout.ms"] == "1800", "failover stays fast"
+    workload = {**LOAD, "replication_factor": 1, "min_isr": 1}
+    with pytest.raises(PlanError, match=f"set transaction.state.log.replication.factor={nodes} and .*min.isr=1"):
+        make_plan({"cluster": {"nodes": nodes}, "workload": workload})
+    make_plan({"cluster": {"nodes": nodes}, "target": "kafka", "workload": workload})
+
+
+def test_what_is_set_by_hand_stays_so() -> None:
+    given = {"transaction.state.log.min.isr": "1"}
+    flags = {"workload": "transactions", "nodes": 3, "seed": 1, "broker_settings": given, "topic_settings": {}}
+    assert plan_of(None, flags, "sim").cluster.settings.items() >= given.items()
+    with pytest.raises(PlanError, match="is 3, and the cluster has 1 broker, so no producer would get its id"):
+        plan_of(None, flags | {"nodes": 1, "broker_settings": {FACTOR: "3"}}, "sim")
+
+
+def test_one_broker_is_enough() -> None:
+    flags = {"workload": "transactions", "nodes": 1, "seed": 2, "broker_settings": {}, "topic_settings": {}}
+    result = simulate(plan_of(None, {**flags, "time_s": 5.0, "faults": "none", "rate": 5}, "sim"))
+    assert result.verdict == "valid", result.told
+    history = parse(result.files["history.jsonl"].splitlines(keepends=True))
+    assert any(txn.committed for txn in history.txns.rows())
 
 
 def test_client_libraries_are_refused() -> None:
