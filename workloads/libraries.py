@@ -13,6 +13,7 @@ import trio
 
 from workloads.client.cluster import Address, Place
 from workloads.client.outcomes import Outcome, Status
+from workloads.client.transactions import Ended, Identity
 from workloads.counters import Counters
 from workloads.live_readers import LiveReaders
 from workloads.recorder import Bad, Got, ReadOutcome, Recorder
@@ -49,6 +50,56 @@ class Sending(Protocol):
 
     def close(self) -> None:
         """End it."""
+
+
+class Transacting(Protocol):
+    """A producer with a transactional id: `workloads.transactions.own.OwnProducer` is one, and so is a library's.
+
+    Records are handed over between `begin` and `end`, each after `enlist` of its partition. Who is `retired`, or whose
+    `end` is not ok, is never used again.
+    """
+
+    @property
+    def id(self) -> str:
+        """Its transactional id."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """After this the coordinator aborts a transaction of it."""
+
+    @property
+    def identity(self) -> Identity:
+        """Its producer id and epoch as they are now; -1 where a library does not tell."""
+
+    @property
+    def retired(self) -> str:
+        """Why it takes no more records; empty while it takes some."""
+
+    async def init(self) -> Identity:
+        """Take over the transactional id, which fences every earlier producer of it. Raises NotDone."""
+
+    async def begin(self) -> None:
+        """A transaction begins. Raises NotDone."""
+
+    async def enlist(self, place: Place) -> None:
+        """Have this partition in the transaction, where that is the application's to wait for. Raises NotDone."""
+
+    def send(
+        self,
+        place: Place,
+        key: bytes | None,
+        value: bytes,
+        timestamp_ms: int,
+        on_outcome: Callable[[Outcome], None],
+        /,
+    ) -> None:
+        """Hand a record over. `on_outcome` is called once."""
+
+    async def flushed(self) -> None:
+        """Until every record has its outcome."""
+
+    async def end(self, *, commit: bool) -> Ended:
+        """Commit or abort the transaction. No records are under way."""
 
 
 class Part(NamedTuple):

@@ -73,23 +73,29 @@ def meaning(code: int) -> Answer:
     return _MEANINGS.get(code, Answer.END_IN_DOUBT)
 
 
-class Refused(Exception):
-    """The coordinator refused for good: the producer is fenced, or the transaction is over.
+class NotDone(Exception):
+    """What a transactional producer was asked for did not succeed; `name`: the last error's.
 
-    `doubt`: an earlier attempt of the same request may have been done.
+    `doubt`: an attempt of the same request may have been done all the same.
     """
 
+    def __init__(self, name: str, *, doubt: bool) -> None:
+        super().__init__(name)
+        self.name, self.doubt = name, doubt
+
+
+class Refused(NotDone):
+    """The coordinator refused for good: the producer is fenced, or the transaction is over."""
+
     def __init__(self, code: int, *, doubt: bool) -> None:
-        super().__init__(name_of(code))
-        self.name, self.doubt = name_of(code), doubt
+        super().__init__(name_of(code), doubt=doubt)
 
 
-class GaveUp(Exception):
-    """No answer within the time. `doubt`: as in `Refused`."""
+class GaveUp(NotDone):
+    """No answer within the time."""
 
     def __init__(self, *, doubt: bool) -> None:
-        super().__init__(TIMED_OUT)
-        self.name, self.doubt = TIMED_OUT, doubt
+        super().__init__(TIMED_OUT, doubt=doubt)
 
 
 class Identity(NamedTuple):
@@ -194,7 +200,7 @@ class Transactions:
         self._added.clear()
         try:
             answered = await self._until_done(ask)
-        except (Refused, GaveUp) as failure:
+        except NotDone as failure:
             return Ended(Status.INFO if failure.doubt else Status.FAIL, failure.name)
         if self.v2 and answered.identity is not None and answered.identity.producer_id >= 0:
             self.identity = answered.identity

@@ -11,9 +11,9 @@ from broker.env import Env
 from workloads import payload
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
-from workloads.client.producer import Producer
-from workloads.client.transactions import GaveUp, Refused, Transactions
+from workloads.client.transactions import NotDone
 from workloads.counters import Counters
+from workloads.libraries import Transacting
 from workloads.recorder import Recorder
 from workloads.transactions.operations import ABORT, COMMIT, LEAVE, Transaction
 
@@ -40,42 +40,34 @@ class Notes:
 class Process:
     """It ends where `begin` or `transaction` says so; then its transactional id needs a successor.
 
-    `places`: where records go, by turns. The producer is told its identity here, and not before.
+    `places`: where records go, by turns. `producer`: our own client, or a library.
     """
 
-    def __init__(
-        self,
-        env: Env,
-        process: int,
-        notes: Notes,
-        producer: Producer,
-        coordinator: Transactions,
-        places: Sequence[Place],
-    ) -> None:
+    def __init__(self, env: Env, process: int, notes: Notes, producer: Transacting, places: Sequence[Place]) -> None:
         self._env, self._process, self._notes = env, process, notes
-        self._producer, self._coordinator, self._places = producer, coordinator, places
+        self._producer, self._places = producer, places
         self._sequence = 0
 
     async def begin(self) -> bool:
         """Take over the transactional id. False where the coordinator did not give it."""
         began_ns = self._notes.recorder.now_ns()
         try:
-            identity = await self._coordinator.begin_writing()
-        except (Refused, GaveUp):
+            identity = await self._producer.init()
+        except NotDone:
             return False
-        self._notes.recorder.initialised(self._process, self._coordinator.id, began_ns, *identity)
-        self._producer.identify(*identity, implicit=self._coordinator.v2)
+        self._notes.recorder.initialised(self._process, self._producer.id, began_ns, *identity)
         return True
 
     async def transaction(self, drawn: Transaction) -> bool:
         """One transaction, as it was drawn. False where the process cannot go on, or shall not."""
-        recorder, coordinator = self._notes.recorder, self._coordinator
-        identity = coordinator.identity
-        txn = recorder.begin_txn(self._process, coordinator.id, coordinator.timeout_ms)
+        recorder, producer = self._notes.recorder, self._producer
+        identity = producer.identity
+        txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)
         try:
+            await producer.begin()
             whole = await self._send_all(txn, drawn)
-        except (Refused, GaveUp) as failure:
-            await self._producer.flushed()
+        except NotDone as failure:
+            await producer.flushed()
             # Nobody asked for a commit, and nobody will.
             recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
             return False
@@ -84,20 +76,17 @@ class Process:
         how = COMMIT if whole and drawn.end == COMMIT else ABORT
         recorder.ask_end(self._process, txn, how)
         recorder.flush()
-        ended = await coordinator.end(commit=how == COMMIT)
+        ended = await producer.end(commit=how == COMMIT)
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
         recorder.flush()
-        if ended.status is not Status.OK or self._producer.retired:
-            return False
-        self._producer.identify(*coordinator.identity, implicit=coordinator.v2)
-        return True
+        return ended.status is Status.OK and not producer.retired
 
     async def _send_all(self, txn: int, drawn: Transaction) -> bool:
-        """Its records, with its pause in the middle. Whether all were acknowledged. Raises Refused and GaveUp."""
+        """Its records, with its pause in the middle. Whether all were acknowledged. Raises NotDone."""
         outcomes: list[Status] = []
         for number in range(drawn.records):
             place = self._places[(drawn.partition + number) % len(self._places)]
-            await self._coordinator.add([place])
+            await self._producer.enlist(place)
             if self._producer.retired:
                 break
             self._send(txn, place, drawn.bytes, outcomes)
@@ -119,7 +108,7 @@ class Process:
         notes.counters.sent += 1
         notes.open += 1
         ended = partial(self._ended, outcomes, op, part, value)
-        self._producer.send(*place, encoded, content, [], self._env.wall_ms(), ended)
+        self._producer.send(place, encoded, content, self._env.wall_ms(), ended)
 
     def _ended(self, outcomes: list[Status], op: int, part: int, value: int, outcome: Outcome) -> None:
         notes = self._notes

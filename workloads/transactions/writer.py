@@ -21,6 +21,7 @@ from workloads.client.transactions import Transactions
 from workloads.scenario import Surroundings
 from workloads.transactions.agenda import Agenda
 from workloads.transactions.operations import Draw
+from workloads.transactions.own import OwnProducer
 from workloads.transactions.process import Notes, Process
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
@@ -105,7 +106,7 @@ class Writer:
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
             coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
             self._handle.began(process, scope)
-            one = Process(self._env, process, notes, producer, coordinator, settings.places)
+            one = Process(self._env, process, notes, OwnProducer(producer, coordinator), settings.places)
             if await one.begin():
                 self._left_open = False
                 await self._transact(one)
