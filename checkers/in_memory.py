@@ -106,7 +106,7 @@ def judge_bytes(
 
 
 def _looked_for(parsed: History, passed_over: set[str]) -> str:
-    return looked_for(parsed.outcomes, parsed.processes, parsed.partitions, passed_over)
+    return looked_for(parsed.outcomes, parsed.processes, parsed.partitions, passed_over, parsed.read_inside)
 
 
 def _told(*problems: Problem | None) -> list[str]:

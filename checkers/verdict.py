@@ -359,12 +359,13 @@ def _read_case(
     unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, seal.read_info(run_dir), notes)
     troubles += unlike
     nemesis_read = trouble is None and not unlike
-    run, partitions, processes, outcomes, is_whole = run_dir.name, [], [], {}, True
+    run, partitions, processes, outcomes, is_whole, inside = run_dir.name, [], [], {}, True, 0
     try:
         converted = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
-        outcomes, is_whole = converted.outcomes, not any(each.untrusted for each in converted.problems)
+        outcomes, inside = converted.outcomes, converted.read_inside
+        is_whole = not any(each.untrusted for each in converted.problems)
         troubles += map(str, converted.problems)
         notes += seal.notes(converted.ends, converted.torn_bytes)
     except FileNotFoundError:
@@ -389,7 +390,7 @@ def _read_case(
     passed_over = {
         name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
     }.union(after.passed_over)
-    notes.append(looked_for(outcomes, processes, partitions, passed_over | workload.left_out()))
+    notes.append(looked_for(outcomes, processes, partitions, passed_over | workload.left_out(), inside))
     if trouble is not None and str(trouble) not in troubles:
         troubles.append(str(trouble))
     return Case(

@@ -29,7 +29,7 @@ from checkers.history.tables import Process
 from checkers.metrics import Context, Limits, Measure
 from checkers.plan_facts import BadPlan, read_plan
 from spark_analysis import measures, session, views, witnesses
-from spark_analysis.query import Query, statement, views_of
+from spark_analysis.query import Query, Rule, Search, Select, statement, views_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,10 +106,13 @@ def run_queries(
         table.createOrReplaceTempView(name)
         kept += [table] if view and view.kept else []
     counts, gaps = measures.statements(context, processes)
+    selects: list[Rule | Select] = [each for each in found if not isinstance(each, Search)]
     try:
+        searched = [each for each in found if isinstance(each, Search)]
+        more = [witness for search in searched for witness in witnesses.search(spark, search)]
         # Planning is one thread's work: several statements at a time keep two cores busy.
         with ThreadPoolExecutor(3) as threads:
-            collected = threads.submit(witnesses.collect, spark, statement(found), out, few)
+            collected = threads.submit(witnesses.collect, spark, statement(selects), out, few, more)
             measured = list(threads.map(lambda statement: spark.sql(statement).toArrow(), (counts, gaps)))
             findings = collected.result()
     finally:

@@ -1,13 +1,14 @@
 """What a module of `spark_analysis.queries` says: how its witnesses are found in which views.
 
 Most anomalies show in one row of a view: a `Rule` says in which, and all rules of a view are looked at in one pass.
-Others compare rows: a `Select` is a statement of its own.
+Others compare rows: a `Select` is a statement of its own. What no statement can find, a `Search` does in the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from checkers.findings import Witness
 from checkers.history.conversion import Conversion
@@ -42,16 +43,38 @@ class Select:
     """What it reads."""
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Rows that come to the driver, where `find` makes witnesses of them: a search in a graph is no matter of SQL.
+
+    Their number is a small part of the history's where all is well. Beyond SEARCHED nothing is found out, and the
+    analysis fails.
+    """
+
+    sql: str
+    views: tuple[str, ...]
+    """What it reads."""
+    find: Callable[[Sequence[Any]], Iterable[Witness]]
+
+
+SEARCHED = 2_000_000
+"""Rows. Each takes the driver about a kilobyte while it searches."""
+
+
+class TooMany(Exception):
+    """More rows than the driver can search: nobody knows what is in them."""
+
+
 def has_transactions(history: Conversion) -> bool:
     """Whether there is a transaction in the history."""
     return bool(history.outcomes.get("txn"))
 
 
-Query = Callable[[Conversion], Sequence[Rule | Select]]
+Query = Callable[[Conversion], Sequence[Rule | Select | Search]]
 """The rules and statements for a history: none for what that history cannot show."""
 
 
-def views_of(found: Iterable[Rule | Select]) -> set[str]:
+def views_of(found: Iterable[Rule | Select | Search]) -> set[str]:
     """All views that are read."""
     return {view for each in found for view in ((each.view,) if isinstance(each, Rule) else each.views)}
 

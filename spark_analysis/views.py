@@ -61,6 +61,18 @@ group by t.txn, t.txn_proc, t.te, t.never_commits, r.part, r.val
 """
 """What read_committed readers got of values of transactions."""
 
+WR_EDGES = """
+select w.txn writer, t.op reader, w.te writer_at, t.te reader_at, max(t.proc) proc,
+       min(struct(r.part, r.off, r.val)) read
+from records r join members m on m.kind = 1 and m.op = r.op join txns t on t.op = m.txn
+join txn_values w on w.val = r.val
+where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and t.st <> 1 and not w.never_commits
+  and w.txn <> t.op
+group by w.txn, t.op, w.te, t.te
+"""
+"""A row for each two transactions that may have committed, of which one read of the other before its commit was asked
+for; `read`: the first such record."""
+
 ALONE = "select *, coalesce(st = 0, false) acked, false in_txn from"
 IN_TRANSACTIONS = """
 select s.*, coalesce(s.st = 0, false) and coalesce(t.committed, true) acked, t.txn is not null in_txn
@@ -101,6 +113,7 @@ VIEWS: dict[str, View] = {
     "places": View(PLACES, ("records",), kept=True, by="part"),
     "txn_values": View(TXN_VALUES, ("members", "txns")),
     "committed_reads": View(COMMITTED_READS, ("records", "txn_values")),
+    "wr_edges": View(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
     "standing": View(standing, ("places", "txn_values"), kept=True),
     "judged": View(JUDGED, ("standing", "partitions")),
 }

@@ -7,7 +7,7 @@ writes the files, counts, and picks the first of each finding: by partition and 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.findings import WITNESSES, Finding, Witness, counted, findings_of
-from spark_analysis.query import TEXTS
+from spark_analysis.query import SEARCHED, TEXTS, Search, TooMany
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,13 +38,27 @@ where nth <= {WITNESSES}
 """
 
 
-def collect(spark: SparkSession, statement: str, folder: Path, few: int = FEW) -> list[Finding]:
-    """The findings of all witnesses that `statement` selects; `folder` is made anew and holds all of these.
+def search(spark: SparkSession, wanted: Search) -> list[Witness]:
+    """What `wanted` finds. TooMany where that is more than the driver can look through."""
+    table = spark.sql(wanted.sql).limit(SEARCHED + 1).toArrow()
+    if table.num_rows > SEARCHED:
+        raise TooMany(f"more than {SEARCHED:,} rows of {', '.join(wanted.views)} would have to be searched")
+    return list(wanted.find(list(rows(table))))
 
-    Each file of it is Parquet. No more than `few` witnesses and the first WITNESSES of each finding leave Spark.
+
+def collect(
+    spark: SparkSession, statement: str, folder: Path, few: int = FEW, more: Sequence[Witness] = ()
+) -> list[Finding]:
+    """The findings of all witnesses that `statement` selects, and of `more`.
+
+    `folder` is made anew and holds all of these; each file of it is Parquet. No more than `few`
+    witnesses and the first WITNESSES of each finding leave Spark.
     """
     shutil.rmtree(folder, ignore_errors=True)
     typed = spark.sql(f"select {_TYPED} from ({statement})")
+    if more:
+        columns = zip(*more, strict=True)
+        typed = typed.unionByName(spark.createDataFrame(pa.table([*map(list, columns)], schema=SCHEMA)))
     taken = typed.limit(few + 1).toArrow()
     if taken.num_rows <= few:
         folder.mkdir()

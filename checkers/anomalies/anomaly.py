@@ -53,6 +53,7 @@ class Need(StrEnum):
     TRANSACTIONS = "transactions"
     COMMITTED_READS = "reads at read_committed"
     COMMITTED_FINAL_READS = "final reads at read_committed"
+    READS_INSIDE = "records that polls at read_committed returned inside transactions"
     MARKS = "high watermarks and last stable offsets that brokers reported"
 
 

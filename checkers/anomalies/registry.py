@@ -26,6 +26,7 @@ from checkers.anomalies import (
     stuck,
     thrown_back,
     to_come,
+    wr_cycle,
     wrong_offset,
     zombie_write,
 )
@@ -53,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     aborted_read.CHECK,
     dirty_read.CHECK,
     atomicity.CHECK,
+    wr_cycle.CHECK,
     zombie_write.CHECK,
     hanging_txn.CHECK,
     stuck.CHECK,
@@ -84,11 +86,11 @@ def looked_for(
     processes: Sequence[Process],
     partitions: Iterable[Partition],
     passed_over: Collection[str],
+    read_inside: int,
 ) -> str:
     """That note. An anomaly that needs what the history has not was not looked for: it could not have been found.
 
-    `outcomes`: of the history, as in `History.outcomes`. `passed_over`: names whose evidence, outside the history, was
-    not there.
+    `outcomes`, `read_inside`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there.
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)
@@ -110,6 +112,7 @@ def looked_for(
         Need.MARKS: done("final_read", "list_offsets") or (own and done("poll")),
         Need.TRANSACTIONS: bool(outcomes.get("txn")),
         Need.COMMITTED_READS: reads and any(each.isolation == 1 for each in processes),
+        Need.READS_INSIDE: read_inside > 0,
         Need.COMMITTED_FINAL_READS: done("final_read")
         and any(each.role == "final" and each.isolation == 1 for each in processes),
     }

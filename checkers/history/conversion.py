@@ -37,6 +37,8 @@ class Conversion:
     outcomes: dict[str, dict[str, int]]
     names: list[str]
     problems: list[Problem] = field(default_factory=list)
+    read_inside: int = 0
+    """As `History.read_inside`."""
     ends: bool = True
     """As `History.ends`."""
 
@@ -66,6 +68,7 @@ def convert(run_dir: Path) -> Conversion:
         outcomes=history.outcomes,
         names=history.names,
         problems=[each for each in (history.problem, unsealed, trouble) if each is not None],
+        read_inside=history.read_inside,
         ends=history.ends,
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
@@ -105,6 +108,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
         corrupt=conversion.corrupt,
         holes=conversion.holes,
         outcomes=conversion.outcomes,
+        read_inside=conversion.read_inside,
     )
     if large:
         read_large(run_dir / FOLDER, history)

@@ -280,6 +280,7 @@ class Parser:
             if pairs:
                 highest = self._received(pairs, (POLL, st, proc, part, op), idx, tail)
                 partition.seen = max(partition.seen, whole(highest))
+                self.history.read_inside += len(pairs) if isolation == 1 and "x" in invoked else 0
             else:
                 self.history.records.append((EMPTY_POLL, st, proc, part, op, idx, position, -1, *tail, -1, 0, -1))
             idx += len(pairs) or 1
@@ -363,7 +364,8 @@ class Parser:
         if txn is None:
             return
         under_way = self._open.get(whole(txn))
-        if under_way is None or under_way[0] != "txn" or under_way[1] != line["p"]:
+        # A client library's transaction may poll with a consumer, which is a process of its own.
+        if under_way is None or under_way[0] != "txn" or (kind == SEND and under_way[1] != line["p"]):
             raise Malformed(f"operation {op} is part of {txn}, which is no transaction of this process under way")
         self.history.members.append((txn, kind, op, part, val))
         if kind == SEND:

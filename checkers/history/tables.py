@@ -357,6 +357,8 @@ class History:
     """Received records whose payload did not verify."""
     holes: int = 0
     """Received records that did not stand right behind the one that the same reader got before."""
+    read_inside: int = 0
+    """Records that polls at read_committed returned inside transactions."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Operation -> "ok" | "fail" | "info" | "error NAME" -> how many."""
 

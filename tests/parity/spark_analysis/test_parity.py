@@ -22,6 +22,7 @@ from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.histories.spoilers import retire_doubled
+from tests.support.histories.tangle import tangle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,14 @@ def test_both_hold_nothing_against_a_copy_whose_acknowledged_place_was_retired(
     found = compared(spark, tmp_path, merged(histories), NEMESIS)
     assert {(witness.anomaly, witness.evidence) for witness in found} == {("duplicate", "reads")}
     assert len(found) == len(histories)
+
+
+def test_both_find_the_same_cycles_among_many_transactions(spark: SparkSession, tmp_path: Path) -> None:
+    found = compared(spark, tmp_path, merged([tangle(seed) for seed in range(40)]))
+    circles = [each for each in found if each.anomaly == "G1c"]
+    alone = [each for each in found if each.anomaly == "dirty-read"]
+    assert 10 < len({each.part for each in circles}) < 40, "in some of the histories, not in all of them"
+    assert len(alone) > len(circles), "most of what is read too early closes no circle"
 
 
 @pytest.mark.parametrize("part", [0.3, 0.8])

@@ -150,11 +150,15 @@ class HistoryBuilder:
         at: int | None = None,
         st: int = OK,
         f: str = "poll",
+        txn: Other | None = None,
         **told: int,
     ) -> Poll:
-        """A poll that returns (offset, value) pairs of one partition. `told`: position, hw, lso, log_start, epoch."""
+        """A poll that returns (offset, value) pairs of one partition, as part of a transaction if there is one.
+
+        `told`: position, hw, lso, log_start, epoch.
+        """
         entry = self.entry(pairs, part=part, at=at, **told)
-        poll = Poll(proc, self.tick(), self.tick(), [entry], f, st)
+        poll = Poll(proc, self.tick(), self.tick(), [entry], f, st, txn=txn)
         self.polls.append(poll)
         return poll
 

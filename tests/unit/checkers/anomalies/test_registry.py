@@ -12,7 +12,7 @@ import pytest
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
 from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
-from checkers.history.tables import FAIL, OK, POLL, SEND, History, Partition, Process, Row, Table, Told
+from checkers.history.tables import FAIL, OK, POLL, SEND, History, Member, Partition, Process, Row, Table, Told
 from checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
 
@@ -80,6 +80,7 @@ TAKEN_OUT: dict[Need, Callable[[History], None]] = {
     Need.MARKS: lambda history: history.told.truncate(0),
     Need.TRANSACTIONS: lambda history: _without_transactions(history),
     Need.COMMITTED_READS: lambda history: _keep(history, lambda record: record.kind != POLL or record.iso == 0),
+    Need.READS_INSIDE: lambda history: _without_reads_inside(history),
     Need.COMMITTED_FINAL_READS: lambda history: _without_committed_final_reads(history),
 }
 
@@ -87,6 +88,13 @@ TAKEN_OUT: dict[Need, Callable[[History], None]] = {
 def _without_transactions(history: History) -> None:
     history.txns.truncate(0)
     history.members.truncate(0)
+
+
+def _without_reads_inside(history: History) -> None:
+    members, history.members = history.members, Table(Member)
+    for each in members.rows():
+        if each.kind == SEND:
+            history.members.append(each)
 
 
 def _without_committed_final_reads(history: History) -> None:
@@ -136,9 +144,10 @@ def listed(
     passed_over: tuple[str, ...] = (),
     processes: tuple[Process, ...] = (PRODUCER, READER, FINAL),
     partition: Partition = READ,
+    read_inside: int = 1,
 ) -> set[str]:
-    names = looked_for(outcomes, processes, [partition], passed_over).removeprefix("looked for: ").split(", ")
-    return set(names)
+    note = looked_for(outcomes, processes, [partition], passed_over, read_inside)
+    return set(note.removeprefix("looked for: ").split(", "))
 
 
 def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everything() -> None:
@@ -177,6 +186,11 @@ def test_where_every_read_came_back_empty_nothing_that_was_read_was_looked_at() 
 
 def test_without_transactions_or_without_readers_of_committed_records_nothing_of_transactions_was_looked_for() -> None:
     without = {name: counts for name, counts in SENT_AND_READ.items() if name != "txn"}
-    assert {*FOUND} - listed(without) == {"G1a", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn"}
+    of_transactions = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c", "zombie-write", "hanging-txn"}
+    assert {*FOUND} - listed(without) == of_transactions
     blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER))
-    assert blind == {"G1a", "dirty-read", "torn-txn", "lost-txn", "zombie-write"}
+    assert blind == of_transactions - {"hanging-txn"}
+
+
+def test_where_no_transaction_read_anything_no_cycle_was_looked_for() -> None:
+    assert {*FOUND} - listed(SENT_AND_READ, read_inside=0) == {"G1c"}

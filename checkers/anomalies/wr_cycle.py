@@ -1,0 +1,105 @@
+"""G1c: transactions that read each other's records in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
+from checkers.anomalies.transactions import Transactions, transactions_of
+from checkers.findings import Witness
+from checkers.history.tables import POLL, History, Row, Txn
+
+ANOMALIES = (
+    Anomaly(
+        "G1c",
+        Family.TRANSACTIONS,
+        "a cycle of write-read edges among transactions: each one, before its commit was asked for, read at "
+        "read_committed a record of the one before it",
+        source=f"{JEPSEN}; Adya 1999, G1c (circular information flow)",
+        jepsen="G1c",
+        other="the transaction of the same cycle that wrote the record",
+        needs=(Need.TRANSACTIONS, Need.COMMITTED_READS, Need.READS_INSIDE),
+        meaning="transactions read each other's records in a circle",
+    ),
+)
+
+Read = tuple[int, int, int]
+"""(partition, offset, value)"""
+Edges = dict[int, dict[int, Read]]
+"""Transaction -> the transactions that read of it inside themselves -> the first record of it that they read."""
+
+
+def find(seen: Seen) -> Iterator[Witness]:
+    """A witness for each transaction that is part of a cycle: the first record that it read of another one in it.
+
+    Write-write and read-write edges are left out: Kafka neither isolates writes nor gives reads of one moment.
+    """
+    edges = seen.view(edges_of)
+    by_op = transactions_of(seen.history).by_op
+    for component in _components(edges):
+        for op in component:
+            (part, off, val), writer = min((edges[each][op], each) for each in component if op in edges[each])
+            yield Witness("G1c", "", part, off, val, op, by_op[op].proc, writer)
+
+
+def edges_of(history: History) -> Edges:
+    """Who read of whom. A transaction that never commits is no part of a cycle: `G1a` is about its records."""
+    transactions = transactions_of(history)
+    edges: Edges = {}
+    for record in history.records.rows():
+        pair = _pair(transactions, record)
+        if pair is not None:
+            writer, reader = pair
+            read = record.part, record.off, record.val
+            readers = edges.setdefault(writer.op, {})
+            readers[reader.op] = min(read, readers.get(reader.op, read))
+    return edges
+
+
+def _pair(transactions: Transactions, record: Row) -> tuple[Txn, Txn] | None:
+    """(writer, reader) of a record that one transaction got of another one; None if that is not what it is."""
+    if record.kind != POLL or record.iso != 1 or record.val < 0:
+        return None
+    writer, reader = transactions.of_value.get(record.val), transactions.of_poll.get(record.op)
+    if writer is None or reader is None or writer.op == reader.op:
+        return None
+    # What was read after the commit was asked for is no part of what was committed.
+    counts = not writer.never_commits and not reader.never_commits and record.t1 <= reader.te
+    return (writer, reader) if counts else None
+
+
+def _components(edges: Edges) -> Iterator[list[int]]:
+    """Strongly connected components of more than one transaction (Tarjan), without recursion."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    waiting: list[int] = []
+    on_stack: set[int] = set()
+
+    def enter(node: int) -> tuple[int, Iterator[int]]:
+        index[node] = low[node] = len(index)
+        waiting.append(node)
+        on_stack.add(node)
+        return node, iter(sorted(edges.get(node, ())))
+
+    for root in sorted(edges):
+        path = [enter(root)] if root not in index else []
+        while path:
+            node, readers = path[-1]
+            reader = next((each for each in readers if each not in index or each in on_stack), None)
+            if reader is not None and reader not in index:
+                path.append(enter(reader))
+            elif reader is not None:
+                low[node] = min(low[node], index[reader])
+            else:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = waiting[waiting.index(node) :]
+                    del waiting[-len(component) :]
+                    on_stack.difference_update(component)
+                    if len(component) > 1:
+                        yield component
+
+
+CHECK = Check(__name__, ANOMALIES, find)

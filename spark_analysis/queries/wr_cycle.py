@@ -1,0 +1,91 @@
+"""G1c, by a certificate of time.
+
+Each transaction is stamped with the moment at which its commit was asked for. Where all is well every edge from a
+writer to a reader goes forward in time, and without an edge that goes back there is no cycle. Else a cycle lies between
+the stamps of the edges that go back: only edges inside these spans of time come to the driver, which searches them. In
+a sound history these are none, whatever its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from checkers.findings import Witness
+from checkers.history.conversion import Conversion
+from spark_analysis.query import Rule, Search, Select
+
+INSIDE_SPANS = """
+with back as (select reader_at since, writer_at till from wr_edges where reader_at <= writer_at),
+reached as (
+  select since, till, max(till) over (order by since, till rows between unbounded preceding and 1 preceding) before
+  from back),
+numbered as (
+  select since, till, sum(if(since <= before, 0, 1)) over (order by since, till rows unbounded preceding) span
+  from reached),
+spans as (select min(since) since, max(till) till from numbered group by span)
+select writer, reader, proc, read.part, read.off, read.val
+from wr_edges e join spans s
+  on e.writer_at between s.since and s.till and e.reader_at between s.since and s.till
+"""
+"""Spans that overlap are one: a cycle that goes back by several edges is inside what they cover together."""
+
+Edge = tuple[int, int, int, int, int, int]
+"""(writer, reader, process of the reader, partition, offset, value)"""
+Graph = Mapping[int, Sequence[int]]
+
+
+def query(history: Conversion) -> Sequence[Rule | Select | Search]:
+    """The query of `checkers.anomalies.wr_cycle`."""
+    return [Search(INSIDE_SPANS, ("wr_edges",), on_cycles)] if history.read_inside else []
+
+
+def on_cycles(edges: Sequence[Edge]) -> Iterator[Witness]:
+    """For each transaction on a cycle, the first record that it read of another one on the same cycle."""
+    component = components(edges)
+    first: dict[int, tuple[tuple[int, int, int], int, int]] = {}
+    for writer, reader, proc, *read in edges:
+        if component[writer] == component[reader]:
+            part, off, val = read
+            found = (part, off, val), writer, proc
+            first[reader] = min(found, first.get(reader, found))
+    for reader, ((part, off, val), writer, proc) in first.items():
+        yield Witness("G1c", "", part, off, val, reader, proc, writer)
+
+
+def components(edges: Iterable[Edge]) -> dict[int, int]:
+    """Transaction -> the number of its strongly connected component (Kosaraju).
+
+    In the order in which a search of the edges ends, the last one first, each search against the edges finds one.
+    """
+    forward: dict[int, list[int]] = {}
+    backward: dict[int, list[int]] = {}
+    for writer, reader, *_ in edges:
+        for graph, one, other in ((forward, writer, reader), (backward, reader, writer)):
+            graph.setdefault(one, []).append(other)
+            graph.setdefault(other, [])
+    ended: list[int] = []
+    seen: dict[int, int] = {}
+    for node in forward:
+        ended += _search(forward, node, seen, 0)
+    found: dict[int, int] = {}
+    for number, node in enumerate(reversed(ended)):
+        _search(backward, node, found, number)
+    return found
+
+
+def _search(graph: Graph, root: int, seen: dict[int, int], number: int) -> list[int]:
+    """What can be reached and was not `seen`, in the order in which the search of each ends; marks it `number`."""
+    if root in seen:
+        return []
+    seen[root] = number
+    ended, path = [], [(root, iter(graph[root]))]
+    while path:
+        node, neighbours = path[-1]
+        following = next((each for each in neighbours if each not in seen), None)
+        if following is None:
+            ended.append(node)
+            path.pop()
+        else:
+            seen[following] = number
+            path.append((following, iter(graph[following])))
+    return ended

@@ -1,0 +1,31 @@
+"""Many transactions that read each other's records: too early, in circles, and as they should."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.support.histories.builder import HistoryBuilder
+
+TRANSACTIONS, UNDER_WAY = 24, 4
+
+
+def tangle(seed: int) -> HistoryBuilder:
+    """Transactions of which few are under way at a time; each reads of any that there have been."""
+    rng = Random(repr((seed, "tangle")))
+    h = HistoryBuilder()
+    open_: list[tuple[int, int]] = []
+    written = []
+    for off in range(TRANSACTIONS):
+        proc = h.producer(isolation=rng.choice((1, 1, 1, 0)))
+        txn = h.begin(proc, f"id-{proc}")
+        written.append((txn, h.ok(h.send(proc, txn=txn), off)))
+        open_.append((proc, off))
+        while len(open_) > rng.randrange(UNDER_WAY + 1):
+            proc, which = rng.choice(open_)
+            if rng.random() < 0.75:
+                back = rng.randrange(max(0, off - 3), off + 1)
+                h.poll(proc, [(back, written[back][1].val)], txn=written[which][0])
+            else:
+                h.end(written[which][0], rng.choice(("commit", "commit", "commit", "abort")))
+                open_.remove((proc, which))
+    return h
