@@ -79,6 +79,8 @@ class Traffic(NamedTuple):
     """Produce requests on a connection that wait for their answer."""
     mean_bytes: float
     """Of a record's value."""
+    transactional_ids: tuple[str, ...] = ()
+    """Of its producers, in order; none: it has no transactions."""
 
 
 class SwarmGround(NamedTuple):

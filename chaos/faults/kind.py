@@ -153,6 +153,8 @@ class Setting:
     nodes: int
     replicas: int
     upgrade_to: str
+    transactional: bool = False
+    """The workload has transactions."""
 
 
 @dataclass(frozen=True, slots=True)

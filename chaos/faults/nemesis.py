@@ -135,15 +135,19 @@ class Nemesis:
                 if all(true for _, true in found):
                     p.trigger["true_ns"] = stage.now_ns()
                     return
-                await trio.sleep(triggers.POLL_S)
+                await trio.sleep(triggers.poll_s(parts))
         raise HarnessError(f"{fault.when!r} did not come true within {fault.within_s:g} s")
 
-    def _look(self, part: triggers.Condition, view: ClusterView | None) -> tuple[int | None, bool]:
+    def _look(self, part: triggers.Condition, view: ClusterView | None) -> tuple[int | str | None, bool]:
         """What is seen of one part of a condition, and whether it is true of that."""
         if isinstance(part, triggers.After):
             other = next(each for each in self.played if each.fault.id == part.fault)
             at = other.ended if part.ended else other.began
             return at, at is not None
+        if isinstance(part, triggers.InState):
+            assert view is not None, "the cluster is looked at for states"
+            state = view.states.get(part.id)
+            return state, part.holds(state)
         runtime = self._stage.runtime
         seen = triggers.seen_of(part, view, runtime.calls if isinstance(runtime, Counting) else None)
         return seen, part.holds(seen)

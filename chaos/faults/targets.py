@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 from chaos.faults.kind import FaultError
@@ -13,7 +13,9 @@ from chaos.runtimes.layout import zone_name
 
 OF_PARTITIONS = ("leader", "follower", "followers", "isr", "last_isr")
 """Targets that may name a partition, as in `leader:TOPIC-N`."""
-NODE_TARGETS = (*OF_PARTITIONS, "controller", "node", "random", "minority", "majority", "all")
+COORDINATOR = "coordinator"
+"""`coordinator:ID` is the broker that coordinates a transactional id of the workload; without one, of any of them."""
+NODE_TARGETS = (*OF_PARTITIONS, "controller", COORDINATOR, "node", "random", "minority", "majority", "all")
 """Whom a fault may hit. `node:N` names a broker id."""
 ZONE_TARGET = "zone"
 """Of faults of links: `zone:N` is all links of the workload's N-th client zone, counted from 1."""
@@ -22,7 +24,7 @@ LINK_TARGET = "link"
 broker, or its id; A is one too, or a client zone."""
 BUT = " not "
 """In front of brokers that are not to be hit, as in `leader not controller`."""
-OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", "node", "random")
+OF_ONE = ("leader", "follower", "isr", "last_isr", "controller", COORDINATOR, "node", "random")
 """Targets that are one broker."""
 CLIENT_TARGETS = ("producer", "reader")
 """Of faults of clients: any one of them, or `producer:N`."""
@@ -40,6 +42,11 @@ class ClusterView:
     """"TOPIC-N" to broker id, -1 where none leads."""
     isr: Mapping[str, tuple[int, ...]]
     replicas: Mapping[str, tuple[int, ...]]
+    coordinators: Mapping[str, int] = field(default_factory=dict)
+    """Transactional id to broker id, -1 where none coordinates it: of those that the plan's faults name."""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """Transactional id to the state of its transaction, as Kafka calls it; only of those that conditions name, and
+    where their coordinators answered."""
 
 
 class Unresolved(Exception):
@@ -95,8 +102,9 @@ def _check_but(here: str, target: str, kind: str, but: str) -> None:
     if kind not in NODE_TARGETS:
         raise FaultError(f"{here}: target {target!r}: only brokers can be left out: no `not` behind {kind}")
     whom, _, argument = but.partition(":")
-    if whom not in ("controller", "node") and not (whom == "leader" and argument):
-        raise FaultError(f"{here}: target {target!r}: behind `not` stands controller, node:N or leader:TOPIC-N")
+    if whom not in ("controller", "node") and not (whom in ("leader", COORDINATOR) and argument):
+        allowed = "controller, node:N, leader:TOPIC-N or coordinator:ID"
+        raise FaultError(f"{here}: target {target!r}: behind `not` stands {allowed}")
     check_target(here, but)
 
 
@@ -114,24 +122,31 @@ def link_ends(here: str, target: str) -> tuple[str, str]:
     return ends[0], ends[1]
 
 
-def check_feasible(target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str) -> None:
-    """Refuse, when a plan is made, a target that its cluster or its workload can never have. places: its partitions."""
+def check_feasible(
+    target: str, nodes: Sequence[int], zones: int, places: Sequence[str], here: str, ids: Sequence[str] = ()
+) -> None:
+    """Refuse, when a plan is made, a target that its cluster or its workload can never have.
+
+    places: the workload's partitions. ids: its transactional ids.
+    """
     kind, argument = check_target(here, target)
     if kind == LINK_TARGET:
         ends = link_ends(here, target)
         for end in ends:
-            check_feasible(end, nodes, zones, places, here)
+            check_feasible(end, nodes, zones, places, here, ids)
         if ends[0] == ends[1] and not ends[0].startswith(("follower", "isr", "random")):
             raise FaultError(f"{here}: target {target!r}: nobody has a link to itself")
         return
     if but := _split(target)[1]:
-        check_feasible(but, nodes, zones, places, here)
+        check_feasible(but, nodes, zones, places, here, ids)
         if len(nodes) == 1:
             raise FaultError(f"{here}: target {target!r}: a cluster of 1 has nobody else")
         if kind == "node" and but == f"node:{argument}":
             raise FaultError(f"{here}: target {target!r}: nobody is left")
     if kind == "node" and int(argument) not in nodes:
         raise FaultError(f"{here}: there is no node {argument}: the cluster has {', '.join(map(str, nodes))}")
+    if kind == COORDINATOR and (why := no_such_id(argument, ids)):
+        raise FaultError(f"{here}: target {target!r}: {why}")
     if kind in OF_PARTITIONS and argument and argument not in places:
         raise FaultError(f"{here}: there is no partition {argument}: the workload has {', '.join(places)}")
     if kind == ZONE_TARGET and int(argument) > zones:
@@ -139,6 +154,27 @@ def check_feasible(target: str, nodes: Sequence[int], zones: int, places: Sequen
         raise FaultError(f"{here}: there is no zone {argument}: the workload has {have} (workload.zones, --zones)")
     if kind == "minority" and minority_size(len(nodes)) == 0:
         raise FaultError(f"{here}: a cluster of {len(nodes)} has no minority")
+
+
+def no_such_id(wanted: str, ids: Sequence[str]) -> str:
+    """Why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any."""
+    if not ids:
+        return "the workload has no transactions, so nobody coordinates any: --workload transactions"
+    if wanted in ("", *ids):
+        return ""
+    return f"there is no transactional id {wanted}: the workload has {', '.join(ids)}"
+
+
+def coordinated_ids(targets: Iterable[str], ids: Sequence[str]) -> tuple[str, ...]:
+    """The transactional ids whose coordinators these targets may name, of a workload's `ids`."""
+    named: set[str] = set()
+    for target in targets:
+        ends = link_ends("target", target) if target.startswith(f"{LINK_TARGET}:") else (target,)
+        for end in (each for one in ends for each in _split(one) if each):
+            kind, argument = check_target("target", end)
+            if kind == COORDINATOR:
+                named |= {argument} if argument else {*ids}
+    return tuple(each for each in ids if each in named)
 
 
 def minority_size(nodes: int) -> int:
@@ -186,7 +222,19 @@ def resolve(target: str, view: ClusterView, rng: Random) -> tuple[int, ...]:
         if found in avoided:
             raise Unresolved(f"{target}: that is broker {found} now")
         return (found,)
+    if kind == COORDINATOR:
+        return (_coordinator(argument, view, avoided, rng),)
     return _replicas(kind, argument, view, avoided, rng)
+
+
+def _coordinator(wanted: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> int:
+    known = {each: node for each, node in sorted(view.coordinators.items()) if each == wanted or not wanted}
+    free = {each: node for each, node in known.items() if node in view.nodes and node not in avoided}
+    if not free:
+        avoidable = any(node in avoided for node in known.values())
+        why = f"that is broker {', '.join(map(str, avoided))} now" if avoidable else "nobody coordinates it now"
+        raise Unresolved(f"{COORDINATOR}:{wanted}: {why}" if wanted else f"{COORDINATOR}: {why}")
+    return free[rng.choice(list(free))]
 
 
 def _replicas(kind: str, argument: str, view: ClusterView, avoided: Sequence[int], rng: Random) -> tuple[int, ...]:

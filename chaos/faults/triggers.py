@@ -6,22 +6,25 @@
     fsync:N OP NUMBER           how many fsyncs broker N has done since the run began; also write:N and send:N
     after fault N began         of the plan's faults, counted from 0
     after fault N ended
+    txn:ID == STATE             the state of a transactional id's transaction, as Kafka calls it; or != STATE
 
-OP is one of == != < <= > >=. The condition is checked every 50 ms. If it is not true in time, the fault did not land.
+OP is one of == != < <= > >=. The condition is checked every 50 ms, a transaction's state every 20 ms. If it is not true
+in time, the fault did not land.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chaos.faults.kind import FaultError
+from chaos.faults.targets import no_such_id
 from chaos.runtimes.contract import CrashOp
 
-POLL_S = 0.05
+POLL_S, SOON_S = 0.05, 0.02
 WITHIN_S = 20.0
 """How long a fault waits for its condition, where the plan does not say."""
 OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
@@ -34,6 +37,10 @@ OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
 }
 OF_PARTITIONS, OF_CALLS = ("isr", "leader"), ("fsync", "write", "send")
 _COMPARED = re.compile(r"([a-z]+)(?::(\S+))?\s*(==|!=|<=|>=|<|>)\s*(-?\d+)")
+OF_TRANSACTIONS = "txn"
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+"""What DescribeTransactions says. (Dead and PrepareEpochFence are in Kafka's memory for moments only.)"""
+_STATE = re.compile(r"txn:(\S+)\s*(==|!=)\s*(\S+)")
 _AFTER = re.compile(r"after fault (\d+) (began|ended)")
 _AND = re.compile(r"\s+and\s+")
 
@@ -61,7 +68,20 @@ class After:
     ended: bool
 
 
-Condition = Compared | After
+@dataclass(frozen=True, slots=True)
+class InState:
+    """The transaction of a transactional id is in a state, or is not."""
+
+    id: str
+    state: str
+    is_not: bool
+
+    def holds(self, seen: str | None) -> bool:
+        """Whether this is true of the state that was seen. None: nobody knows it, so nothing is true of it."""
+        return seen is not None and (seen == self.state) != self.is_not
+
+
+Condition = Compared | After | InState
 
 
 def parse(here: str, when: str) -> tuple[Condition, ...]:
@@ -75,8 +95,14 @@ def parse(here: str, when: str) -> tuple[Condition, ...]:
 def _part(here: str, when: str, text: str) -> Condition:
     if after := _AFTER.fullmatch(text):
         return After(int(after[1]), after[2] == "ended")
+    if state := _STATE.fullmatch(text):
+        if state[3] not in STATES:
+            raise FaultError(f"{here}: when = {when!r}: there is no state {state[3]}: one of {', '.join(STATES)}")
+        return InState(state[1], state[3], state[2] == "!=")
     found = _COMPARED.fullmatch(text)
     if found is None:
+        if text.startswith(f"{OF_TRANSACTIONS}:"):
+            raise FaultError(f"{here}: when = {when!r}: such as 'txn:squall-0 == PrepareCommit', or with !=")
         for wrong, instead in (("&&", "and"), (",", "and"), (" or ", "two faults, one `when` each")):
             if wrong in text:
                 raise FaultError(f"{here}: when = {when!r}: {wrong.strip()!r} is not known: write {instead}")
@@ -88,7 +114,7 @@ def _part(here: str, when: str, text: str) -> Condition:
     if subject in OF_CALLS and not of.isdigit():
         raise FaultError(f"{here}: when = {when!r}: {subject} needs a broker, as in {subject}:2")
     if subject not in (*OF_PARTITIONS, *OF_CALLS, "controller") or (subject == "controller" and of):
-        raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write or send")
+        raise FaultError(f"{here}: when = {when!r}: of isr, leader, controller, fsync, write, send or txn")
     return Compared(subject, of, op, number)
 
 
@@ -102,6 +128,8 @@ class PlanScope:
     nodes: Sequence[int]
     uncounted: str = ""
     """Why the brokers' calls are not counted in this plan's runtime; empty if they are counted."""
+    ids: Sequence[str] = ()
+    """The workload's transactional ids."""
 
 
 def uncounted(runtime: str, target: str) -> str:
@@ -139,6 +167,8 @@ def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
     if isinstance(condition, After):
         missing = condition.fault >= scope.faults or condition.fault == itself
         return f"there is no other fault {condition.fault}" if missing else ""
+    if isinstance(condition, InState):
+        return no_such_id(condition.id, scope.ids)
     if condition.subject in OF_PARTITIONS and condition.of not in scope.places:
         return f"there is no partition {condition.of}"
     if condition.subject in OF_CALLS:
@@ -148,7 +178,18 @@ def _impossible(condition: Condition, itself: int, scope: PlanScope) -> str:
 
 def looks_at_cluster(condition: Condition) -> bool:
     """Whether brokers must be asked: for a leader, an ISR or the controller."""
-    return isinstance(condition, Compared) and condition.subject not in OF_CALLS
+    return isinstance(condition, InState) or (isinstance(condition, Compared) and condition.subject not in OF_CALLS)
+
+
+def described_ids(whens: Iterable[str]) -> tuple[str, ...]:
+    """The transactional ids of whose states conditions, already checked, speak. Empty: the fault waits for nothing."""
+    parts = [part for when in whens if when for part in parse("when", when)]
+    return tuple(dict.fromkeys(part.id for part in parts if isinstance(part, InState)))
+
+
+def poll_s(parts: Sequence[Condition]) -> float:
+    """How long after one look the next one is due."""
+    return SOON_S if any(isinstance(part, InState) for part in parts) else POLL_S
 
 
 def _never(parts: Sequence[Condition]) -> str:
@@ -159,6 +200,10 @@ def _never(parts: Sequence[Condition]) -> str:
         tried = {part.number + step for part in alike for step in (-1, 0, 1)}
         if not any(all(part.holds(number) for part in alike) for number in sorted(tried)):
             return f"no number of {':'.join(filter(None, subject))} makes this true"
+    of_states = [part for part in parts if isinstance(part, InState)]
+    for id_ in dict.fromkeys(part.id for part in of_states):
+        if not any(all(part.holds(state) for part in of_states if part.id == id_) for state in STATES):
+            return f"no state of txn:{id_} makes this true"
     return ""
 
 

@@ -167,7 +167,8 @@ def _of_fault(
     except FaultError:
         pass  # said already
     else:
-        wrong += _refused(check_feasible, planned.target, plan.nodes, plan.workload.zones, plan.partitions(), here)
+        load, ids = plan.workload, plan.workload.traffic().transactional_ids
+        wrong += _refused(check_feasible, planned.target, plan.nodes, load.zones, plan.partitions(), here, ids)
     if others_known:
         wrong += _waiting(plan, number, planned)
     return wrong
@@ -191,7 +192,9 @@ def _impossible(plan: PlanParts, fault: Fault) -> Iterable[str]:
         why = f" ({kind.nowhere_else})" if kind.nowhere_else else ""
         yield f"{here}: not possible in runtime {plan.runtime!r}: use {where}{why}"
     nodes, replicas = plan.cluster.nodes, plan.workload.replication_factor
-    if why := kind.refuse(fault.params, Setting(plan.runtime, plan.target, nodes, replicas, plan.upgrade_to)):
+    transactional = bool(plan.workload.traffic().transactional_ids)
+    setting = Setting(plan.runtime, plan.target, nodes, replicas, plan.upgrade_to, transactional)
+    if why := kind.refuse(fault.params, setting):
         yield f"{here}: {why}"
     needed = kind.needs_nodes(fault.params)
     if nodes < needed:
@@ -209,5 +212,6 @@ def _waiting(plan: PlanParts, number: int, planned: FaultPlan) -> list[str]:
             f"{here}: within_s = {planned.within_s:g}: there is no `when` to wait for"
         ]  # fmt: skip
     uncounted = triggers.uncounted(plan.runtime, plan.target)
-    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted)
+    ids = plan.workload.traffic().transactional_ids
+    scope = triggers.PlanScope(len(plan.faults), plan.partitions(), plan.nodes, uncounted, ids)
     return _refused(triggers.check, here, planned.when, number, scope)

@@ -17,6 +17,8 @@ from chaos.faults.targets import ClusterView
 
 AGAIN_S = 0.05
 """Between a broker's answer and the next question to it."""
+SOON_S = 0.02
+"""The same where a state is waited for that may be over in a few milliseconds."""
 FRESH_S = 1.0
 """An older answer does not count: its broker has been silent since."""
 PATIENCE_S = 0.3
@@ -38,7 +40,9 @@ Ask = Callable[[], Awaitable[Answer | None]]
 
 
 @asynccontextmanager
-async def lookout(asks: Sequence[Ask]) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+async def lookout(
+    asks: Sequence[Ask], again_s: float = AGAIN_S
+) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
     """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
     answers: dict[int, tuple[float, Answer]] = {}
     began = trio.current_time()
@@ -48,7 +52,7 @@ async def lookout(asks: Sequence[Ask]) -> AsyncIterator[Callable[[], Awaitable[C
             asked = trio.current_time()
             if (answer := await asks[number]()) is not None:
                 answers[number] = (asked, answer)
-            await trio.sleep(AGAIN_S)
+            await trio.sleep(again_s)
 
     async def view() -> ClusterView:
         while True:
@@ -80,4 +84,22 @@ def merged(answers: Sequence[Answer]) -> ClusterView:
     term = max(answer.term for answer in answers)
     known = [answer.view.controller for answer in answers if answer.term == term and answer.view.controller >= 0]
     controller = Counter(known).most_common(1)[0][0] if known else -1
-    return ClusterView(answers[0].view.nodes, controller, leaders, isr, replicas)
+    coordinators, states = _coordinated([answer.view for answer in answers])
+    return ClusterView(answers[0].view.nodes, controller, leaders, isr, replicas, coordinators, states)
+
+
+def _coordinated(views: Sequence[ClusterView]) -> tuple[dict[str, int], dict[str, str]]:
+    """Of each transactional id the coordinator that most brokers name, and its transaction's state.
+
+    A coordinator that was deposed may answer with an old state: it counts only if it agrees with most brokers.
+    """
+    coordinators: dict[str, int] = {}
+    states: dict[str, str] = {}
+    for each in dict.fromkeys(id_ for view in views for id_ in view.coordinators):
+        named = [view.coordinators.get(each, -1) for view in views]
+        known = [node for node in named if node >= 0]
+        coordinators[each] = Counter(known).most_common(1)[0][0] if known else -1
+        for view, node in zip(views, named, strict=True):
+            if each in view.states and node == coordinators[each]:
+                states[each] = view.states[each]
+    return coordinators, states

@@ -13,7 +13,7 @@ import trio
 from broker.env import Env
 from chaos.errors import HarnessError
 from chaos.faults.targets import ClusterView
-from chaos.runs.lookout import Answer, lookout
+from chaos.runs.lookout import AGAIN_S, SOON_S, Answer, lookout
 from workloads.client import admin
 from workloads.client.client import Client
 from workloads.client.connection import RequestFailed, UnsupportedApi
@@ -33,16 +33,25 @@ _PAUSE_S = 0.1
 class Observer:
     """A client of its own, so that what it asks never waits behind the workload. Use as `await nursery.start(run)`.
 
-    `ask_quorum`: the cluster's Metadata does not tell who the active controller is.
+    `ask_quorum`: the cluster's Metadata does not tell who the active controller is. `coordinated`: transactional ids
+    whose coordinators are asked for as well. `described`: those of which a lookout also asks for the state.
     """
 
     def __init__(
-        self, env: Env, bootstrap: Sequence[tuple[str, int]], nodes: Sequence[int], *, ask_quorum: bool = False
+        self,
+        env: Env,
+        bootstrap: Sequence[tuple[str, int]],
+        nodes: Sequence[int],
+        *,
+        ask_quorum: bool = False,
+        coordinated: Sequence[str] = (),
+        described: Sequence[str] = (),
     ) -> None:
         self._env, self._bootstrap = env, tuple(bootstrap)
         self.client = Client(env, bootstrap, SETTINGS)
         self._nodes = tuple(nodes)
         self._ask_quorum = ask_quorum
+        self._coordinated, self._described = (*coordinated, *(x for x in described if x not in coordinated)), described
         self.cluster_id = ""
         """As some broker last said; empty before, or where brokers do not tell it."""
 
@@ -71,7 +80,9 @@ class Observer:
         while True:
             try:
                 seen = self._read(await admin.metadata(self.client))
-                return replace(seen, controller=await self._controller()) if self._ask_quorum else seen
+                seen = replace(seen, controller=await self._controller()) if self._ask_quorum else seen
+                found = await admin.coordinators(self.client, self._coordinated)
+                return replace(seen, coordinators=found) if found else seen
             except (RequestFailed, UnsupportedApi):
                 await trio.sleep(_PAUSE_S)
 
@@ -82,7 +93,8 @@ class Observer:
             clients = [Client(self._env, [server], SETTINGS) for server in self._bootstrap]
             for client in clients:
                 await nursery.start(client.run)
-            async with lookout([partial(self._ask, client) for client in clients]) as view:
+            again_s = SOON_S if self._described else AGAIN_S
+            async with lookout([partial(self._ask, client) for client in clients], again_s) as view:
                 yield view
             nursery.cancel_scope.cancel()
 
@@ -93,10 +105,15 @@ class Observer:
             epochs = {
                 f"{topic.name}-{p.partition_index}": p.leader_epoch for topic in told.topics for p in topic.partitions
             }
+            seen = self._read(told)
+            if self._coordinated:
+                found = await admin.coordinators(client, self._coordinated)
+                states = await admin.transaction_states(client, self._described)
+                seen = replace(seen, coordinators=found, states=states)
             if not self._ask_quorum:
-                return Answer(self._read(told), epochs)
+                return Answer(seen, epochs)
             quorum = await admin.describe_quorum(client)
-            return Answer(replace(self._read(told), controller=quorum.leader_id), epochs, quorum.epoch)
+            return Answer(replace(seen, controller=quorum.leader_id), epochs, quorum.epoch)
         except (RequestFailed, UnsupportedApi):
             return None
 

@@ -22,7 +22,8 @@ from chaos.errors import HarnessError, trouble_of
 from chaos.faults.kind import Trait
 from chaos.faults.nemesis import Nemesis
 from chaos.faults.stage import Played, now_ns
-from chaos.faults.targets import ClusterView
+from chaos.faults.targets import ClusterView, coordinated_ids
+from chaos.faults.triggers import described_ids
 from chaos.plans.operations import of_the_run
 from chaos.plans.plan import Plan
 from chaos.runs.last_load import outlast
@@ -179,8 +180,7 @@ class Run:
         servers = addresses(self.runtime.bootstrap(ZONE))
         served = self._eyes.served if self._eyes else None
         recorder = Recorder(env, self.papers.history, run=self.papers.run_id, served=served)
-        foreign = self._stranger is not None
-        observer = Observer(self.env("observer"), servers, self.plan.nodes, ask_quorum=foreign)
+        observer = self._observer(servers, foreign=self._stranger is not None)
         told = self.papers.fault
         nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told)
         self._played = nemesis.played
@@ -202,6 +202,19 @@ class Run:
         finally:
             recorder.close()
             self.papers.close()
+
+    def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> Observer:
+        faults, ids = self.plan.timeline(), self.plan.workload.traffic().transactional_ids
+        coordinated = coordinated_ids((fault.target for fault in faults), ids)
+        described = described_ids(fault.when for fault in faults)
+        return Observer(
+            self.env("observer"),
+            servers,
+            self.plan.nodes,
+            ask_quorum=foreign,
+            coordinated=coordinated,
+            described=described,
+        )
 
     async def _meet(self, stranger: Stranger, servers: list[tuple[str, int]]) -> None:
         """Ask brokers that are not ours for their version."""

@@ -21,6 +21,8 @@ from broker.protocol.schema.create_topics import (
 )
 from broker.protocol.schema.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from broker.protocol.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from broker.protocol.schema.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from broker.protocol.schema.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.protocol.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -34,6 +36,7 @@ from workloads.client.cluster import Place
 from workloads.client.connection import RequestFailed, UnsupportedApi
 from workloads.client.new_topic import NewTopic
 from workloads.client.outcomes import STALE_METADATA, TIMED_OUT
+from workloads.client.transactions import OF_TRANSACTIONAL_IDS
 
 DELETE_BY_NAMES_UNTIL = 5
 """From the next version on a topic to delete is a name or an id."""
@@ -110,6 +113,31 @@ class QuorumView(NamedTuple):
     voters: dict[int, int]
     """Voter to its log's end, as far as the leader knows; -1 where it has not fetched in this epoch."""
     observers: dict[int, int]
+
+
+async def coordinators(client: Client, ids: Sequence[str]) -> dict[str, int]:
+    """Transactional id -> the broker that coordinates it, as one broker sees it; -1 where it names none.
+
+    Raises RequestFailed, UnsupportedApi.
+    """
+    if not ids:
+        return {}
+    request = FindCoordinatorRequest(key_type=OF_TRANSACTIONAL_IDS, coordinator_keys=list(ids))
+    answer = await client.ask_once(request, FindCoordinatorResponse)
+    told = {each.key: each.node_id for each in answer.coordinators if each.error_code == ErrorCode.NONE}
+    return {each: told.get(each, -1) for each in ids}
+
+
+async def transaction_states(client: Client, ids: Sequence[str]) -> dict[str, str]:
+    """Transactional id -> the state of its transaction, of those that the asked broker coordinates and knows.
+
+    Raises RequestFailed, UnsupportedApi.
+    """
+    if not ids:
+        return {}
+    answer = await client.ask_once(DescribeTransactionsRequest(list(ids)), DescribeTransactionsResponse)
+    known = (each for each in answer.transaction_states if each.error_code == ErrorCode.NONE)
+    return {each.transactional_id: each.transaction_state for each in known}
 
 
 async def elect_leaders(

@@ -30,6 +30,11 @@ ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncom
 """Choice -> the levels that readers have by turns."""
 
 
+def transactional_id(producer: int) -> str:
+    """Of the producer of this number, and of its successors."""
+    return f"squall-{producer}"
+
+
 class TransactionsLoad(Scenario):
     """Load and clients. Each producer has a transactional id, which its successors take over."""
 
@@ -70,7 +75,13 @@ class TransactionsLoad(Scenario):
         """As `Scenario.traffic`."""
         settings = self.producer_settings()
         return Traffic(
-            self.producers, self.readers, self.rate * 3, settings.acks, settings.max_in_flight, self.record_bytes
+            self.producers,
+            self.readers,
+            self.rate * 3,
+            settings.acks,
+            settings.max_in_flight,
+            self.record_bytes,
+            tuple(map(transactional_id, range(self.producers))),
         )
 
     @classmethod
@@ -161,6 +172,7 @@ class TransactionsLoad(Scenario):
             self.transaction_timeout_ms,
             self.generation,
             self.draw(),
+            self.traffic().transactional_ids,
         )
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):

@@ -41,6 +41,8 @@ class WriterSettings:
     generation: int
     """The newest generation of transactions that they speak, 1 or 2."""
     draw: Draw
+    ids: Sequence[str]
+    """Their transactional ids, by their numbers."""
 
 
 class Writer:
@@ -52,7 +54,7 @@ class Writer:
         self._recorder, self._counters, self._stop = around.recorder, around.counters, around.stop
         self._acknowledged = around.acknowledged
         self._handle = around.controls.producers[number]
-        producer = replace(settings.producer, transactional_id=f"squall-{number}")
+        producer = replace(settings.producer, transactional_id=settings.ids[number])
         self._settings = replace(settings, producer=producer)
         self._agenda = Agenda(env, around, settings.draw, number, began)
         self._left_open = False

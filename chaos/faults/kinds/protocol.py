@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.draws import rng_for
 from chaos.faults.calls import many_records
-from chaos.faults.kind import HOLDING, SIDES, TRAFFIC, Choice, Draw, Fault, Kind, Number, Params, Site, Trait
+from chaos.faults.kind import HOLDING, SIDES, TRAFFIC, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
 from chaos.faults.link_faults import off_peers, on_clients_side, untold
 from chaos.faults.shapes import asked_over
 from chaos.faults.words import counted, nth
@@ -21,6 +21,7 @@ APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetForLeaderEpoch", "InitProducerId", "CreateTopics"),
     *("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),
     *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot"),
+    *("AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers"),
 )
 """Whose requests and responses the fault may hit."""
 
@@ -30,12 +31,33 @@ ERRORS = (
     "STALE_BROKER_EPOCH",
 )
 """The errors that a link may answer in a broker's stead."""
+OF_COORDINATORS = (
+    *("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"),
+    "PRODUCER_FENCED",
+)
+"""More of them, which only a transaction coordinator answers."""
+COORDINATED = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
+"""What a transaction coordinator is asked by clients, and AddPartitionsToTxn by brokers, too (KIP-890)."""
+OF_MARKERS = (
+    *("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    "KAFKA_STORAGE_ERROR",
+)
+"""After these a coordinator sends its markers again. After any other Kafka's gives up, and the transaction hangs."""
 
-ASKED: Mapping[str, str] = {"Produce": "leader", "Fetch": "leader", "BrokerHeartbeat": "controller", "Metadata": "all"}
+ASKED: Mapping[str, str] = {
+    "Produce": "leader",
+    "Fetch": "leader",
+    "BrokerHeartbeat": "controller",
+    "Metadata": "all",
+    **dict.fromkeys(COORDINATED, "coordinator"),
+    "WriteTxnMarkers": "all",
+}
 """The brokers that receive such requests. On other brokers the fault would hit nothing."""
 REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
 """Beside Fetch, what followers ask leaders."""
-OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics")
+OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn")
+OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
+"""Between brokers, but neither replication nor the controllers' traffic."""
 ASKS_S = 0.5
 """How long before the fault's end somebody must have a reason to send such a request."""
 DONE = {
@@ -61,8 +83,30 @@ def check(params: Params) -> str:
         return f"api = {api!r} is nothing that side = {side!r} has: leave out the side"
     if side in TRAFFIC and api in OF_CLIENTS:
         return f"api = {api!r} is asked by clients: side = 'clients'"
+    if side in TRAFFIC and api in OF_TRANSACTIONS:
+        return f"api = {api!r} is nothing that side = {side!r} has: leave out the side"
+    if params["act"] == "error" and (why := _unfit(api, params["error"])):
+        return why
     of_requests = params["stream"] == "back" and params["act"] in ("duplicate", "error")
     return f"act = {params['act']!r} is of requests: stream = 'there'" if of_requests else ""
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """Requests that nobody sends, and traffic that nobody can tell apart."""
+    if params["api"] in ("EndTxn", *OF_TRANSACTIONS) and not setting.transactional:
+        return f"api = {params['api']!r}: the workload has no transactions: --workload transactions"
+    return untold(params, setting)
+
+
+def _unfit(api: str, error: str) -> str:
+    """Why no broker answers this API with this error. Empty: one may."""
+    if api == "WriteTxnMarkers":
+        return "" if error in OF_MARKERS else f"error = {error!r}: WriteTxnMarkers takes {', '.join(OF_MARKERS)}"
+    if api in COORDINATED:
+        fit = ("REQUEST_TIMED_OUT", *OF_COORDINATORS)
+        return "" if error in fit or api == "InitProducerId" else f"error = {error!r}: {api} takes {', '.join(fit)}"
+    of = ", ".join(COORDINATED)
+    return f"error = {error!r} is a transaction coordinator's: api is one of {of}" if error in OF_COORDINATORS else ""
 
 
 def drawn(rng: Random) -> dict[str, Any]:
@@ -126,13 +170,13 @@ KIND = Kind(
         "nth": Number(1, 1_000_000, 1),
         "count": Number(0, 1_000_000, 1),
         "delay_ms": Number(0, 30_000, 500),
-        "error": Choice(ERRORS, "REQUEST_TIMED_OUT"),
+        "error": Choice((*ERRORS, *OF_COORDINATORS), "REQUEST_TIMED_OUT"),
         "stream": Choice(("there", "back"), "there"),
         "side": Choice((*SIDES, *TRAFFIC), "both"),
     },
     traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     check=check,
-    refuse=untold,
+    refuse=refuse,
     draw=Draw(params=drawn, target=lambda rng, params: ASKED.get(params["api"]), swarm="first", likely=likely),
     lands=lands,
     alone=off_peers,

@@ -45,9 +45,17 @@ TRAFFIC: Mapping[Traffic, tuple[int, ...]] = {
 UpdateFeatures, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, UnregisterBroker, AllocateProducerIds and
 ControllerRegistration. ApiVersions is neither.
 """
+ERROR_FIELDS = ("error_code", "partition_error_code")
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", bytes(15) + b"\1"
 
-ALIASES = {"responses": "topic_data", "partition_responses": "partition_data"}
+ALIASES = {
+    "responses": "topic_data",
+    "partition_responses": "partition_data",
+    "results_by_topic_v3_and_below": "v3_and_below_topics",
+    "results_by_transaction": "transactions",
+    "topic_results": "topics",
+    "results_by_partition": "partitions",
+}
 """Fields of responses that answer to a request's field of another name."""
 
 
@@ -196,10 +204,11 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
     """Fill a response's names and ids from the request, and every error code. False if it has no error code field."""
     found = False
     for name in answer.__slots__:
-        if name == "error_code":
-            answer.error_code, found = error, True
+        if name in ERROR_FIELDS:
+            setattr(answer, name, error)
+            found = True
             continue
-        given = getattr(asked, ALIASES.get(name, name), None)
+        given = _asked(asked, name)
         kind = ITEMS[type(answer).__module__, type(answer).__name__, name]
         if kind is not None and isinstance(given, list):
             items = []
@@ -213,14 +222,20 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
     return found
 
 
+def _asked(asked: Any, name: str) -> Any:
+    """The request's field that a response's field repeats. None if there is none."""
+    given = getattr(asked, ALIASES.get(name, name), None)
+    return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
+
+
 def _index(item: Any, index: Any, error: int) -> bool:
     """The part of a response for a bare partition number."""
     if hasattr(item, "partition_index"):
         item.partition_index = index
-    if not hasattr(item, "error_code"):
-        return False
-    item.error_code = error
-    return True
+    found = [name for name in ERROR_FIELDS if hasattr(item, name)]
+    for name in found:
+        setattr(item, name, error)
+    return bool(found)
 
 
 class _Items(dict[tuple[str, str, str], Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from chaos.faults.targets import (
     ZONE_TARGET,
     ClusterView,
     Unresolved,
+    coordinated_ids,
     link_of,
     resolve,
 )
@@ -31,6 +33,9 @@ from chaos.runtimes.layout import links, zone_names
 NODES = (1, 2, 3)
 LINKS = links(NODES, zone_names(1))
 VIEW = ClusterView(NODES, 1, {"t-0": 1, "t-1": 2}, {"t-0": (1, 2), "t-1": (2, 1)}, {"t-0": (1, 2, 3), "t-1": (2, 3, 1)})
+
+
+COORDINATED = replace(VIEW, coordinators={"a": 2, "b": 3, "c": -1})
 
 
 def resolved(target: str, view: ClusterView = VIEW) -> set[tuple[int, ...]]:
@@ -55,6 +60,46 @@ def resolved(target: str, view: ClusterView = VIEW) -> set[tuple[int, ...]]:
 )
 def test_what_a_target_may_be(target: str, expected: set[tuple[int, ...]]) -> None:
     assert resolved(target) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("coordinator:a", {(2,)}),
+        ("coordinator", {(2,), (3,)}),
+        ("coordinator not node:3", {(2,)}),
+        ("all not coordinator:b", {(1, 2)}),
+        ("leader not coordinator:a", {(1,)}),
+    ],
+)
+def test_a_coordinator_is_whom_brokers_name(target: str, expected: set[tuple[int, ...]]) -> None:
+    assert resolved(target, COORDINATED) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("coordinator:c", "coordinator:c: nobody coordinates it now"),
+        ("coordinator:a not node:2", "coordinator:a: that is broker 2 now"),
+    ],
+)
+def test_nobody_is_hit_where_nobody_coordinates(target: str, why: str) -> None:
+    with pytest.raises(Unresolved, match=why):
+        resolve(target, COORDINATED, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("targets", "asked"),
+    [
+        (["leader", "link:1->2"], ()),
+        (["coordinator:b", "node:1"], ("b",)),
+        (["link:zone:1->coordinator:a"], ("a",)),
+        (["leader not coordinator:b"], ("b",)),
+        (["coordinator:b", "coordinator"], ("a", "b")),
+    ],
+)
+def test_only_coordinators_that_a_target_may_name_are_asked_for(targets: list[str], asked: tuple[str, ...]) -> None:
+    assert coordinated_ids(targets, ("a", "b")) == asked
 
 
 @pytest.mark.parametrize(
@@ -127,7 +172,7 @@ def test_relays_stand_where_a_link_may_be(target: str, expected: list[str]) -> N
 
 def plan(target: str, action: str = "partition", nodes: int = 3, **params: Any) -> Any:
     fault = {"at_s": 2, "duration_s": 2, "action": action, "target": target, "params": params}
-    few = {"replication_factor": min(3, nodes), "min_isr": 1}
+    few = {"name": params.pop("workload", "appends"), "replication_factor": min(3, nodes), "min_isr": 1}
     return make_plan({"runtime": "sim", "cluster": {"nodes": nodes}, "workload": few, "faults": [fault]})
 
 
@@ -144,7 +189,12 @@ def plan(target: str, action: str = "partition", nodes: int = 3, **params: Any) 
         ("link:1->2", {"action": "kill"}, "a link is no broker: of faults that take a side"),
         ("link:1->2", {"side": "clients"}, "this link is of peers: leave it out"),
         ("link:1->2", {"shape": "ring"}, "the target is one: shape = 'isolate' or 'one-way'"),
-        ("leader not random", {}, "behind `not` stands controller, node:N or leader:TOPIC-N"),
+        ("leader not random", {}, "behind `not` stands controller, node:N, leader:TOPIC-N or coordinator:ID"),
+        ("coordinator", {}, "the workload has no transactions"),
+        ("coordinator:squall-0", {"action": "kill"}, "the workload has no transactions"),
+        ("link:zone:1->coordinator", {}, "the workload has no transactions"),
+        ("leader not coordinator:a", {"workload": "transactions"}, "there is no transactional id a"),
+        ("coordinator:squall-3", {"workload": "transactions"}, "the workload has squall-0, squall-1, squall-2"),
         ("leader not leader", {}, "behind `not` stands"),
         ("leader not node:8", {}, "there is no node 8"),
         ("node:2 not node:2", {}, "nobody is left"),

@@ -105,6 +105,18 @@ def plan(**params: Any) -> Any:
         ({"side": "controller", "target": "link:zone:1->2"}, "this link is of clients: leave it out"),
         ({"side": "controller", "action": "protocol", "api": "Produce"}, "is asked by clients: side = 'clients'"),
         ({"side": "replication", "action": "protocol", "api": "Vote"}, "leave out the side"),
+        ({"side": "controller", "action": "protocol", "api": "WriteTxnMarkers"}, "leave out the side"),
+        ({"side": "controller", "action": "protocol", "api": "EndTxn"}, "is asked by clients: side = 'clients'"),
+        ({"side": "both", "action": "protocol", "api": "EndTxn"}, "the workload has no transactions"),
+        ({"side": "both", "action": "protocol", "error": "NOT_COORDINATOR", "act": "error"}, "api is one of InitPr"),
+        (
+            {"side": "both", "action": "protocol", "api": "EndTxn", "error": "NOT_CONTROLLER", "act": "error"},
+            "EndTxn takes REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR",
+        ),
+        (
+            {"side": "both", "action": "protocol", "api": "WriteTxnMarkers", "error": "NOT_CONTROLLER", "act": "error"},
+            "WriteTxnMarkers takes REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER",
+        ),
         (
             {"side": "replication", "world": {"runtime": "process", "target": "kafka"}},
             "only what Squall's own brokers ask each other is told apart: side = 'peers'",

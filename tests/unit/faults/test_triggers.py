@@ -10,7 +10,18 @@ import pytest
 
 from chaos.faults.kind import FaultError
 from chaos.faults.targets import ClusterView
-from chaos.faults.triggers import After, Compared, PlanScope, check, counts_calls, kept, parse, seen_of
+from chaos.faults.triggers import (
+    After,
+    Compared,
+    InState,
+    PlanScope,
+    check,
+    counts_calls,
+    described_ids,
+    kept,
+    parse,
+    seen_of,
+)
 from chaos.plans.plan import Plan, PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.runs.simulation import simulate
 from checkers.nemesis_log import parse_faults
@@ -69,7 +80,35 @@ def test_what_is_not_of_the_grammar_is_refused_with_an_example(when: str) -> Non
         parse("here", when)
 
 
-SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3))
+SCOPE = PlanScope(2, ["t-0", "t-1"], (1, 2, 3), ids=("a", "b"))
+
+
+def test_a_state_of_a_transaction_is_compared_and_an_unknown_one_is_not() -> None:
+    (is_, is_not) = parse("here", "txn:a == PrepareCommit and txn:b != Empty")
+    assert (is_, is_not) == (InState("a", "PrepareCommit", False), InState("b", "Empty", True))
+    assert isinstance(is_, InState) and isinstance(is_not, InState)
+    assert [is_.holds(seen) for seen in ("PrepareCommit", "Ongoing", None)] == [True, False, False]
+    assert [is_not.holds(seen) for seen in ("Empty", "Ongoing", None)] == [False, True, False]
+    check("here", "txn:a == PrepareCommit and txn:b != Empty", 0, SCOPE)
+    assert described_ids(["", "txn:b == Ongoing and controller == 1", "txn:b != Empty and txn:a == Ongoing"]) == (
+        "b",
+        "a",
+    )
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("txn:a == Prepared", "there is no state Prepared: one of Empty, Ongoing, PrepareCommit"),
+        ("txn:a > Ongoing", "such as 'txn:squall-0 == PrepareCommit'"),
+        ("txn:c == Ongoing", "there is no transactional id c: the workload has a, b"),
+        ("txn:a == Ongoing and txn:a == Empty", "no state of txn:a makes this true"),
+    ],
+)
+def test_a_state_that_no_transaction_can_be_in_is_refused(when: str, said: str) -> None:
+    with pytest.raises(FaultError) as refused:
+        check("here", when, 0, SCOPE)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +169,7 @@ def with_faults(*faults: dict[str, Any], **values: Any) -> Plan:
         ({"when": "fsync:4 > 1"}, "there is no node 4"),
         ({"when": "after fault 0 began"}, "there is no other fault 0"),
         ({"when": "after fault 1 began"}, "there is no other fault 1"),
+        ({"when": "txn:squall-0 == Ongoing"}, "the workload has no transactions"),
         ({"within_s": 3}, "there is no `when`"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import trio
 import trio.testing
@@ -74,3 +75,14 @@ def test_the_controller_of_the_newest_term_counts_and_then_the_majoritys() -> No
     told = [answer(1, (1,), 1, controller=node, term=term) for node, term in ((1, 6), (1, 6), (3, 7))]
     assert merged(told).controller == 3
     assert merged([answer(1, (1,), 1, controller=-1)]).controller == -1
+
+
+def test_a_coordinator_is_whom_most_brokers_name_and_only_it_knows_the_state() -> None:
+    def coordinated(node: int, **states: str) -> Answer:
+        seen = answer(1, (1, 2, 3), 1)
+        return seen._replace(view=replace(seen.view, coordinators={"x": node, "y": -1}, states=states))
+
+    deposed = coordinated(2, x="Ongoing")
+    view = merged([deposed, coordinated(3), coordinated(3, x="CompleteAbort")])
+    assert (view.coordinators, view.states) == ({"x": 3, "y": -1}, {"x": "CompleteAbort"})
+    assert merged([deposed, coordinated(3), coordinated(3)]).states == {}

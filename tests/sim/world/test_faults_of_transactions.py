@@ -1,0 +1,34 @@
+"""Faults that aim at transactions: a coordinator, a state, and what is asked of coordinators and by them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from chaos.plans.plan import make_plan
+from chaos.runs.simulation import simulate
+
+LOAD = {"name": "transactions", "generation": 1, "rate": 4}
+MARKERS = {"api": "WriteTxnMarkers", "act": "delay", "delay_ms": 700, "count": 0, "side": "peers"}
+ENDS = {"api": "EndTxn", "act": "error", "error": "NOT_COORDINATOR", "side": "clients", "count": 2}
+ADDED = {"api": "AddPartitionsToTxn", "act": "error", "error": "CONCURRENT_TRANSACTIONS", "count": 2}
+PREPARED = "after fault 0 began and txn:squall-0 == PrepareCommit"
+
+
+def fault(at_s: float, duration_s: float, action: str, target: str, **more: Any) -> dict[str, Any]:
+    return {"at_s": at_s, "duration_s": duration_s, "action": action, "target": target, **more}
+
+
+def test_a_coordinator_that_has_decided_is_killed_and_the_others_are_told_errors() -> None:
+    faults = [
+        fault(1, 6, "protocol", "all", params=MARKERS),
+        fault(1, 1, "kill", "coordinator:squall-0", when=PREPARED, within_s=5),
+        fault(8, 2, "protocol", "coordinator", params=ENDS),
+        fault(8, 2, "protocol", "all", params=ADDED),
+    ]
+    result = simulate(make_plan({"runtime": "sim", "seed": 4, "time_s": 12, "workload": LOAD, "faults": faults}))
+    assert result.verdict == "valid", result.told
+    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
+    assert last[1]["trigger"]["seen"][1] == "PrepareCommit"
+    assert len(last[1]["target"]["resolved"]) == 1
