@@ -159,7 +159,7 @@ def check_feasible(
 def no_such_id(wanted: str, ids: Sequence[str]) -> str:
     """Why a workload with these transactional ids has none of that name. Empty: it has. wanted: empty for any."""
     if not ids:
-        return "the workload has no transactions, so nobody coordinates any: --workload transactions"
+        return "the workload has no transactional producers, so nobody coordinates them"
     if wanted in ("", *ids):
         return ""
     return f"there is no transactional id {wanted}: the workload has {', '.join(ids)}"

@@ -94,7 +94,7 @@ def check(params: Params) -> str:
 def refuse(params: Params, setting: Setting) -> str:
     """Requests that nobody sends, and traffic that nobody can tell apart."""
     if params["api"] in ("EndTxn", *OF_TRANSACTIONS) and not setting.transactional:
-        return f"api = {params['api']!r}: the workload has no transactions: --workload transactions"
+        return f"api = {params['api']!r}: the workload has no transactional producers"
     return untold(params, setting)
 
 

@@ -52,11 +52,11 @@ ALIASES = {
     "responses": "topic_data",
     "partition_responses": "partition_data",
     "results_by_topic_v3_and_below": "v3_and_below_topics",
-    "results_by_transaction": "transactions",
     "topic_results": "topics",
-    "results_by_partition": "partitions",
 }
 """Fields of responses that answer to a request's field of another name."""
+RESULTS = "results_by_"
+"""So begin fields of responses that answer to the request's field of the same name in the plural."""
 
 
 def request_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
@@ -224,7 +224,8 @@ def _mirror(asked: Any, answer: Any, error: int) -> bool:
 
 def _asked(asked: Any, name: str) -> Any:
     """The request's field that a response's field repeats. None if there is none."""
-    given = getattr(asked, ALIASES.get(name, name), None)
+    other = f"{name.removeprefix(RESULTS)}s" if name.startswith(RESULTS) else name
+    given = getattr(asked, ALIASES.get(name, other), None)
     return given if given is not None or name != "partitions" else getattr(asked, "partition_indexes", None)
 
 

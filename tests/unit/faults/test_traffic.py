@@ -107,7 +107,7 @@ def plan(**params: Any) -> Any:
         ({"side": "replication", "action": "protocol", "api": "Vote"}, "leave out the side"),
         ({"side": "controller", "action": "protocol", "api": "WriteTxnMarkers"}, "leave out the side"),
         ({"side": "controller", "action": "protocol", "api": "EndTxn"}, "is asked by clients: side = 'clients'"),
-        ({"side": "both", "action": "protocol", "api": "EndTxn"}, "the workload has no transactions"),
+        ({"side": "both", "action": "protocol", "api": "EndTxn"}, "the workload has no transactional producers"),
         ({"side": "both", "action": "protocol", "error": "NOT_COORDINATOR", "act": "error"}, "api is one of InitPr"),
         (
             {"side": "both", "action": "protocol", "api": "EndTxn", "error": "NOT_CONTROLLER", "act": "error"},

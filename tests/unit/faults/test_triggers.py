@@ -169,7 +169,7 @@ def with_faults(*faults: dict[str, Any], **values: Any) -> Plan:
         ({"when": "fsync:4 > 1"}, "there is no node 4"),
         ({"when": "after fault 0 began"}, "there is no other fault 0"),
         ({"when": "after fault 1 began"}, "there is no other fault 1"),
-        ({"when": "txn:squall-0 == Ongoing"}, "the workload has no transactions"),
+        ({"when": "txn:squall-0 == Ongoing"}, "the workload has no transactional producers"),
         ({"within_s": 3}, "there is no `when`"),
     ],
 )
