@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
@@ -15,8 +17,12 @@ from chaos.mutants import find, select
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Run, Shrink, alarms, hunt
 from chaos.mutants.table import write_docs
 from chaos.plans.plan import Plan
+from chaos.plans.swarm import swarm_plan
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
+
+if TYPE_CHECKING:
+    from chaos.runs.result import SimResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Order:
     """So many further plans are shrunk at most, where there are too many steps left."""
     controls: int
     """So many plans without the mutant, before the hunt."""
+    swarm: bool
+    """With the swarm's plans, and not with the mutant's own."""
 
 
 @click.command(
@@ -41,6 +49,7 @@ Examples:
   squall hunt                                all planted bugs of replication
   squall hunt --mutants 9,14 --shrink        two of them, each to its shortest plan
   squall hunt --mutants 1 --controls 50      and 50 plans that a sound broker has to stand
+  squall hunt --mutants 31 --swarm           without a plan of its own: what the swarm draws
   squall sim --plan runs/hunt/14.toml --mutant 14 one of the found plans again
 
 \b
@@ -65,6 +74,8 @@ Exit codes: 0 every one is found and a sound broker silent, 1 not so, 3 usage.""
 @click.option("--more", default=3, show_default=True, type=click.IntRange(0),
               help=f"Further plans to find and shrink while more than {FEW_STEPS} steps are left.")  # fmt: skip
 @click.option("--controls", default=0, show_default=True, help="Number of plans of each bug that first run without it.")
+@click.option("--swarm", is_flag=True,
+              help="Hunt each with the plans that a swarm draws, and not with plans made for it.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/hunt"), show_default=True,
               help="Folder for the plans that found a bug.")  # fmt: skip
 @click.option(
@@ -82,6 +93,7 @@ def command(
     shrink_budget: float,
     more: int,
     controls: int,
+    swarm: bool,
     out: Path,
     docs: Path | None,
 ) -> int:
@@ -90,7 +102,11 @@ def command(
     Every plan runs in the simulator. What finds a bug is written to a plan that `squall sim --mutant ID` runs again.
     """
     shrink_s = shrink_budget if shrinks else 0.0
-    orders = [Order(m.id, first, seeds, budget_s, shrink_s, more, controls) for m in select(names)]
+    orders = [
+        Order(m.id, first, seeds, budget_s, shrink_s, more, controls, swarm)
+        for m in select(names)
+        if not (swarm and m.is_setting)
+    ]
     results = console()
     found = []
     for hunted in _carried_out(orders, jobs):
@@ -101,7 +117,7 @@ def command(
             (out / f"{hunted.mutant}.toml").write_text(hunted.plan)
     results.print(_table(found))
     if docs is not None:
-        write_docs(docs, found)
+        write_docs(docs, found, swarm=swarm)
     return 0 if all(hunted.is_well for hunted in found) else 1
 
 
@@ -126,7 +142,8 @@ def carry_out(order: Order) -> Hunted:
     run = simulated()
     before = tuple(alarms(mutant, seeds[: order.controls], run))
     shrink = shrinker(order.shrink_s) if order.shrink_s else None
-    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, shrink=shrink, more=order.more, say=say)
+    plan = partial(swarm_plan, workload=mutant.workload) if order.swarm else None
+    hunted = hunt(mutant, seeds, run, budget_s=order.budget_s, plan=plan, shrink=shrink, more=order.more, say=say)
     if not before:
         return hunted
     from dataclasses import replace
@@ -135,17 +152,30 @@ def carry_out(order: Order) -> Hunted:
 
 
 def simulated() -> Run:
-    """Plans are run by the simulator."""
+    """Plans are run by the simulator. Of a bug of transactions only that counts which clients see."""
     from chaos.errors import HarnessError
     from chaos.runs.simulation import simulate
 
     def run(plan: Plan, mutant: str | None) -> Failed | None:
-        result = simulate(plan, mutant=mutant)
+        of_clients = mutant is not None and find(mutant).is_of_transactions
+        result = simulate(plan, mutant=mutant, stop_at_first=not of_clients)
         if result.failure is None and result.trouble is not None:
             raise HarnessError(result.trouble)
-        return result.failure
+        return seen_by_clients(result, find(mutant).expected) if mutant and of_clients else result.failure
 
     return run
+
+
+def seen_by_clients(result: SimResult, expected: Sequence[str]) -> Failed | None:
+    """What the history shows, an expected anomaly before any other; or how the cluster ended. A broken invariant says
+    nothing here: no client can ask for it.
+    """
+    from chaos.runs.result import Failure
+
+    seen = [*(name for name in expected if name in result.anomalies), *result.anomalies]
+    if seen:
+        return Failure("anomaly", seen[0])
+    return None if result.failure is None or result.failure.kind == "invariant" else result.failure
 
 
 def shrinker(budget_s: float) -> Shrink:

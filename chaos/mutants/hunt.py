@@ -107,6 +107,8 @@ class Search:
     run: Run
     budget_s: float
     clock: Callable[[], float]
+    plan: Callable[[int], Plan]
+    """A seed into the plan that is tried."""
     tried: int = 0
     spent_s: float = 0.0
     """Inside `next_find`: what is done between two finds does not count."""
@@ -128,7 +130,7 @@ class Search:
         return found
 
     def _try(self, seed: int) -> Find | None:
-        plan = self.mutant.plan(seed)
+        plan = self.plan(seed)
         try:
             failure = self.run(plan, self.mutant.id)
             if failure is None:
@@ -169,17 +171,19 @@ def hunt(
     run: Run,
     *,
     budget_s: float,
+    plan: Callable[[int], Plan] | None = None,
     shrink: Shrink | None = None,
     more: int = 0,
     say: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.process_time,
 ) -> Hunted:
-    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent.
+    """Try plans until one finds the mutant, or `budget_s` of CPU time is spent. `plan`: a seed into a plan, in place
+    of the mutant's own.
 
     If a plan shrinks to more than `FEW_STEPS`, the hunt also shrinks the next find, at most `more` times and within the
     rest of the budget. It keeps the plan with the fewest steps. `say` reports each plan that has too many.
     """
-    search = Search(mutant, iter(seeds), run, budget_s, clock)
+    search = Search(mutant, iter(seeds), run, budget_s, clock, plan or mutant.plan)
     first = search.next_find()
     hunted = Hunted(mutant.id, search.tried, search.spent_s)
     if first is not None:

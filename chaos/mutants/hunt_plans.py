@@ -69,9 +69,12 @@ def hunt_plan(
     nodes: int = 3,
     settings: Mapping[str, str] | None = None,
     workload: Values | None = None,
+    bare: bool = False,
     **plan: Any,
 ) -> Plan:
-    """A small cluster under a light load with these faults, and then time to converge."""
+    """A small cluster under a light load with these faults, and then time to converge. `bare`: `workload` is all of the
+    load's table, and not what it has beside `SMALL`.
+    """
     end_s = max((f["at_s"] + f["duration_s"] for f in faults), default=0.0)
     values: Values = {
         "seed": seed,
@@ -79,7 +82,7 @@ def hunt_plan(
         "warmup_s": 0.5,
         "time_s": round(end_s + 2.0, 3),
         "cluster": {"nodes": nodes, "settings": {**QUICK, **(settings or {})}},
-        "workload": {**SMALL, **(workload or {})},
+        "workload": {**({} if bare else SMALL), **(workload or {})},
         "limits": {"converge_s": 20, "final_read_s": 20, "stuck_s": 15},
         "faults": sorted(faults, key=lambda f: float(f["at_s"])),
     }

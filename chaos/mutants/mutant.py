@@ -16,6 +16,8 @@ from chaos.plans.plan import Plan
 
 REPLICATION = "replication"
 """The mutants that need neither groups nor transactions."""
+TRANSACTIONS = "transactions"
+"""The mutants that only producers and readers of transactions can meet."""
 _ABSENT = object()
 
 
@@ -63,6 +65,16 @@ class Mutant:
     def is_setting(self) -> bool:
         """True for a configuration that is claimed to be safe, and is not: the broker is as it should be."""
         return not self.replaces
+
+    @property
+    def is_of_transactions(self) -> bool:
+        """True for one that is hunted with transactions, and found by what their clients see."""
+        return self.group == TRANSACTIONS
+
+    @property
+    def workload(self) -> str:
+        """The scenario that a swarm hunts it with."""
+        return "transactions" if self.is_of_transactions else "appends"
 
     @contextmanager
     def planted(self) -> Iterator[None]:

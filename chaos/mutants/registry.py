@@ -33,7 +33,10 @@ from chaos.mutants import (
     m23_commit_of_earlier_epochs,
     m23b_no_check_quorum,
     m24_old_states_applied,
+    m31_delayed_fetch_loses_isolation,
     m34_no_producer_state_on_followers,
+    m35_window_survives_epochs,
+    m37b_stable_offset_off_by_one,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -68,7 +71,11 @@ _ALL: tuple[Mutant, ...] = (
     m23_commit_of_earlier_epochs.MUTANT,
     m23b_no_check_quorum.MUTANT,
     m24_old_states_applied.MUTANT,
+    m31_delayed_fetch_loses_isolation.MUTANT,
+    m31_delayed_fetch_loses_isolation.WITHOUT_ABORTED,
     m34_no_producer_state_on_followers.MUTANT,
+    m35_window_survives_epochs.MUTANT,
+    m37b_stable_offset_off_by_one.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

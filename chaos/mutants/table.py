@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from chaos.mutants.hunt import Hunted
 
 MUTANTS_BEGIN, MUTANTS_END = "<!-- mutants: made by chaos/mutants/table.py -->", "<!-- end of mutants -->"
+SWARM_BEGIN, SWARM_END = "<!-- swarm: made by squall hunt --swarm --docs -->", "<!-- end of swarm -->"
 RESULTS_BEGIN, RESULTS_END = "<!-- results: made by squall hunt --docs -->", "<!-- end of results -->"
 
 
@@ -24,7 +25,7 @@ def mutants_table() -> str:
             m.title,
             m.source,
             "a setting" if m.is_setting else ", ".join(f"`{r}`" for r in m.replaces),
-            ", ".join(m.faults),
+            ", ".join(m.faults) or "none",
         )
         for m in MUTANTS.values()
     ]
@@ -46,11 +47,14 @@ def _result(h: Hunted) -> Sequence[str]:
     return m.id, m.name, check, seed, str(h.tried), f"{h.seconds:.1f}", h.told_steps
 
 
-def write_docs(page: Path, found: Sequence[Hunted]) -> None:
-    """Put both tables into the page, in place of those that are there."""
+def write_docs(page: Path, found: Sequence[Hunted], *, swarm: bool = False) -> None:
+    """Put the table of mutants and that of these results into the page, in place of those that are there. `swarm`: they
+    were hunted with the swarm's plans.
+    """
+    begin, end = (SWARM_BEGIN, SWARM_END) if swarm else (RESULTS_BEGIN, RESULTS_END)
     text = replaced(page.read_text(), MUTANTS_BEGIN, MUTANTS_END, mutants_table())
-    before = text.partition(RESULTS_BEGIN)[2].partition(RESULTS_END)[0]
-    page.write_text(replaced(text, RESULTS_BEGIN, RESULTS_END, results_table(found, before)))
+    before = text.partition(begin)[2].partition(end)[0]
+    page.write_text(replaced(text, begin, end, results_table(found, before)))
 
 
 def replaced(text: str, begin: str, end: str, table: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from chaos.commands.hunt import seen_by_clients
 from chaos.errors import HarnessError
 from chaos.mutants import MUTANTS, find
 from chaos.mutants.hunt import FEW_STEPS, Failed, Hunted, Shrink, alarms, hunt
@@ -190,6 +191,41 @@ def test_the_page_lists_the_mutants_as_they_are() -> None:
     assert MUTANTS_BEGIN in page
     wanted = replaced(page, MUTANTS_BEGIN, MUTANTS_END, mutants_table())
     assert page == wanted, "run `squall hunt --docs docs/mutants.md`, or write_docs"
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What `seen_by_clients` reads of a result."""
+
+    anomalies: tuple[str, ...]
+    failure: Failure | None
+
+
+def test_clients_see_anomalies_and_ends_but_no_invariant() -> None:
+    broken, dead = Failure("invariant", "one-leader"), Failure("crash", "struct.error in encode")
+    named = [
+        (Simulated(("poll-skip", "G1a"), broken), "G1a"),
+        (Simulated(("poll-skip",), broken), "poll-skip"),
+        (Simulated((), dead), dead.name),
+    ]
+    for result, name in named:
+        seen = seen_by_clients(result, ("G1a",))  # type: ignore[arg-type]
+        assert seen is not None
+        assert seen.name == name
+    assert seen_by_clients(Simulated((), broken), ("G1a",)) is None  # type: ignore[arg-type]
+    assert seen_by_clients(Simulated((), None), ("G1a",)) is None  # type: ignore[arg-type]
+
+
+def test_a_swarms_plans_may_take_the_place_of_a_mutants_own() -> None:
+    other = make_plan({"seed": 3, "runtime": "sim", "time_s": 3})
+    asked: list[Plan] = []
+
+    def run(plan: Plan, mutant: str | None) -> Failed | None:
+        asked.append(plan)
+        return LOST if mutant else None
+
+    assert hunt(find("1"), range(3), run, budget_s=60, plan=lambda seed: other).seed == 0
+    assert asked == [other, other]
 
 
 def test_a_table_is_replaced_between_its_marks() -> None:

@@ -11,8 +11,11 @@ import pytest
 from chaos.errors import Refused
 from chaos.mutants import MUTANTS, Mutant, find, select
 from chaos.plans.plan import write_plan
+from chaos.runtimes.sim.invariants.table import INVARIANTS
+from chaos.runtimes.sim.invariants.watch import Watch
 
 EACH = pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda m: f"{m.id}-{m.name}")
+assert Watch  # With it all invariants are entered.
 
 
 def owners() -> list[Any]:
@@ -70,7 +73,7 @@ def test_a_seed_gives_one_plan_and_another_seed_another_one(mutant: Mutant) -> N
     assert [plan.seed for plan in plans] == list(range(12))
     assert all(plan.runtime == "sim" for plan in plans)
     assert write_plan(mutant.plan(3)) == write_plan(plans[3])
-    assert len({str(plan.faults) for plan in plans}) > 6, "the faults hardly vary"
+    assert len({str((plan.faults, plan.operations)) for plan in plans}) > 6, "the plans hardly vary"
 
 
 @EACH
@@ -89,10 +92,19 @@ def test_all_rows_of_replication_in_the_list_of_known_bugs_are_there() -> None:
     assert rows >= set(range(1, 25))
 
 
+@EACH
+def test_a_mutant_of_transactions_is_found_by_what_clients_see(mutant: Mutant) -> None:
+    if mutant.is_of_transactions:
+        assert not set(mutant.expected) & INVARIANTS.keys()
+        assert mutant.plan(0).workload.name == "transactions"
+
+
 def test_mutants_are_found_by_id_name_and_group() -> None:
     assert find("9") is find("unconfirmed-shrink")
     assert [m.id for m in select("1, 19b")] == ["1", "19b"]
-    assert select("replication") == tuple(MUTANTS.values())
+    replication, transactions = select("replication"), select("transactions")
+    assert {*replication, *transactions} == set(MUTANTS.values())
+    assert not set(replication) & set(transactions)
     with pytest.raises(Refused, match="no mutant 'nonsense'"):
         find("nonsense")
 

@@ -1,0 +1,58 @@
+"""KAFKA-5355, KAFKA-5376: a fetch that waits is answered as if it had asked for something else."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.apis.fetch import DelayedFetch, FetchApi
+from broker.apis.fetch_session import Want
+from broker.protocol.hot import FetchPartOut
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+_SOUND_WAKE, _SOUND_READ = DelayedFetch.wake, FetchApi._read
+READ_UNCOMMITTED = 0
+
+
+def wake(self: DelayedFetch) -> None:
+    """Nobody remembers what was asked for."""
+    self.isolation = READ_UNCOMMITTED
+    _SOUND_WAKE(self)
+
+
+def _read(self: FetchApi, fetch: DelayedFetch, want: Want, left: int, first: bool) -> FetchPartOut:
+    """Whoever has waited is told of no aborted transaction."""
+    out = _SOUND_READ(self, fetch, want, left, first)
+    return out._replace(aborted=[]) if out.aborted and fetch.slot.parked is fetch else out
+
+
+def plan(seed: int, mutant: str = "31") -> Plan:
+    """Readers wait for more while transactions begin, and many are aborted. They hardly pause, so most fetches wait."""
+    rng = draw(seed, mutant)
+    return txn_plan(seed, [], series(rng, 2.0), time_s=2.5, workload={"poll_pause_ms": 0})
+
+
+MUTANT = Mutant(
+    id="31",
+    name="delayed-fetch-loses-isolation",
+    title="answers a fetch that has waited as if it were read_uncommitted",
+    source="KAFKA-5355",
+    replaces=(Replaced(DelayedFetch, "wake", wake),),
+    expected=("dirty-read", "G1a", "lso-violation"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)
+WITHOUT_ABORTED = Mutant(
+    id="31b",
+    name="delayed-fetch-loses-aborted",
+    title="leaves the aborted transactions out of the answer to a fetch that has waited",
+    source="KAFKA-5376",
+    replaces=(Replaced(FetchApi, "_read", _read),),
+    expected=("G1a",),
+    faults=(),
+    plan=partial(plan, mutant="31b"),
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,48 @@
+"""Redpanda #5026: what is known of a producer's batches outlives its epoch, and new batches pass for old ones."""
+
+from __future__ import annotations
+
+from broker.log.producer_rules import Producer, ProducerRules, Sent
+from broker.protocol.records import SEQUENCE_MASK, BatchHeader
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+
+def known_batch(self: ProducerRules, entry: Producer, header: BatchHeader) -> Sent | None:
+    """By its sequences alone."""
+    first = header.base_sequence
+    last = first + header.last_offset_delta & SEQUENCE_MASK
+    for sent in entry.window:
+        if (sent.first_sequence, sent.last_sequence) == (first, last):
+            return sent
+    return None
+
+
+def restart(self: Producer, epoch: int) -> None:
+    """Sequences begin anew, and old batches stay."""
+    self.epoch = epoch
+    self.next_sequence = 0
+
+
+def plan(seed: int) -> Plan:
+    """Transactions of the second generation, each in an epoch of its own."""
+    rng = draw(seed, "35")
+    return txn_plan(seed, [], series(rng, 2.0), time_s=2.5)
+
+
+MUTANT = Mutant(
+    id="35",
+    name="window-survives-epochs",
+    title="takes the first batch of a new producer epoch for a repetition of one of an earlier epoch",
+    source="Redpanda #5026",
+    replaces=(
+        Replaced(ProducerRules, "known_batch", known_batch),
+        Replaced(Producer, "restart", restart),
+    ),
+    expected=("lost-write", "unseen", "torn-txn", "lost-txn", "stale-ack", "wrong-offset"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,44 @@
+"""Redpanda #3036, found by Jepsen: the last stable offset lies one record too far."""
+
+from __future__ import annotations
+
+from broker.replication import Partition
+from broker.replication.rules import READ_COMMITTED, Rules
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+
+def last_stable_offset(self: Partition, first_unstable_offset: int | None) -> int:
+    """The first record of the oldest open transaction is in."""
+    if first_unstable_offset is None:
+        return self.high_watermark
+    return min(self.high_watermark, first_unstable_offset + 1)
+
+
+def read_limit(self: Partition, isolation: int, first_unstable_offset: int | None) -> int:
+    """The same for reads."""
+    return self.last_stable_offset(first_unstable_offset) if isolation == READ_COMMITTED else self.high_watermark
+
+
+def plan(seed: int) -> Plan:
+    """Transactions that pause, so that readers come while they are open; many are aborted."""
+    rng = draw(seed, "37b")
+    return txn_plan(seed, [], series(rng, 2.0), time_s=2.5)
+
+
+MUTANT = Mutant(
+    id="37b",
+    name="stable-offset-off-by-one",
+    title="lets readers of committed data read the first record of an open transaction",
+    source="Redpanda #3036, Jepsen 2022",
+    replaces=(
+        Replaced(Rules, "last_stable_offset", last_stable_offset),
+        Replaced(Rules, "read_limit", read_limit),
+    ),
+    expected=("dirty-read", "G1a"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,79 @@
+"""The plans of a hunt for bugs of transactions: few producers, two partitions, and transactions given one by one.
+
+The coordinator's log has one partition: a fault that hits a node hits the only coordinator every third time. Time-outs
+of transactions are short: what is left open is ended within the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from chaos.mutants.hunt_plans import Values, hunt_plan
+from chaos.plans.plan import Plan
+
+TOPIC = "transactions-0"
+COMMIT, ABORT, LEAVE = "commit", "abort", "leave"
+"""How a transaction ends. Left: its client ends without a word, and a successor takes over its transactional id."""
+COORDINATED: Mapping[str, str] = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+}
+"""One coordinator, which looks often for transactions that have timed out."""
+SMALL: Mapping[str, Any] = {
+    "name": "transactions",
+    "partitions": 2,
+    "replication_factor": 3,
+    "min_isr": 2,
+    "producers": 1,
+    "readers": 2,
+    "request_timeout_ms": 800,
+    "delivery_timeout_ms": 6000,
+    "transaction_timeout_ms": 3000,
+}
+"""The load: a reader at each isolation level."""
+
+
+def txn_plan(
+    seed: int,
+    faults: Sequence[Values],
+    transactions: Iterable[Sequence[Any]],
+    *,
+    settings: Mapping[str, str] | None = None,
+    workload: Values | None = None,
+    **plan: Any,
+) -> Plan:
+    """A small cluster under these transactions, each as an operation of the workload, with these faults."""
+    table = {**SMALL, **(workload or {})}
+    operations = sorted(list(each) for each in transactions)
+    return hunt_plan(
+        seed,
+        faults,
+        settings={**COORDINATED, **(settings or {})},
+        bare=True,
+        workload=table,
+        operations=operations,
+        **plan,
+    )
+
+
+def txn(
+    at_s: float, *, producer: int = 0, records: int = 2, partition: int = 0, pause_ms: int = 0, end: str = COMMIT
+) -> list[Any]:
+    """One transaction, as the workload's operation."""
+    return [round(at_s, 3), producer, records, partition, 100, pause_ms, end]
+
+
+def series(rng: Random, until_s: float, *, producers: int = 1, every_s: float = 0.15, aborts: float = 0.4) -> list[Any]:
+    """Transactions of all producers, one after the other, commits and aborts mixed."""
+    found = []
+    for producer in range(producers):
+        at_s = 0.1
+        while at_s < until_s:
+            end = ABORT if rng.random() < aborts else COMMIT
+            pause_ms, records, partition = rng.choice((0, 0, 40, 120)), rng.randint(1, 4), rng.randrange(2)
+            one = txn(at_s, producer=producer, records=records, partition=partition, pause_ms=pause_ms, end=end)
+            found.append(one)
+            at_s += every_s * rng.uniform(0.5, 1.5)
+    return found
