@@ -20,6 +20,9 @@ from reports.sections.strip import strip_svg
 from reports.spacetime import draw as draw_story
 from reports.stories import Line, cause_of, story, witness_text
 from reports.story import decimals, sentences, stories_of
+from reports.transactions.facts import transactions_of
+from reports.transactions.section import Section as TxnSection
+from reports.transactions.section import section_of as txn_section_of
 
 FILE = "report.html"
 
@@ -39,6 +42,7 @@ def render(run_dir: Path) -> Path:
     timeline, trouble = _timeline(files, rows, samples, span)
     found = checks.checks_of(files)
     own, own_trouble = section_of(files)
+    txns, txns_trouble = _transactions(files)
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -57,6 +61,8 @@ def render(run_dir: Path) -> Path:
             exact_gaps=samples.exact_gaps,
             own=own,
             own_trouble=own_trouble,
+            txns=txns,
+            txns_trouble=txns_trouble,
             strip=strip_svg(own.strip) if own is not None and own.strip is not None else "",
             checks=found,
             groups=_groups(files, found),
@@ -100,6 +106,17 @@ def _timeline(
         return None, "run.json does not say when the load was, and series.json does not either."
     try:
         return figure.draw(files, rows, samples, span), ""
+    except Exception as error:  # the page says so, and all the rest of it stands
+        return None, f"Drawing failed: {type(error).__name__}: {error}."
+
+
+def _transactions(files: RunFiles) -> tuple[TxnSection | None, str]:
+    """The section about transactions, or why there is none although there should be one."""
+    try:
+        found = transactions_of(files)
+        if found.too_large:
+            return None, "history.jsonl is too long to be read for them."
+        return txn_section_of(files, found), ""
     except Exception as error:  # the page says so, and all the rest of it stands
         return None, f"Drawing failed: {type(error).__name__}: {error}."
 

@@ -228,7 +228,7 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
     except OSError:
         return
     history = _History(files, {part for part, _ in named}, begin)
-    for line in _json_lines(path):
+    for line in json_lines(path):
         history.take(line)
     for part, facts in named:
         facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
@@ -295,7 +295,8 @@ class _History:
                 seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
 
 
-def _json_lines(path: Path) -> Iterable[Json]:
+def json_lines(path: Path) -> Iterable[Json]:
+    """The objects of a JSONL file, without what is none; nothing where it cannot be read."""
     try:
         with path.open("rb") as lines:
             for raw in lines:
@@ -311,7 +312,7 @@ def _json_lines(path: Path) -> Iterable[Json]:
 
 def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
     """messages.jsonl, where there is one: times as in the traces, monotonic seconds; the arrival is an estimate."""
-    for line in _json_lines(files.path / "messages.jsonl"):
+    for line in json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))
         at = files.seconds(sent * 1e9) if sent is not None else None
         arrives = number(line.get("t_arrives"))

@@ -1,0 +1,173 @@
+"""A transaction's life as moments: begun, sent, prepared, marked, visible; each has a lane and a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from broker.protocol.errors import ErrorCode
+from reports.story_facts import ACKNOWLEDGED, FAILED
+from reports.transactions.facts import (
+    ABORT,
+    COMMIT,
+    ISOLATIONS,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Decided,
+    Marker,
+    Part,
+    Read,
+    Transactions,
+    Txn,
+)
+from reports.transactions.outcomes import UNASKED, cause_of_abort, outcome_of
+
+CLIENT, COORDINATOR = "client", "coordinator"
+"""Lanes beside those of partitions, which have their partition's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One thing that happened, in the lane of the client, the coordinator or a partition."""
+
+    t: float
+    lane: str
+    kind: str
+    label: str
+    text: str
+    grave: bool = False
+
+
+def letter_of(number: int) -> str:
+    """The name of a transaction's record, from 0."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return letters[number % 26] + (str(number // 26) if number >= 26 else "")
+
+
+def names_of(txn: Txn) -> dict[int, str]:
+    """Value -> letter, in order of sending."""
+    return {part.sent.value: letter_of(number) for number, part in enumerate(txn.parts)}
+
+
+def moments_of(txn: Txn, found: Transactions) -> list[Moment]:
+    """All that is known, in order of time; of reads the first ones."""
+    names = names_of(txn)
+    told = [*_of_client(txn), *_of_coordinator(txn, found)]
+    for part in txn.parts:
+        told += _of_record(txn, part, names)
+    told += (_of_marker(marker, txn.contradicts(marker)) for marker in txn.markers)
+    for partition in txn.partitions:
+        told += _of_reads(txn, found, partition, names)
+    return sorted(told, key=lambda moment: moment.t)
+
+
+def _of_client(txn: Txn) -> Iterable[Moment]:
+    who = f"Process {txn.process}"
+    ids = f", producer id {txn.producer_id}, epoch {txn.epoch}" if txn.producer_id >= 0 else ""
+    text = f"{who} begins a transaction (transactional id {txn.id}{ids}, time-out {txn.timeout_s:g} s)."
+    yield Moment(txn.began, CLIENT, "begun", "begun", text)
+    if txn.asked is not None:
+        yield Moment(txn.asked, CLIENT, "asked", f"asks to {txn.how}", f"{who} asks to {txn.how} it (EndTxn).")
+    if txn.done is None:
+        return
+    if txn.state == ACKNOWLEDGED:
+        word = {COMMIT: "committed", ABORT: "aborted"}.get(txn.how, "over")
+        yield Moment(txn.done, CLIENT, "told", f"told: {word}", f"{who} is told that it is {word}.")
+    else:
+        why = f": {txn.error}" if txn.error else ""
+        fails = "cannot go on" if txn.state == FAILED else "does not learn how it ended"
+        label = txn.error or ("failed" if txn.state == FAILED else "unknown")
+        yield Moment(txn.done, CLIENT, "told", label, f"{who} {fails}{why}.")
+
+
+def _of_coordinator(txn: Txn, found: Transactions) -> Iterable[Moment]:
+    known: set[str] = set()
+    for state in txn.states:
+        new = [each for each in state.partitions if each not in known]
+        known.update(new)
+        who = f"Broker {state.node}, the coordinator, "
+        by = f"(producer id {state.producer_id}, epoch {state.epoch}; coordinator epoch {state.coordinator_epoch})"
+        if state.state == "Ongoing":
+            text = f"{who}adds {' and '.join(new) or 'nothing new'} to the transaction {by}."
+            yield Moment(state.t, COORDINATOR, "added", f"+ {_short(new)}", text)
+        elif state.state.startswith("Prepare"):
+            text = f"{who}writes {state.state} for {' and '.join(state.partitions) or 'no partition'} {by}"
+            unasked = outcome_of(txn) == UNASKED and state is txn.first("Prepare")
+            text += f", {cause_of_abort(txn, found)}." if unasked else "."
+            yield Moment(state.t, COORDINATOR, "prepared", state.state, text)
+        else:
+            yield Moment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} {by}.")
+
+
+def _short(partitions: Sequence[str]) -> str:
+    """Numbers only: the topic stands in the lanes."""
+    return ", ".join(name.rpartition("-")[2] for name in partitions) or "-"
+
+
+def _of_record(txn: Txn, part: Part, names: Mapping[int, str]) -> Iterable[Moment]:
+    sent, name = part.sent, names[part.sent.value]
+    yield Moment(sent.sent, part.partition, "sent", name, f"Process {txn.process} sends {name} to {part.partition}.")
+    if sent.done is None:
+        return
+    if sent.state == ACKNOWLEDGED:
+        at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
+        yield Moment(sent.done, part.partition, "acked", f"{name} acked", f"{name} is acknowledged{at}.")
+    else:
+        why = f": {sent.error}" if sent.error else ""
+        what = "fails for certain" if sent.state == FAILED else "has an unknown outcome"
+        yield Moment(sent.done, part.partition, "failed", f"{name} {sent.state}", f"The send of {name} {what}{why}.")
+
+
+def _of_marker(marker: Marker, wrong: bool) -> Moment:
+    by = f"(producer id {marker.producer_id}, epoch {marker.epoch}; coordinator epoch {marker.coordinator_epoch})"
+    who = f"Broker {marker.node}"
+    if marker.error:
+        error = error_name(marker.error)
+        text = f"{who} refuses the {marker.word} marker for {marker.partition}: {error} {by}."
+        return Moment(marker.t, marker.partition, "refused", f"marker: {error}", text)
+    if marker.offset < 0:
+        text = f"{who} has the {marker.word} marker in {marker.partition} already {by}."
+        return Moment(marker.t, marker.partition, "again", "marker again", text)
+    text = f"{who} writes the {marker.word} marker to {marker.partition} at offset {marker.offset} {by}"
+    text += ", though its coordinator decided otherwise." if wrong else "."
+    return Moment(marker.t, marker.partition, "marked", f"{marker.word} marker", text, wrong)
+
+
+def error_name(code: int) -> str:
+    """As Kafka calls it."""
+    return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
+
+
+def _of_reads(txn: Txn, found: Transactions, partition: str, names: Mapping[int, str]) -> Iterable[Moment]:
+    """The first time that a reader of each isolation got one of its records there."""
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        reads = [
+            read
+            for part in txn.parts if part.partition == partition
+            for read in found.reads.get(part.sent.value, ()) if read.isolation == isolation
+        ]  # fmt: skip
+        if reads:
+            first = min(reads, key=lambda read: read.t)
+            kind = "visible" if isolation == READ_COMMITTED else "seen"
+            got = [names[read.value] for read in reads if (read.t, read.process) == (first.t, first.process)]
+            yield Moment(first.t, partition, kind, f"{ISOLATIONS[isolation]}", read_text(first, got, partition))
+
+
+def read_text(first: Read, got: Sequence[str], partition: str) -> str:
+    """A reader's getting of records, with the marks that its answer told."""
+    marks = [f"last stable offset {first.lso}"] if first.lso >= 0 else []
+    marks += [f"high watermark {first.hw}"] if first.hw >= 0 else []
+    told = f" ({', '.join(marks)})" if marks else ""
+    what = "The final reader" if first.final else "Reader"
+    named = " and ".join(dict.fromkeys(got))
+    where = (
+        f"from {partition}, the first at offset {first.offset}"
+        if len(got) > 1
+        else f"at offset {first.offset} of {partition}"
+    )
+    return f"{what} {first.process} ({ISOLATIONS[first.isolation]}) gets {named} {where}{told}."
+
+
+def prepared_of(txn: Txn) -> Decided | None:
+    """The decision: Prepare..., as its coordinator wrote it first."""
+    return txn.first("Prepare")

@@ -1,0 +1,159 @@
+"""What became of each transaction, in a word and in a sentence, and which ones a reader should look at first. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reports.run_files import RunFiles, integer, objects
+from reports.story_facts import ACKNOWLEDGED, FAILED
+from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, READ_COMMITTED, Transactions, Txn
+
+COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN = "committed", "aborted", "aborted unasked", "left open", "unknown"
+WORDS = {
+    COMMITTED: "committed",
+    BY_CHOICE: "aborted by its client",
+    UNASKED: "aborted by the coordinator",
+    OPEN: "left open by its client",
+    UNCERTAIN: "unknown to its client",
+}
+"""Outcome -> how a legend names it, in the order of a legend."""
+SLOWEST = 8
+"""So many slow transactions are worth a line."""
+LOOKED_AT = 24
+"""Lines of the table at most."""
+_ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write")
+"""Anomalies whose witnesses name a transaction by its operation."""
+
+
+def outcome_of(txn: Txn) -> str:
+    """One of WORDS."""
+    decided = txn.first("Prepare")
+    if txn.state == ACKNOWLEDGED and txn.how in (COMMIT, ABORT):
+        return COMMITTED if txn.how == COMMIT else BY_CHOICE
+    if txn.how == NOT_ENDED or txn.state == FAILED:
+        return UNASKED if decided is not None and decided.state != "PrepareCommit" else OPEN
+    return UNCERTAIN
+
+
+def sentence_of(txn: Txn, found: Transactions) -> str:
+    """What became of it, as its client and its coordinator tell it."""
+    outcome, decided = outcome_of(txn), txn.first("Prepare")
+    why = f" ({txn.error})" if txn.error else ""
+    if outcome in (COMMITTED, BY_CHOICE):
+        return WORDS[outcome]
+    if outcome == UNASKED:
+        assert decided is not None
+        return f"{WORDS[outcome]}, {cause_of_abort(txn, found)}{why}"
+    if outcome == OPEN:
+        more = "" if found.known else "; no trace tells what the coordinator did with it"
+        return f"{WORDS[outcome]}{why}{more}"
+    if decided is None:
+        return f"{WORDS[outcome]}{why}"
+    end = COMMIT if decided.state == "PrepareCommit" else ABORT
+    return f"{WORDS[outcome]}{why}; the coordinator decided to {end} it"
+
+
+def cause_of_abort(txn: Txn, found: Transactions) -> str:
+    """Why a coordinator aborted what nobody asked it to abort."""
+    decided = txn.first("Prepare")
+    assert decided is not None
+    successors = [
+        each for each in found.taken_over
+        if each.id == txn.id and each.process != txn.process and each.asked <= decided.t <= each.t
+    ]  # fmt: skip
+    if successors:
+        return f"because process {successors[0].process} took over the transactional id"
+    begun = txn.states[0].t if txn.states else txn.began
+    if txn.timeout_s and decided.t - begun >= txn.timeout_s:
+        return f"because its time-out of {txn.timeout_s:g} s was over"
+    return "before its time-out, and no recorded process had taken over"
+
+
+def ended_at(txn: Txn) -> float | None:
+    """When it was over: its client was told, or the coordinator had completed it. None where neither is known."""
+    complete = txn.first("Complete")
+    if outcome_of(txn) in (COMMITTED, BY_CHOICE):
+        return txn.done
+    return complete.t if complete is not None else txn.done
+
+
+def last_sign_of(txn: Txn) -> float:
+    """The latest moment that anything tells of it."""
+    times = [txn.began, txn.asked, txn.done, *(state.t for state in txn.states), *(mark.t for mark in txn.markers)]
+    times += [each for part in txn.parts for each in (part.sent.sent, part.sent.done)]
+    return max(each for each in times if each is not None)
+
+
+def aborted_records_seen(txn: Txn, found: Transactions, isolation: int) -> int:
+    """How many of its records a reader of this isolation got, if it was aborted."""
+    if outcome_of(txn) not in (BY_CHOICE, UNASKED):
+        return 0
+    return sum(any(read.isolation == isolation for read in found.reads.get(part.sent.value, ())) for part in txn.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A transaction that deserves a line, and why."""
+
+    number: int
+    """In the picture and in the table, from 1."""
+    txn: Txn
+    why: str
+    grave: bool
+
+
+def findings_by_txn(files: RunFiles, found: Transactions) -> dict[int, list[str]]:
+    """Operation of a transaction -> the anomalies that were found in it and are not permitted, or may not be."""
+    by_op: dict[int, list[str]] = {}
+    for entry in objects(files.verdict.get("anomalies")):
+        name = str(entry.get("name"))
+        for witness in objects(entry.get("witnesses")):
+            txn = found.of_op(integer(witness.get("op"))) if name in _ABOUT_TXN else None
+            if txn is not None:
+                names = by_op.setdefault(txn.op, [])
+                said = f"{name} (permitted)" if entry.get("permitted") is True else name
+                names += [said] if said not in names else []
+    return by_op
+
+
+def looked_at(files: RunFiles, found: Transactions) -> list[LookedAt]:
+    """The transactions of findings, then those without a known end, then the slowest; each once."""
+    by_op = findings_by_txn(files, found)
+    chosen: dict[int, tuple[Txn, str, bool]] = {}
+    for txn in found.txns:
+        if txn.op in by_op:
+            names = by_op[txn.op]
+            chosen[txn.op] = txn, ", ".join(names), any("(permitted)" not in name for name in names)
+    strange = [txn for txn in found.txns if outcome_of(txn) in (UNCERTAIN, OPEN) or not _is_marked(txn, found)]
+    for txn in sorted(strange, key=lambda each: -length_of(each))[:SLOWEST]:
+        why = "outcome unknown" if _is_marked(txn, found) else "without all its markers"
+        chosen.setdefault(txn.op, (txn, why if outcome_of(txn) != OPEN else "left open", False))
+    slow = sorted(found.txns, key=lambda txn: -length_of(txn))[:SLOWEST]
+    for place, txn in enumerate(slow):
+        chosen.setdefault(txn.op, (txn, "the slowest" if not place else "slow", False))
+    return [LookedAt(number, *each) for number, each in enumerate(list(chosen.values())[:LOOKED_AT], start=1)]
+
+
+def length_of(txn: Txn) -> float:
+    """Seconds from its begin to its end, or to the last sign of it."""
+    end = ended_at(txn)
+    return max((last_sign_of(txn) if end is None else end) - txn.began, 0.0)
+
+
+def _is_marked(txn: Txn, found: Transactions) -> bool:
+    """Whether every partition that its coordinator wrote down has a marker; yes where no trace tells of markers."""
+    decided = txn.first("Prepare")
+    if decided is None or not found.known:
+        return True
+    marked = {marker.partition for marker in txn.markers if not marker.error and not txn.contradicts(marker)}
+    return marked >= set(decided.partitions)
+
+
+def visible_at(txn: Txn, found: Transactions, partition: str, isolation: int = READ_COMMITTED) -> float | None:
+    """When a reader of this isolation got its first record in the partition. None: none did."""
+    times = [
+        read.t
+        for part in txn.parts if part.partition == partition
+        for read in found.reads.get(part.sent.value, ()) if read.isolation == isolation
+    ]  # fmt: skip
+    return min(times, default=None)

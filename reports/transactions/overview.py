@@ -1,0 +1,195 @@
+"""All transactions of a run in one picture: a row for each transactional id, its transactions as bars, faults behind.
+
+Where a bar stands says the outcome as its colour does: above the line committed, below it aborted, across it neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from reports.lanes import Span
+from reports.sections.strip import STEPS_S, TICKS
+from reports.transactions.facts import Txn
+from reports.transactions.outcomes import (
+    BY_CHOICE,
+    COMMITTED,
+    OPEN,
+    UNASKED,
+    UNCERTAIN,
+    WORDS,
+    LookedAt,
+    ended_at,
+    last_sign_of,
+    outcome_of,
+)
+
+WIDTH, LEFT, RIGHT, TOP = 1180, 150, 16, 26
+ROW, AXIS, LEGEND = 38, 24, 26
+ROWS_AT_MOST = 40
+BARS_AT_MOST = 4_000
+"""More bars than that tell nothing more: of those in one cell of the picture the gravest stands for all."""
+CELL_S = 1.0
+LEAST = 2.0
+COLOURS = {
+    COMMITTED: "var(--good)",
+    BY_CHOICE: "var(--muted)",
+    UNASKED: "var(--open)",
+    OPEN: "var(--open)",
+    UNCERTAIN: "var(--link)",
+}
+_GRAVITY = (COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN)
+FAULT = "#d55e00"
+
+
+TITLE = "When each transactional id had which transactions, and the faults behind them"
+
+
+class _Bar(NamedTuple):
+    """[left, right] in px; `number` of the table, 0 for none."""
+
+    left: float
+    right: float
+    outcome: str
+    grave: bool
+    title: str
+    number: int
+
+
+def overview_svg(
+    txns: Sequence[Txn], chosen: Sequence[LookedAt], faults: Sequence[Span], span: tuple[float, float], ident: str
+) -> str:
+    """The picture of all of them between the seconds of `span`. Bars of `chosen` are links to what the page says of
+    them. `faults`: with their words as kinds.
+    """
+    names = sorted({txn.id for txn in txns})[:ROWS_AT_MOST]
+    foot = TOP + ROW * len(names)
+    height = foot + AXIS + LEGEND
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{ident}-t" font-size="12">',
+        f'<title id="{ident}-t">{TITLE}</title>',
+        _hatching(ident),
+        *_faults(faults, span, foot),
+        *_axis(span, foot),
+    ]
+    by_op = {each.txn.op: each for each in chosen}
+    for place, name in enumerate(names):
+        own = [txn for txn in txns if txn.id == name]
+        parts += _row(name, own, by_op, span, TOP + ROW * place, ident)
+    return "\n".join([*parts, *_legend(foot + AXIS + 14, ident), "</svg>"])
+
+
+def _hatching(ident: str) -> str:
+    """What is filled with it has no known end."""
+    size = 'width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
+    back = '<rect width="5" height="5" fill="var(--card)"/>'
+    stripe = '<rect width="2.5" height="5" fill="var(--link)"/>'
+    return f'<defs><pattern id="{ident}-h" {size}>{back}{stripe}</pattern></defs>'
+
+
+def x_of(at: float, span: tuple[float, float]) -> float:
+    """Where a second is, in px."""
+    share = (at - span[0]) / max(span[1] - span[0], 1e-9)
+    return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
+
+
+def _faults(faults: Sequence[Span], span: tuple[float, float], foot: float) -> Iterable[str]:
+    for fault in faults:
+        if fault.end < span[0] or fault.begin > span[1]:
+            continue
+        left, right = x_of(fault.begin, span), x_of(fault.end, span)
+        words = escape(f"{fault.kind}: {fault.begin:.2f} to {fault.end:.2f} s")
+        yield (
+            f'<rect x="{left:.1f}" y="{TOP - 18}" width="{max(right - left, LEAST):.1f}" height="{foot - TOP + 18}" '
+            f'fill="{FAULT}" fill-opacity="0.13"><title>{words}</title></rect>'
+        )
+        letters = int((right - left - 4) / 6.3)
+        shown = fault.kind if len(fault.kind) <= letters else fault.kind[: max(letters - 1, 0)] + "\u2026"
+        if letters >= 4:
+            yield f'<text x="{left + 3:.1f}" y="{TOP - 6}" fill="var(--ink)" font-size="11">{escape(shown)}</text>'
+
+
+def _axis(span: tuple[float, float], foot: float) -> Iterable[str]:
+    step = next((each for each in STEPS_S if (span[1] - span[0]) / each <= TICKS), STEPS_S[-1])
+    at = -(-span[0] // step) * step + 0.0
+    while at <= span[1]:
+        x = x_of(at, span)
+        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{foot}" stroke="var(--line)"/>'
+        yield f'<text x="{x:.1f}" y="{foot + 16}" text-anchor="middle" fill="var(--muted)">{at:g} s</text>'
+        at = round(at + step, 6)
+
+
+def _row(
+    name: str, txns: Sequence[Txn], by_op: dict[int, LookedAt], span: tuple[float, float], y: float, ident: str
+) -> Iterable[str]:
+    middle = y + ROW / 2 + 3
+    shown = name if len(name) <= 20 else name[:19] + "\u2026"
+    yield f'<text x="{LEFT - 10}" y="{middle + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
+    yield f"<title>{escape(name)}</title></text>"
+    yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{middle}" y2="{middle}" stroke="var(--line)"/>'
+    bars = [_bar(txn, by_op.get(txn.op), span) for txn in txns]
+    if len(bars) > BARS_AT_MOST:
+        bars = _gravest(bars)
+    for bar in sorted(bars, key=lambda bar: (bar.grave, bar.number > 0)):
+        yield _drawn(bar, middle, ident)
+
+
+def _bar(txn: Txn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
+    end = ended_at(txn)
+    until = last_sign_of(txn) if end is None else end
+    outcome = outcome_of(txn)
+    why = f": {chosen.why}" if chosen is not None else ""
+    title = f"{txn.id}, {txn.began:.3f} to {until:.3f} s, {WORDS[outcome]}, {len(txn.parts)} records{why}"
+    number, grave = (chosen.number, chosen.grave) if chosen is not None else (0, False)
+    return _Bar(x_of(txn.began, span), x_of(until, span), outcome, grave, title, number)
+
+
+def _gravest(bars: Sequence[_Bar]) -> list[_Bar]:
+    """One bar for each pixel and outcome; chosen ones all."""
+    kept: dict[tuple[int, str], _Bar] = {}
+    for bar in bars:
+        if not bar.number:
+            known = kept.get((int(bar.left), bar.outcome))
+            if known is None or bar.right > known.right:
+                kept[int(bar.left), bar.outcome] = bar
+    return [*kept.values(), *(bar for bar in bars if bar.number)]
+
+
+def _drawn(bar: _Bar, middle: float, ident: str) -> str:
+    top, bottom = _heights(bar)
+    width = max(bar.right - bar.left, LEAST)
+    fill = "var(--bad)" if bar.grave else f"url(#{ident}-h)" if bar.outcome == UNCERTAIN else COLOURS[bar.outcome]
+    edge = f' stroke="{COLOURS[bar.outcome]}" stroke-width="1"' if bar.outcome in (UNCERTAIN, OPEN) else ""
+    see_through = ' fill-opacity="0.25"' if bar.outcome == OPEN and not bar.grave else ""
+    rect = (
+        f'<rect x="{bar.left:.1f}" y="{middle + top:.1f}" width="{width:.1f}" height="{bottom - top:.1f}" '
+        f'fill="{fill}"{edge}{see_through}><title>{escape(bar.title)}</title></rect>'
+    )
+    if not bar.number:
+        return rect
+    colour = "var(--bad)" if bar.grave else "var(--ink)"
+    label = (
+        f'<text x="{bar.left + width / 2:.1f}" y="{middle - 13:.1f}" text-anchor="middle" font-size="10" '
+        f'fill="{colour}" font-weight="600">{bar.number}</text>'
+    )
+    return f'<a href="#{ident}-{bar.number}">{rect}{label}</a>'
+
+
+def _heights(bar: _Bar) -> tuple[float, float]:
+    """Above and below the line."""
+    if bar.grave:
+        return -12, 12
+    return {COMMITTED: (-10, 0), BY_CHOICE: (0, 10), UNASKED: (0, 10)}.get(bar.outcome, (-6, 6))
+
+
+def _legend(y: float, ident: str) -> Iterable[str]:
+    x = float(LEFT)
+    places = {COMMITTED: "above the line", BY_CHOICE: "below", UNASKED: "below", OPEN: "across", UNCERTAIN: "across"}
+    for outcome in _GRAVITY:
+        fill = f"url(#{ident}-h)" if outcome == UNCERTAIN else COLOURS[outcome]
+        more = ' fill-opacity="0.25"' if outcome == OPEN else ""
+        words = f"{WORDS[outcome]} ({places[outcome]})"
+        yield f'<rect x="{x:.1f}" y="{y - 9}" width="12" height="10" fill="{fill}" stroke="{COLOURS[outcome]}"{more}/>'
+        yield f'<text x="{x + 17:.1f}" y="{y}" fill="var(--muted)" font-size="11">{words}</text>'
+        x += 30 + 5.7 * len(words)

@@ -1,0 +1,144 @@
+"""The page's section about transactions: the picture of all, and each one that deserves a look. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reports.fault_words import fault_rows
+from reports.lanes import Span
+from reports.run_files import RunFiles
+from reports.transactions.facts import READ_COMMITTED, Transactions, Txn
+from reports.transactions.lane import lane_svg
+from reports.transactions.moments import Moment, moments_of
+from reports.transactions.outcomes import (
+    LookedAt,
+    last_sign_of,
+    length_of,
+    looked_at,
+    outcome_of,
+    sentence_of,
+    visible_at,
+)
+from reports.transactions.overview import overview_svg
+
+IDENT = "txn"
+ORDER = ("committed", "aborted", "aborted unasked", "left open", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One transaction of the table, with its lanes."""
+
+    number: int
+    why: str
+    grave: bool
+    at: str
+    id: str
+    outcome: str
+    length: str
+    records: str
+    visible: str
+    svg: str
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What the page shows. `counts`: (outcome, how many) of those that came to pass."""
+
+    sentence: str
+    svg: str
+    listed: tuple[Shown, ...]
+    known: bool
+
+
+def section_of(files: RunFiles, found: Transactions) -> Section | None:
+    """The section; None of a run without transactions."""
+    if not found.txns or files.origin_ns is None:
+        return None
+    span = _span(found.txns)
+    faults = fault_bands(files, span[1])
+    chosen = looked_at(files, found)
+    return Section(
+        _sentence(found),
+        overview_svg(found.txns, chosen, faults, span, IDENT),
+        tuple(_shown(each, found, faults) for each in chosen),
+        found.known,
+    )
+
+
+def _span(txns: Sequence[Txn]) -> tuple[float, float]:
+    begin, end = min(txn.began for txn in txns), max(last_sign_of(txn) for txn in txns)
+    room = max((end - begin) * 0.005, 0.001)
+    return begin - room, end + room
+
+
+def fault_bands(files: RunFiles, end: float) -> list[Span]:
+    """Every fault that began, with its words."""
+    bands = []
+    for row in fault_rows(files):
+        if row.began is not None:
+            bands.append(Span(row.began, end if row.length is None else row.began + row.length, row.label))
+    return bands
+
+
+def _sentence(found: Transactions) -> str:
+    counts = Counter(outcome_of(txn) for txn in found.txns)
+    words = {
+        "committed": "committed",
+        "aborted": "aborted by choice",
+        "aborted unasked": "aborted by their coordinator (time-out, or a successor)",
+        "left open": "left open",
+        "unknown": "of unknown outcome",
+    }
+    told = [f"{counts[each]} {words[each]}" for each in ORDER if counts[each]]
+    lengths = sorted(length_of(txn) for txn in found.txns if outcome_of(txn) == "committed")
+    slow = ""
+    if lengths:
+        p50, p99 = lengths[len(lengths) // 2], lengths[min(int(len(lengths) * 0.99), len(lengths) - 1)]
+        slow = f" Committed ones took {_length(p50)} (p50) and {_length(p99)} (p99), {_length(lengths[-1])} at most."
+    ids = len({txn.id for txn in found.txns})
+    return f"{len(found.txns)} transactions of {ids} transactional ids: {', '.join(told)}.{slow}"
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _shown(each: LookedAt, found: Transactions, faults: Sequence[Span]) -> Shown:
+    txn = each.txn
+    moments = moments_of(txn, found)
+    return Shown(
+        each.number,
+        each.why,
+        each.grave,
+        f"{txn.began:.3f} s",
+        txn.id,
+        sentence_of(txn, found),
+        _length(length_of(txn)),
+        f"{_some(len(txn.parts), 'record')} in {_some(len(txn.partitions), 'partition')}",
+        _visible(txn, found),
+        lane_svg(txn, moments, faults, f"{IDENT}-lane-{each.number}"),
+        tuple(_line(moment) for moment in moments),
+    )
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _line(moment: Moment) -> tuple[str, str]:
+    return f"{moment.t:.4f} s", moment.text
+
+
+def _visible(txn: Txn, found: Transactions) -> str:
+    """In how many of its partitions a read_committed reader got it, and when in the last of them."""
+    times = [visible_at(txn, found, partition, READ_COMMITTED) for partition in txn.partitions]
+    seen = [at for at in times if at is not None]
+    if not seen:
+        return "never"
+    if len(seen) < len(times):
+        return f"in {len(seen)} of {len(times)} partitions"
+    return f"after {_length(max(seen) - txn.began)}"

@@ -1,0 +1,85 @@
+"""Run directories with transactions: a history, what brokers traced meanwhile, and what the finders say of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from checkers.anomalies.registry import CATALOG, find_all
+from tests.support.histories.builder import HistoryBuilder
+
+PRODUCER_ID = 4000
+"""As `HistoryBuilder` has it."""
+
+
+class TxnRun(HistoryBuilder):
+    """A history and the traces of three brokers: broker 1 is the coordinator, partition N is led by N + 1."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        super().__init__(partitions)
+        self.traces: dict[int, list[dict[str, Any]]] = {1: [], 2: [], 3: []}
+        self.faults: list[dict[str, Any]] = []
+
+    def trace(self, node: int, name: str, **fields: Any) -> None:
+        """A line of a broker's trace."""
+        line = {"t": self.tick() / 1e9, "w": 0, "n": f"broker-{node}", "i": 1, "e": name, **fields}
+        self.traces[node].append(line)
+
+    def decided(self, state: str, *parts: int, epoch: int = 0, name: str = "a", coordinator_epoch: int = 0) -> None:
+        """The coordinator appends a state."""
+        self.trace(
+            1, "transaction_state", transactional_id=name, state=state, producer_id=PRODUCER_ID, epoch=epoch,
+            partitions=[["t", part] for part in parts], coordinator_epoch=coordinator_epoch, offset=0,
+        )  # fmt: skip
+
+    def marker(
+        self, part: int, offset: int, *, commit: bool = True, epoch: int = 0, error: int = 0, coordinator_epoch: int = 0
+    ) -> None:
+        """A marker comes to the leader of a partition."""
+        self.trace(
+            part % 3 + 1, "txn_marker", topic="t", partition=part, producer=PRODUCER_ID, epoch=epoch,
+            coordinator_epoch=coordinator_epoch, commit=commit, offset=offset, error=error,
+        )  # fmt: skip
+
+    def fault(self, action: str, begin: int, end: int, words: str, evidence: str = "it landed") -> None:
+        """A fault that was on between these times."""
+        said = {"fault": words, "evidence": evidence, "nodes": {}}
+        times = {"asked": begin, "began": begin, "ended": end, "evidence": {"x": 1}}
+        line = {"schema": 2, "id": len(self.faults), "action": action, "traits": [], "params": {}, "words": said}
+        self.faults.append({**line, "target": {"asked": "", "resolved": []}, **times})
+
+    def write(self, path: Path, *, foreign: str = "") -> Path:
+        """All files that reports read. `foreign`: whose brokers they were, if not ours: those wrote no trace."""
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "history.jsonl").write_bytes(b"".join(self.lines()))
+        (path / "plan.toml").write_text("schema_version = 1\nseed = 1\n[cluster]\nnodes = 3\n")
+        target = {"target": {"name": foreign}} if foreign else {}
+        phases = [
+            {"name": "load with faults", "began": 0, "ended": self.now},
+            {"name": "final reads", "began": self.now, "ended": self.now + 1},
+        ]
+        run = {"schema": 1, "run": "test", "began_ns": 0, "ended_ns": self.now + 2, "phases": phases, **target}
+        (path / "run.json").write_text(json.dumps(run))
+        (path / "nemesis.jsonl").write_text("".join(json.dumps(fault) + "\n" for fault in self.faults))
+        for node, lines in self.traces.items():
+            folder = path / "nodes" / str(node)
+            folder.mkdir(parents=True, exist_ok=True)
+            if not foreign:
+                (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (path / "verdict.json").write_text(json.dumps(self._verdict()))
+        return path
+
+    def _verdict(self) -> dict[str, Any]:
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for witness in sorted(find_all(self.history())):
+            fields = {name: value for name, value in witness._asdict().items() if name not in ("anomaly", "evidence")}
+            by_name.setdefault(witness.anomaly, []).append({**fields, "partition": f"t-{witness.part}"})
+        found = [
+            {
+                "name": name, "evidence": "", "count": len(witnesses), "permitted": False, "why": "not permitted",
+                "definition": CATALOG[name].definition, "witnesses": witnesses,
+            }
+            for name, witnesses in by_name.items()
+        ]  # fmt: skip
+        return {"schema": 1, "run": "test", "verdict": "invalid" if found else "valid", "anomalies": found}
