@@ -61,8 +61,8 @@ def test_the_history_is_read_once_for_all_stories(lost_dir: Path, monkeypatch: p
     one_by_one = [facts_of(files, problem) for problem in asked]
     assert [len(facts.sends) for facts in one_by_one] == [3, 1, 0, 3]
     read: list[Path] = []
-    lines_of = story_facts._json_lines
-    monkeypatch.setattr(story_facts, "_json_lines", lambda path: read.append(path) or lines_of(path))
+    lines_of = story_facts.json_lines
+    monkeypatch.setattr(story_facts, "json_lines", lambda path: read.append(path) or lines_of(path))
     assert story_facts.all_facts(files, asked) == one_by_one
     assert read.count(lost_dir / "history.jsonl") == 1
 
