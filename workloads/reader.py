@@ -32,11 +32,13 @@ class RecordedReader:
         recorder: Recorder,
         counters: Counters,
         *,
-        role: str,
+        role: str = "reader",
         consumer: ConsumerSettings,
         zone: str = "",
         extra: Mapping[str, object] | None = None,
+        process: int | None = None,
     ) -> None:
+        """process: one that was declared already, with this consumer's isolation; None: one of this role is."""
         self._env = env
         self._client = client
         self._recorder = recorder
@@ -45,8 +47,10 @@ class RecordedReader:
         self._last_empty: dict[int, int] = {}
         self._last_error = -ERROR_EVERY_NS
         self.consumer = Consumer(client, consumer)
-        settings = {"isolation": consumer.isolation, "max_wait_ms": consumer.max_wait_ms, **(extra or {})}
-        self.process = recorder.process(role, VERSION, settings, zone=zone)
+        if process is None:
+            settings = {"isolation": consumer.isolation, "max_wait_ms": consumer.max_wait_ms, **(extra or {})}
+            process = recorder.process(role, VERSION, settings, zone=zone)
+        self.process = process
 
     async def list_offsets(self, places: Sequence[Place], timestamp: int, timeout_s: float) -> dict[Place, Listed]:
         """As `admin.list_offsets`, one recorded operation for each partition."""
@@ -79,9 +83,17 @@ class RecordedReader:
         self._recorder.complete(op, Status.OK)
 
     async def poll(
-        self, f: str, limit_s: float, *, began_ns: int | None = None, ends: Mapping[Place, int] | None = None
+        self,
+        f: str,
+        limit_s: float,
+        *,
+        began_ns: int | None = None,
+        ends: Mapping[Place, int] | None = None,
+        txn: int = -1,
     ) -> Polled:
-        """Poll and record. `ends`: for final reads, what remains to be reached; `began_ns`: when it really began."""
+        """Poll and record. `ends`: for final reads, what remains to be reached; `began_ns`: when it really began;
+        `txn`: the transaction that it is part of.
+        """
         at = self._at(self.consumer.positions)
         began = self._recorder.now_ns() if began_ns is None else began_ns
         polled = await self.consumer.poll(limit_s)
@@ -97,7 +109,7 @@ class RecordedReader:
             if fetched.records or fetched.damage or part in end or self._empty_is_due(part, now):
                 got.append(self._judge(part, fetched, bad))
         if got:
-            self._recorder.read(self.process, f, began, at, ReadOutcome(got=got, bad=bad, end=end))
+            self._recorder.read(self.process, f, began, at, ReadOutcome(got=got, bad=bad, end=end), txn)
         self._note(polled, now)
         self._recorder.flush()
         return polled

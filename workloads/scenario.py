@@ -245,6 +245,11 @@ class Scenario(BaseModel, ABC):
     def wrong(self, operation: Operation) -> str:
         """Why this is no operation of the workload; empty where it is one."""
 
+    @classmethod
+    def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
+        """The same operation, as a plan's file has it, with one thing less in it: each way in which that may be."""
+        return iter(())
+
     # --------------------------------------------------------------------------------------------- how it runs
 
     @abstractmethod
@@ -271,7 +276,6 @@ class Scenario(BaseModel, ABC):
     @abstractmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
         """The settings that a swarm gives it, its name among them."""
-
 
     # ------------------------------------------------------------------------------------------ how it is judged
 

@@ -69,13 +69,13 @@ async def tail(
             polled = await reader.poll("poll", POLL_LIMIT_S)
             readers.moved(reader.process, {each.place: each.position for each in polled.fetched})
             for event in polled.events:
-                await _recover(reader, event)
+                await recover(reader, event)
                 readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
             await env.sleep(pause_s)
         client.close()
 
 
-async def _recover(reader: RecordedReader, event: ReadEvent) -> None:
+async def recover(reader: RecordedReader, event: ReadEvent) -> None:
     """Give a position that became impossible the nearest one that is possible."""
     if event.kind == LOG_TRUNCATED and event.end_offset >= 0:
         reader.seek(event.place, min(event.end_offset, event.position))

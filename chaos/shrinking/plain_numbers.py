@@ -151,6 +151,20 @@ def plain_operations(search: Search[Any]) -> None:
             search.attempt(values)
 
 
+def smaller_operations(search: Search[Any]) -> None:
+    """Nothing in an operation that the failure does not need: one thing less, again and again."""
+    lesser = scenario_of(search.values()).lesser
+    for index in range(len(operations_of(search.values()))):
+        while any(_with_operation(search, index, less) for less in lesser(operations_of(search.values())[index])):
+            pass
+
+
+def _with_operation(search: Search[Any], index: int, operation: list[Any]) -> bool:
+    values = _listed(search.values())
+    values["operations"][index] = operation
+    return search.attempt(values)
+
+
 def plain_seed(search: Search[Any]) -> None:
     """The smallest of a few seeds."""
     for seed in range(min(3, search.values()["seed"])):

@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 from chaos.plans.operations import concrete
 from chaos.plans.plan import Plan
-from chaos.shrinking.plain_numbers import less_idle_time, plain_operations, plain_seed, plain_targets, round_numbers
+from chaos.shrinking.plain_numbers import (
+    less_idle_time,
+    plain_operations,
+    plain_seed,
+    plain_targets,
+    round_numbers,
+    smaller_operations,
+)
 from chaos.shrinking.search import OutOfBudget, Search, steps_of
 from chaos.shrinking.structure import (
     defaults_again,
@@ -49,6 +56,7 @@ NUMBERS: tuple[tuple[str, Pass], ...] = (
     ("plain targets", plain_targets),
     ("less idle time", less_idle_time),
     ("plain operations", plain_operations),
+    ("smaller operations", smaller_operations),
     ("round numbers", round_numbers),
     ("shorter load", shorter_load),
     ("plain seed", plain_seed),

@@ -158,9 +158,13 @@ class Transactions:
         return self.identity
 
     async def add(self, places: Sequence[Place]) -> None:
-        """V1: take partitions into the transaction, before the first record goes there. Raises Refused and GaveUp."""
+        """Before the first record goes to partitions. V1: take them into the transaction; V2: their leaders will.
+
+        Raises Refused and GaveUp.
+        """
         new = [place for place in places if place not in self._added]
         if self.v2 or not new:
+            self._added.update(new)
             return
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, index in new:
@@ -187,8 +191,8 @@ class Transactions:
         self._added.update(new)
 
     async def end(self, *, commit: bool) -> Ended:
-        """EndTxn. V1, a transaction without partitions: nothing is asked, because the coordinator knows of none."""
-        if not self.v2 and not self._added:
+        """EndTxn. Of a transaction without partitions nothing is asked, because the coordinator knows of none."""
+        if not self._added:
             return Ended(Status.OK, "")
         request = EndTxnRequest(self.id, *self.identity, commit)
 

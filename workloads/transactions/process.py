@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,11 +15,13 @@ from workloads.client.transactions import NotDone
 from workloads.counters import Counters
 from workloads.libraries import Transacting
 from workloads.recorder import Recorder
-from workloads.transactions.operations import ABORT, COMMIT, LEAVE, Transaction
+from workloads.transactions.operations import ABORT, COMMIT, LEAVE, PAUSE, POLL, SEND, Transaction, steps_of
 
 if TYPE_CHECKING:
     from workloads.scenario import Acknowledged
 
+Poll = Callable[[int], Awaitable[None]]
+"""Takes the operation of the transaction that a poll is part of."""
 KEYS = 64
 """Different keys of each process."""
 
@@ -40,12 +42,15 @@ class Notes:
 class Process:
     """It ends where `begin` or `transaction` says so; then its transactional id needs a successor.
 
-    `places`: where records go, by turns. `producer`: our own client, or a library.
+    `places`: where records go, by the numbers of partitions. `producer`: our own client, or a library. `poll`: what
+    polls inside the transaction that it is given, and never raises for what a cluster does.
     """
 
-    def __init__(self, env: Env, process: int, notes: Notes, producer: Transacting, places: Sequence[Place]) -> None:
+    def __init__(
+        self, env: Env, process: int, notes: Notes, producer: Transacting, poll: Poll, places: Sequence[Place]
+    ) -> None:
         self._env, self._process, self._notes = env, process, notes
-        self._producer, self._places = producer, places
+        self._producer, self._poll, self._places = producer, poll, places
         self._sequence = 0
 
     async def begin(self) -> bool:
@@ -65,7 +70,7 @@ class Process:
         txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)
         try:
             await producer.begin()
-            whole = await self._send_all(txn, drawn)
+            whole = await self._do_all(txn, drawn)
         except NotDone as failure:
             await producer.flushed()
             # Nobody asked for a commit, and nobody will.
@@ -81,19 +86,22 @@ class Process:
         recorder.flush()
         return ended.status is Status.OK and not producer.retired
 
-    async def _send_all(self, txn: int, drawn: Transaction) -> bool:
-        """Its records, with its pause in the middle. Whether all were acknowledged. Raises NotDone."""
+    async def _do_all(self, txn: int, drawn: Transaction) -> bool:
+        """Its steps. Whether all its records were acknowledged. Raises NotDone."""
         outcomes: list[Status] = []
-        for number in range(drawn.records):
-            place = self._places[(drawn.partition + number) % len(self._places)]
-            await self._producer.enlist(place)
-            if self._producer.retired:
-                break
-            self._send(txn, place, drawn.bytes, outcomes)
-            if drawn.pause_ms and number == (drawn.records - 1) // 2:
-                await self._env.sleep(drawn.pause_ms / 1000)
+        for do, number in steps_of(drawn.steps):
+            if do == PAUSE:
+                await self._env.sleep(number / 1000)
+            elif do == POLL:
+                await self._poll(txn)
+            else:
+                assert do == SEND, do
+                await self._producer.enlist(self._places[number])
+                if self._producer.retired:
+                    break
+                self._send(txn, self._places[number], drawn.bytes, outcomes)
         await self._producer.flushed()
-        return outcomes == [Status.OK] * drawn.records
+        return outcomes == [Status.OK] * len(drawn.partitions)
 
     def _send(self, txn: int, place: Place, size: int, outcomes: list[Status]) -> None:
         """Hand over one record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from workloads.scenario import (
     Traffic,
 )
 from workloads.transactions import brokers
-from workloads.transactions.operations import COMMIT, ENDS, MAX_PAUSE_MS, MAX_RECORDS, Draw, Transaction
+from workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
 
 TOPIC = "transactions-0"
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
@@ -42,7 +42,7 @@ class TransactionsLoad(Scenario):
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
     COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
-    PLAIN: ClassVar[dict[int, Any]] = {4: 100, 5: 0, 6: COMMIT}
+    PLAIN: ClassVar[dict[int, Any]] = {STEPS: "send 0", 3: 100, 4: COMMIT}
 
     name: Literal["transactions"] = "transactions"
     rate: int = Field(20, ge=1, le=1000, description="Transactions a second, all producers together.")
@@ -110,7 +110,8 @@ class TransactionsLoad(Scenario):
 
     def draw(self) -> Draw:
         """How its transactions are drawn."""
-        return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts)
+        timeout_ms = self.transaction_timeout_ms
+        return Draw(self.rate, self.producers, self.partitions, self.record_bytes, self.aborts, timeout_ms)
 
     def drawn(self, stream: Stream, begin_s: float, end_s: float) -> tuple[Transaction, ...]:
         """As `Scenario.drawn`."""
@@ -127,14 +128,18 @@ class TransactionsLoad(Scenario):
         limits = (
             ("bytes", one.bytes, MIN_BYTES, MAX_BYTES),
             ("producer", one.producer, 0, self.producers - 1),
-            ("records", one.records, 1, MAX_RECORDS),
-            ("partition", one.partition, 0, self.partitions - 1),
-            ("pause_ms", one.pause_ms, 0, MAX_PAUSE_MS),
         )
         for what, number, low, high in limits:
             if not low <= number <= high:
                 return f"{what} {number}: between {low} and {high} are allowed"
-        return "" if one.end in ENDS else f"end {one.end!r}: one of {', '.join(ENDS)}"
+        if one.end not in ENDS:
+            return f"end {one.end!r}: one of {', '.join(ENDS)}"
+        return wrong_steps(one.steps, self.partitions)
+
+    @classmethod
+    def lesser(cls, operation: list[Any]) -> Iterator[list[Any]]:
+        """As `Scenario.lesser`."""
+        return lesser(operation)
 
     @classmethod
     def drawn_settings(cls, stream: Stream, ground: SwarmGround) -> Table:
@@ -173,6 +178,7 @@ class TransactionsLoad(Scenario):
             self.generation,
             self.draw(),
             self.traffic().transactional_ids,
+            self.level,
         )
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):

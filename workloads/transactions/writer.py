@@ -6,25 +6,30 @@ transaction open ends there. Its successor takes over its transactional id, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import trio
 
 from broker.env import Env
+from workloads.beginnings import BEGINNINGS
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.connection import VERSION
 from workloads.client.producer import Producer
-from workloads.client.settings import ClientSettings, ProducerSettings
+from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from workloads.client.transactions import Transactions
+from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 from workloads.transactions.agenda import Agenda
 from workloads.transactions.operations import Draw
 from workloads.transactions.own import OwnProducer
+from workloads.transactions.polling import Polling
 from workloads.transactions.process import Notes, Process
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
+POLL_WAIT_MS = 100
+"""How long a broker may wait for records before it answers a poll inside a transaction."""
 LOOK_EVERY_S = 60.0
 """A producer without anything to do looks so often for something."""
 
@@ -43,6 +48,8 @@ class WriterSettings:
     draw: Draw
     ids: Sequence[str]
     """Their transactional ids, by their numbers."""
+    level: Callable[[int], int]
+    """Number of a producer -> the isolation at which it polls."""
 
 
 class Writer:
@@ -96,7 +103,7 @@ class Writer:
         """One process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
-        about["producer"] = self._number
+        about |= {"producer": self._number, "isolation": settings.level(self._number)}
         async with trio.open_nursery() as nursery:
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
             client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
@@ -108,7 +115,9 @@ class Writer:
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
             coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
             self._handle.began(process, scope)
-            one = Process(self._env, process, notes, OwnProducer(producer, coordinator), settings.places)
+            polling = self._polling(nursery, process)
+            own = OwnProducer(producer, coordinator)
+            one = Process(self._env, process, notes, own, polling.poll, settings.places)
             if await one.begin():
                 self._left_open = False
                 await self._transact(one)
@@ -116,6 +125,15 @@ class Writer:
             flush()
             producer.close()
             client.close()
+            polling.close()
+
+    def _polling(self, nursery: trio.Nursery, process: int) -> Polling:
+        """The consumer of a process."""
+        settings, zone = self._settings, self._zone
+        client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
+        consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
+        reader = RecordedReader(self._env, client, self._recorder, self._counters, consumer=consumer, process=process)
+        return Polling(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
 
     async def _transact(self, one: Process) -> None:
         """Transactions as they come due, until this process cannot go on."""

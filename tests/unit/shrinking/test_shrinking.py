@@ -136,6 +136,19 @@ def test_of_many_operations_those_that_are_needed_stay_renumbered_and_plain() ->
     assert len(ran) < 400
 
 
+def test_a_transaction_keeps_only_the_steps_that_are_needed() -> None:
+    def fails(plan: Plan) -> bool:
+        texts = [each.steps.split(", ") for each in plan.operations or ()]
+        return any("poll" in each and "send 2" in each[each.index("poll") :] for each in texts)
+
+    steps = ("send 0, poll", "pause 7, send 1, poll, send 0, send 2, poll", "send 2")
+    operations = [[1.0 + number, 0, each, 200, "commit"] for number, each in enumerate(steps)]
+    load = {"name": "transactions", "partitions": 3}
+    plan, _ = shrunk({"seed": 3, "runtime": "sim", "workload": load, "operations": operations}, fails)
+    assert [each.steps for each in plan.operations or ()] == ["poll, send 2"]
+    assert plan.cluster.nodes == 1, "a smaller cluster gets the settings that the workload needs there"
+
+
 def test_a_large_load_is_thinned_before_anything_else_is_tried() -> None:
     topics, clients = 2, 4
     listed = [[n / 2000, n % clients, f"appends-{n % topics}", n % 3, 100] for n in range(40_000)]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chaos.commands.run import plan_of
+from chaos.draws import rng_for
 from chaos.plans.operations import concrete
 from chaos.plans.plan import PlanError, make_plan, read_plan, write_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
-from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, SEND, History
+from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
 from workloads.transactions import TransactionsLoad
 from workloads.transactions.brokers import FACTOR
+from workloads.transactions.operations import Step, steps_of, text_of
 
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
@@ -72,6 +77,50 @@ def test_transactions_go_to_several_partitions(history: History) -> None:
     assert max(map(len, parts.values())) > 1
 
 
+def test_transactions_poll_what_others_committed_and_go_on_where_they_were(history: History) -> None:
+    inside = {member.op: member.txn for member in history.members.rows() if member.kind == POLL}
+    txns = {txn.op: txn for txn in history.txns.rows()}
+    polled = [row for row in history.records.rows() if row.kind == POLL and row.op in inside]
+    committed, left = values(history, {COMMIT}), values(history, {ABORT, NOT_ENDED})
+    at_committed = {row.val for row in polled if row.iso == 1}
+    assert len(at_committed) > 10 and at_committed <= committed
+    assert {row.val for row in polled if row.iso == 0} & left, "at read_uncommitted also what was aborted"
+    assert all(txns[inside[row.op]].proc == row.proc for row in polled)
+    assert all(txns[inside[row.op]].t0 <= row.t0 <= row.t1 for row in polled)
+    of_several = {(row.proc, row.part): set() for row in polled}  # type: dict[tuple[int, int], set[int]]
+    for row in polled:
+        of_several[row.proc, row.part].add(inside[row.op])
+        assert row.off > row.before, "no record comes twice"
+    assert max(map(len, of_several.values())) > 2
+
+
+@given(st.lists(st.sampled_from([Step("poll"), Step("send", 0), Step("send", 12), Step("pause", 250)]), min_size=1))
+def test_steps_are_what_their_text_says(steps: list[Step]) -> None:
+    assert list(steps_of(text_of(steps))) == steps
+
+
+def test_every_drawn_transaction_is_an_operation_and_all_there_is_to_do_is_drawn() -> None:
+    load = TransactionsLoad.model_validate({**LOAD, "rate": 50})
+    drawn = load.drawn(partial(rng_for, 3), 0, 60)
+    assert not any(map(load.wrong, drawn))
+    steps = [[step.do for step in steps_of(each.steps)] for each in drawn]
+    assert {len([do for do in each if do != "pause"]) for each in steps if len(each) < 5} == {1, 2, 3, 4}
+    assert {do for each in steps for do in each} == {"send", "poll", "pause"}
+    assert max(len(set(each.partitions)) for each in drawn) == 3
+    assert {each.end for each in drawn} == {"commit", "abort", "leave"}
+    longest = [max((step.number for step in steps_of(each.steps) if step.do == "pause"), default=0) for each in drawn]
+    outliving = [each for each, pause in zip(drawn, longest, strict=True) if pause > load.transaction_timeout_ms]
+    assert 0 < len(outliving) < len(drawn) / 50
+    assert all(each.end == "commit" and len(each.steps.split("pause")[1].split(",")) > 1 for each in outliving)
+
+
+def test_a_transaction_becomes_smaller_by_one_step_at_a_time() -> None:
+    whole = [1.0, 0, "send 0, poll, pause 5", 100, "commit"]
+    less = [each[2] for each in TransactionsLoad.lesser(whole)]
+    assert less == ["poll, pause 5", "send 0, pause 5", "send 0, poll"]
+    assert not list(TransactionsLoad.lesser([1.0, 0, "poll", 100, "commit"]))
+
+
 def test_its_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     plan = concrete(make_plan({"workload": LOAD, "runtime": "sim"}))
     assert isinstance(plan.workload, TransactionsLoad)
@@ -84,12 +133,18 @@ def test_its_plan_comes_back_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("operation", "wrong"),
     [
-        ([1, 2, 1, 0, 100, 0, "commit"], "producer 2"),
-        ([1, 0, 9, 0, 100, 0, "commit"], "records 9"),
-        ([1, 0, 1, 3, 100, 0, "commit"], "partition 3"),
-        ([1, 0, 1, 0, 3, 0, "commit"], "bytes 3"),
-        ([1, 0, 1, 0, 100, -1, "commit"], "pause_ms -1"),
-        ([1, 0, 1, 0, 100, 0, "perhaps"], "end 'perhaps'"),
+        ([1, 2, "send 0", 100, "commit"], "producer 2"),
+        ([1, 0, "", 100, "commit"], "'' is no step"),
+        ([1, 0, "send 0, send", 100, "commit"], "'send' is no step"),
+        ([1, 0, "send 0,, poll", 100, "commit"], "'' is no step"),
+        ([1, 0, "poll 1", 100, "commit"], "'poll 1' is no step"),
+        ([1, 0, "send -1", 100, "commit"], "'send -1' is no step"),
+        ([1, 0, "send 3", 100, "commit"], "send 3: there are partitions 0 to 2"),
+        ([1, 0, ", ".join(["poll"] * 17), 100, "commit"], "17 steps"),
+        ([1, 0, "pause 60001", 100, "commit"], "pause 60001"),
+        ([1, 0, "send 0", 3, "commit"], "bytes 3"),
+        ([1, 0, "send 0", 100, "perhaps"], "end 'perhaps'"),
+        ([1, 0, 2, 0, 100, 0, "commit"], r"is no operation of .* which is \[at_s, producer, steps, bytes, end\]"),
     ],
 )
 def test_what_is_no_operation_of_it_is_refused(operation: list[object], wrong: str) -> None:

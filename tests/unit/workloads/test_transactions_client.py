@@ -115,8 +115,11 @@ async def test_v1_adds_each_partition_once_and_keeps_its_epoch(clock: MockClock)
         assert len(coordinator.asked) == 1, "the next transaction has no partitions yet"
 
 
-async def test_v1_asks_no_end_of_a_transaction_that_the_coordinator_does_not_know(clock: MockClock) -> None:
-    async with transacting(0) as (transactions, coordinator):
+@pytest.mark.parametrize("version", [0, 2])
+async def test_no_end_is_asked_of_a_transaction_that_the_coordinator_does_not_know(
+    version: int, clock: MockClock
+) -> None:
+    async with transacting(version) as (transactions, coordinator):
         assert await transactions.end(commit=True) == Ended(Status.OK, "")
         assert not coordinator.asked
 
@@ -132,6 +135,7 @@ async def test_v2_adds_nothing_and_takes_the_next_epoch(clock: MockClock) -> Non
 @pytest.mark.parametrize("code", [*BY[Answer.NOT_YET], *BY[Answer.DOUBT], *BY[Answer.ELSEWHERE]], ids=name_of)
 async def test_what_may_succeed_later_is_asked_again(code: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [code, code]
         assert await transactions.end(commit=True) == Ended(Status.OK, "")
         assert len(coordinator.asked) == 3
@@ -140,6 +144,7 @@ async def test_what_may_succeed_later_is_asked_again(code: ErrorCode, clock: Moc
 @pytest.mark.parametrize("code", BY[Answer.REFUSED], ids=name_of)
 async def test_a_refused_end_did_not_happen(code: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.CONCURRENT_TRANSACTIONS, code]
         assert await transactions.end(commit=True) == Ended(Status.FAIL, name_of(code))
         assert len(coordinator.asked) == 2
@@ -148,18 +153,21 @@ async def test_a_refused_end_did_not_happen(code: ErrorCode, clock: MockClock) -
 @pytest.mark.parametrize("before", [*BY[Answer.DOUBT], *BY[Answer.ELSEWHERE]], ids=name_of)
 async def test_an_end_refused_after_an_attempt_in_doubt_may_have_happened(before: ErrorCode, clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [before, ErrorCode.PRODUCER_FENCED]
         assert await transactions.end(commit=True) == Ended(Status.INFO, "PRODUCER_FENCED")
 
 
 async def test_an_end_whose_answer_was_lost_and_which_is_then_refused_may_have_happened(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Break(), ErrorCode.INVALID_TXN_STATE]
         assert await transactions.end(commit=True) == Ended(Status.INFO, "INVALID_TXN_STATE")
 
 
 async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [Withhold() for _ in range(20)]
         began = trio.current_time()
         assert await transactions.end(commit=True) == Ended(Status.INFO, "TIMED_OUT")
@@ -168,18 +176,21 @@ async def test_an_end_that_is_never_answered_may_have_happened(clock: MockClock)
 
 async def test_an_end_that_was_only_put_off_until_the_limit_did_not_happen(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 500
         assert await transactions.end(commit=True) == Ended(Status.FAIL, "TIMED_OUT")
 
 
 async def test_an_unknown_error_leaves_it_open(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.UNKNOWN_SERVER_ERROR]
         assert await transactions.end(commit=True) == Ended(Status.INFO, name_of(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 async def test_a_coordinator_that_moved_is_looked_for(clock: MockClock) -> None:
     async with transacting(2) as (transactions, coordinator):
+        await transactions.add([("t", 0)])
         coordinator.says[ApiKey.END_TXN] = [ErrorCode.NOT_COORDINATOR]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_move_once_asked, coordinator)

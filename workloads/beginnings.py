@@ -1,0 +1,28 @@
+"""Where in a log a reader begins: at its start, in its middle, or at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from broker.protocol.timestamps import EARLIEST, LATEST
+from workloads.client.cluster import Place
+from workloads.reader import RecordedReader
+
+Beginning = Literal["start", "middle", "end"]
+BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")
+
+
+async def positions_at(
+    reader: RecordedReader, places: Sequence[Place], beginning: Beginning, limit_s: float
+) -> dict[Place, int]:
+    """The offsets of that beginning, of those partitions whose leaders told them within `limit_s` for each question.
+
+    The end is what the reader's isolation lets it see.
+    """
+    found = dict.fromkeys(places, 0)
+    bounds = {"start": (EARLIEST,), "middle": (EARLIEST, LATEST), "end": (LATEST,)}[beginning]
+    for bound in bounds:
+        listed = await reader.list_offsets(list(found), bound, limit_s)
+        found = {place: sum_ + listed[place].offset for place, sum_ in found.items() if not listed[place].error}
+    return {place: sum_ // len(bounds) for place, sum_ in found.items()}

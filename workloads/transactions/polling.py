@@ -1,0 +1,64 @@
+"""The consumer of a process that writes transactions: its polls are micro-ops of them.
+
+It has connections of its own, as a consumer has that is not its application's producer: brokers answer the requests of
+a connection one after the other, so a Fetch that waits would hold back records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from workloads.beginnings import Beginning, positions_at
+from workloads.client.client import Client
+from workloads.client.cluster import Place
+from workloads.reader import RecordedReader
+from workloads.tail import recover
+
+POLL_LIMIT_S = 0.2
+"""A poll that brings nothing does not hold a transaction up for longer."""
+LIST_LIMIT_S = 1.0
+
+
+class Polling:
+    """All partitions are assigned by the first poll. Positions are kept from one transaction to the next.
+
+    `beginning`: where each partition is read from. Partitions without a leader are assigned by a later poll.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        client: Client,
+        reader: RecordedReader,
+        places: Sequence[Place],
+        beginning: Beginning,
+    ) -> None:
+        self._nursery, self._client, self._reader = nursery, client, reader
+        self._places, self._beginning = places, beginning
+        self._runs = False
+
+    async def poll(self, txn: int) -> None:
+        """One poll inside this transaction. Never raises for what a cluster does."""
+        if not self._runs:
+            self._runs = True
+            await self._nursery.start(self._client.run)
+        await self._assign()
+        if not self._reader.consumer.positions:
+            return
+        polled = await self._reader.poll("poll", POLL_LIMIT_S, txn=txn)
+        for event in polled.events:
+            await recover(self._reader, event)
+
+    def close(self) -> None:
+        """End it."""
+        if self._runs:
+            self._client.close()
+
+    async def _assign(self) -> None:
+        positions = self._reader.consumer.positions
+        missing = [place for place in self._places if place not in positions]
+        found = await positions_at(self._reader, missing, self._beginning, LIST_LIMIT_S) if missing else {}
+        if found:
+            self._reader.assign({**positions, **found})
