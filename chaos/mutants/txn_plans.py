@@ -61,8 +61,11 @@ def txn_plan(
 def txn(
     at_s: float, *, producer: int = 0, records: int = 2, partition: int = 0, pause_ms: int = 0, end: str = COMMIT
 ) -> list[Any]:
-    """One transaction, as the workload's operation."""
-    return [round(at_s, 3), producer, records, partition, 100, pause_ms, end]
+    """One transaction, as the workload's operation: records to partitions by turns, with a pause in the middle."""
+    steps = [f"send {(partition + number) % SMALL['partitions']}" for number in range(records)]
+    if pause_ms:
+        steps.insert((records + 1) // 2, f"pause {pause_ms}")
+    return [round(at_s, 3), producer, ", ".join(steps), 100, end]
 
 
 def series(rng: Random, until_s: float, *, producers: int = 1, every_s: float = 0.15, aborts: float = 0.4) -> list[Any]:
