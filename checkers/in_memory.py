@@ -16,7 +16,7 @@ from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
-from checkers.history.seal import NOTE, broken_seal
+from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
 from checkers.history.tables import History, PlayedFault, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
@@ -64,8 +64,10 @@ def judge_bytes(
     parsed = parse(history.splitlines(keepends=True))
     faults, trouble = nemesis_log.parse_faults(nemesis.splitlines(keepends=True))
     told = run_facts.facts_of(info or {})
-    unlike, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
+    disagreeing, torn = nemesis_agreement.disagreements(nemesis.splitlines(keepends=True), facts.planned, told.info)
     unsealed = broken_seal(parsed.ends, parsed.lines, told.info)
+    changed = unlike(parsed.seals, parsed.run, facts.seal, nemesis, info or {})
+    wrong_plan = [*facts.of_another_run(parsed.run)]
     said = [*([] if parsed.ends else [NOTE]), *([torn] if torn else [])]
     said += [UNLIMITED] if facts.limits.stuck_producer_s is None else []
     context = context_of(parsed, faults)
@@ -87,16 +89,18 @@ def judge_bytes(
         workload=workload,
         findings=findings,
         metrics=metrics.shape(measures, context),
-        plan=facts,
+        plan=None if wrong_plan or PLAN in changed else facts,
         partitions=parsed.partitions,
         processes=parsed.processes,
         faults=faults,
         whole=not (parsed.problem and parsed.problem.untrusted),
-        nemesis_read=trouble is None and not unlike,
+        nemesis_read=trouble is None and not disagreeing and NEMESIS not in changed,
+        told=RUN not in changed,
         troubles=[
             *troubles,
-            *facts.of_another_run(parsed.run),
-            *_told(parsed.problem, unsealed, *unlike, trouble),
+            *wrong_plan,
+            *changed.values(),
+            *_told(parsed.problem, unsealed, *disagreeing, trouble),
             *wrong,
         ],
         notes=[*said, *after.notes, _looked_for(parsed, passed_over | workload.left_out())],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.guarantees import EXPECTATIONS, RunConfiguration
+from checkers.history.seal import plan_seal
 from checkers.history.tables import Process
 from checkers.metrics import Limits
 
@@ -42,6 +43,8 @@ class PlanFacts:
     planned: tuple[Mapping[str, Any], ...] = ()
     """The faults as the plan has them."""
     seed: int | None = None
+    seal: int | None = None
+    """As the history's header has it (`checkers.history.seal`)."""
 
     def of_another_run(self, run: str) -> list[str]:
         """Why this cannot be the plan of a run of this name, which ends in its seed as harness and simulator name runs;
@@ -75,8 +78,9 @@ def facts_of(plan: Mapping[str, Any]) -> PlanFacts:
         if limit is not None and not 0 < limit < inf:
             raise BadPlan(f"{FILE}: limits.stuck_s = {stuck_s!r} is no number of seconds")
         actions = tuple(str(fault["action"]) for fault in faults)
+        limits, seed = Limits(limit, limit), plan.get("seed")
         return PlanFacts(
-            _configuration(plan), len(faults), actions, expect, Limits(limit, limit), tuple(faults), plan.get("seed")
+            _configuration(plan), len(faults), actions, expect, limits, tuple(faults), seed, plan_seal(plan)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise error if isinstance(error, BadPlan) else BadPlan(f"{FILE}: {type(error).__name__}: {error}") from None
@@ -109,7 +113,11 @@ def _configuration(plan: Mapping[str, Any]) -> RunConfiguration:
 
 
 def _acks(value: Any) -> int:
-    return -1 if value in ("all", "-1", -1) else int(value)
+    """-1, 0 or 1. ValueError."""
+    acks = -1 if value in ("all", "-1") else value
+    if acks not in (-1, 0, 1):
+        raise ValueError(f"acks = {value!r}: -1, 0 and 1 exist")
+    return int(acks)
 
 
 def _transactions(workload: Mapping[str, Any], features: Mapping[str, str]) -> int:

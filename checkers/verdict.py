@@ -22,7 +22,7 @@ from typing import Any
 from checkers import fault_classes, guarantees, nemesis_agreement, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
 from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, looked_for
+from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN, looked_for
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
@@ -66,7 +66,9 @@ class Case:
     whole: bool = True
     """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
     nemesis_read: bool = True
-    """False where nemesis.jsonl could not be read to its end."""
+    """False where nemesis.jsonl could not be read to its end, or is not this run's."""
+    told: bool = True
+    """False where run.json does not say what it said when the history was closed."""
     troubles: Sequence[str] = ()
     """What did not work: inputs that do not parse, a checker that stopped."""
     notes: Sequence[str] = ()
@@ -123,7 +125,9 @@ def decide(case: Case) -> Verdict:
     promised, at_worst = _promises(case, expect, lacking)
     left_out = case.workload.left_out()
     findings = [each for each in case.findings or () if each.anomaly not in left_out]
-    unproven = () if case.whole else SHOWN_BY_HISTORY
+    unproven = {} if case.whole else dict.fromkeys(SHOWN_BY_HISTORY, "the history is damaged, nobody knows where")
+    if not case.told:
+        unproven |= dict.fromkeys(SHOWN_BY_RUN, "run.json is not as it was written")
     anomalies = _judged(findings, promised, at_worst, unproven, case.shaken)
     lacking += [_say(each) for each in anomalies if promised and each.permitted is None]
     lacking += _too_little(case)
@@ -190,7 +194,7 @@ def _judged(
     findings: Iterable[Finding],
     promised: Promised,
     at_worst: Promised,
-    unproven: Collection[str],
+    unproven: Mapping[str, str],
     shaken: Sequence[str],
 ) -> tuple[Judged, ...]:
     """The findings by kind and judgement: what is not permitted first, then in the catalogue's order."""
@@ -198,7 +202,7 @@ def _judged(
     for finding in findings:
         permitted, why = _judgement(finding, promised, at_worst)
         if permitted is False and finding.anomaly in unproven:
-            permitted, why = None, "the history is damaged, nobody knows where, so this is not proven"
+            permitted, why = None, f"{unproven[finding.anomaly]}, so this is not proven"
         if permitted is False and shaken and CATALOG[finding.anomaly].family is Family.LIVENESS:
             permitted, why = None, f"it may be the harness's doing: {shaken[0]}"
         groups.setdefault((finding.anomaly, finding.evidence, permitted, why), []).append(finding)
@@ -360,10 +364,12 @@ def _read_case(
     troubles += unlike
     nemesis_read = trouble is None and not unlike
     run, partitions, processes, outcomes, is_whole, inside = run_dir.name, [], [], {}, True, 0
+    recorded, seals = "", dict[str, int]()
     try:
         converted = conversion.read_conversion(run_dir)
         kept, _ = conversion.load(run_dir, large=False)
         run, partitions, processes = converted.run or run, kept.partitions, kept.processes
+        recorded, seals = converted.run, converted.seals
         outcomes, inside = converted.outcomes, converted.read_inside
         is_whole = not any(each.untrusted for each in converted.problems)
         troubles += map(str, converted.problems)
@@ -380,8 +386,12 @@ def _read_case(
     landed = not any(map(fault_classes.not_landed, faults))
     troubles += [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
     looked, lacking = not_converged.read(run_dir, partitions)
+    nemesis = run_dir / seal.NEMESIS
+    written = nemesis.read_bytes() if nemesis.exists() else b""
+    changed = seal.unlike(seals, recorded, plan.seal if plan else None, written, told.info)
+    other_plan = plan.of_another_run(run) if plan else []
+    troubles += [*changed.values(), *other_plan]
     if plan:
-        troubles += plan.of_another_run(run)
         notes += [UNLIMITED] if plan.limits.stuck_producer_s is None else []
     after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
     if findings is not None:
@@ -398,12 +408,13 @@ def _read_case(
         findings,
         metrics or {},
         workload,
-        plan,
+        None if other_plan or seal.PLAN in changed else plan,
         partitions,
         processes,
         faults,
         is_whole,
-        nemesis_read,
+        nemesis_read and seal.NEMESIS not in changed,
+        seal.RUN not in changed,
         troubles,
         notes,
         expect,

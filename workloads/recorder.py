@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -26,6 +27,8 @@ from broker.env import Env
 from workloads.client.outcomes import Status
 
 SCHEMA = 1
+SEAL = "crc32"
+"""What the last line says of the bytes before it, beside how many lines they are."""
 GATHER_BYTES = 64 * 1024
 """Lines are handed over at the latest when this many bytes of them are waiting."""
 
@@ -78,8 +81,10 @@ Served = Callable[[str, int, int, Sequence[tuple[int, int]]], None]
 class Recorder:
     """Writes one run's history. All is synchronous. OSError (a full disk) goes to the caller: no history, no run."""
 
-    def __init__(self, env: Env, path: str, run: str, *, served: Served | None = None) -> None:
-        """served: called for the records of each partition that a reader gets."""
+    def __init__(
+        self, env: Env, path: str, run: str, *, served: Served | None = None, about: Mapping[str, Any] | None = None
+    ) -> None:
+        """served: called for the records of each partition that a reader gets. about: the header's further fields."""
         if env.fs.exists(path):
             raise FileExistsError(f"{path}: a history is never written over")
         self._env = env
@@ -88,6 +93,8 @@ class Recorder:
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
         self._written = 0
+        self._crc = 0
+        """CRC-32 of the bytes that were handed over."""
         self._next_op = 0
         self._next_process = 0
         self._parts: dict[tuple[str, int], int] = {}
@@ -95,7 +102,7 @@ class Recorder:
         """(topic, partition index) -> dense id, in order of declaration."""
         self._places: list[tuple[str, int]] = []
         header = {"e": "h", "schema": SCHEMA, "run": run, "wall_ms": env.wall_ms(), "mono_ns": self.now_ns()}
-        self._put({**header, "ends": True})
+        self._put({**header, **(about or {}), "ends": True, "seal": SEAL})
         self.flush()
 
     @property
@@ -213,13 +220,19 @@ class Recorder:
     def flush(self) -> None:
         """Hand over what was recorded so far. Cheap when there is nothing."""
         if self._lines:
-            self._file.append(b"".join(self._lines))
+            gathered = b"".join(self._lines)
+            self._file.append(gathered)
+            self._crc = crc32(gathered, self._crc)
             self._lines.clear()
             self._waiting_bytes = 0
 
-    def close(self) -> None:
-        """Say how many lines there are, flush, make it durable, close the file. Blocks for the disk."""
-        self.event("end", lines=self._written)
+    def close(self, **about: Any) -> None:
+        """Say how many lines there are and what their CRC-32 is, make it durable, close the file. Blocks for the disk.
+
+        about: the last line's further fields.
+        """
+        self.flush()
+        self.event("end", **about, lines=self._written, **{SEAL: self._crc})
         self.flush()
         self._file.fsync()
         self._file.close()

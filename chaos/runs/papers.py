@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
+from zlib import crc32
 
 from broker.env import Fs
 from chaos.runs.directory import RunDirectory
@@ -23,6 +24,8 @@ class Papers(Protocol):
     run_id: str
     history: str
     """Path of history.jsonl for the run's `Env.fs`."""
+    nemesis_crc: int
+    """CRC-32 of nemesis.jsonl as it is now."""
 
     def plan(self, text: str) -> None:
         """plan.toml, once."""
@@ -44,6 +47,7 @@ class DirectoryPapers:
         self.run_id, self.history = directory.run_id, str(directory.history)
         self._directory = directory
         self._nemesis = directory.nemesis.open("a", encoding="utf-8")
+        self.nemesis_crc = 0
 
     def plan(self, text: str) -> None:
         """As `Papers.plan`."""
@@ -55,8 +59,10 @@ class DirectoryPapers:
 
     def fault(self, line: dict[str, Any]) -> None:
         """As `Papers.fault`."""
-        self._nemesis.write(fault_line(line))
+        text = fault_line(line)
+        self._nemesis.write(text)
         self._nemesis.flush()
+        self.nemesis_crc = crc32(text.encode(), self.nemesis_crc)
 
     def close(self) -> None:
         """As `Papers.close`."""
@@ -71,6 +77,7 @@ class MemoryPapers:
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.faults: list[str] = []
+        self.nemesis_crc = 0
         self._plan = ""
         self._info: dict[str, Any] = {}
         self.history_bytes = b""
@@ -86,6 +93,7 @@ class MemoryPapers:
     def fault(self, line: dict[str, Any]) -> None:
         """As `Papers.fault`."""
         self.faults.append(fault_line(line))
+        self.nemesis_crc = crc32(self.faults[-1].encode(), self.nemesis_crc)
 
     def close(self) -> None:
         """As `Papers.close`."""

@@ -33,6 +33,7 @@ from chaos.runs.progress import Watching
 from chaos.runs.target_facts import Stranger, about, in_vain
 from chaos.runtimes.contract import NodeExit, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
+from checkers.history import seal
 from workloads.afterwards import Written, write_afterwards
 from workloads.control import Controls
 from workloads.counters import NAMES, Counters
@@ -179,7 +180,8 @@ class Run:
         env, seed = self._env, self.plan.seed
         servers = addresses(self.runtime.bootstrap(ZONE))
         served = self._eyes.served if self._eyes else None
-        recorder = Recorder(env, self.papers.history, run=self.papers.run_id, served=served)
+        planned = {seal.PLAN: seal.plan_seal(self.plan.model_dump(exclude={"operations"}))}
+        recorder = Recorder(env, self.papers.history, self.papers.run_id, served=served, about={"seals": planned})
         observer = self._observer(servers, foreign=self._stranger is not None)
         told = self.papers.fault
         nemesis = Nemesis(self.runtime, self.plan.timeline(), seed, env=env, cluster=observer, record=told)
@@ -200,7 +202,7 @@ class Run:
                 observer.client.close()
                 nursery.cancel_scope.cancel()
         finally:
-            recorder.close()
+            recorder.close(seals={seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)})
             self.papers.close()
 
     def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> Observer:

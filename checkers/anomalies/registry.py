@@ -124,6 +124,10 @@ SHOWN_BY_HISTORY: tuple[str, ...] = tuple(
     anomaly.name for check in (*IN_HISTORY, stuck.CHECK) for anomaly in check.anomalies
 )
 """Those that nothing proves where the history is damaged nobody knows where."""
+SHOWN_BY_RUN: tuple[str, ...] = tuple(
+    anomaly.name for check in (not_converged.CHECK, stuck.CHECK) for anomaly in check.anomalies
+)
+"""Those that run.json shows."""
 
 
 def find_all(history: History) -> list[Witness]:

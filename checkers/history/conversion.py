@@ -41,6 +41,8 @@ class Conversion:
     """As `History.read_inside`."""
     ends: bool = True
     """As `History.ends`."""
+    seals: dict[str, int] = field(default_factory=dict)
+    """As `History.seals`."""
 
 
 def convert(run_dir: Path) -> Conversion:
@@ -70,6 +72,7 @@ def convert(run_dir: Path) -> Conversion:
         problems=[each for each in (history.problem, unsealed, trouble) if each is not None],
         read_inside=history.read_inside,
         ends=history.ends,
+        seals=history.seals,
     )
     text = json.dumps({"schema": SCHEMA, **asdict(conversion)}, indent=1)
     (folder / CONVERSION).write_text(text + "\n")
@@ -102,6 +105,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
         mono_ns=conversion.mono_ns,
         lines=conversion.lines,
         ends=conversion.ends,
+        seals=conversion.seals,
         torn_bytes=conversion.torn_bytes,
         problem=next((each for each in conversion.problems if each.file == parser.FILE), None),
         names=conversion.names,
@@ -118,9 +122,7 @@ def load(run_dir: Path, *, large: bool = True) -> tuple[History, list[PlayedFaul
 def _convert_history(path: Path, folder: Path) -> tuple[History, int]:
     reader = parser.Parser()
     kept = reader.history
-    tables = {
-        name: getattr(kept, name) for name in ("records", "told", "ops", "thrown", "txns", "members", "inits")
-    }
+    tables = {name: getattr(kept, name) for name in ("records", "told", "ops", "thrown", "txns", "members", "inits")}
     writers = {name: TableWriter(folder, name) for name in tables}
 
     def drain(_: History) -> None:

@@ -2,7 +2,8 @@
 
 A history may end anywhere, because the harness may be killed anywhere: a prefix of a history is a history in which the
 operations under way have no completion. So reading stops at the first line that is not understood, and what came
-before it is kept; whatever an anomaly in a prefix proves, it proves of the whole.
+before it is kept; whatever an anomaly in a prefix proves, it proves of the whole. A history that is damaged proves
+nothing: its last line holds a CRC-32 of the bytes before it, and where a line contradicts others, either may be wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -47,6 +49,7 @@ HOW = {"none": NOT_ENDED, "commit": COMMIT, "abort": ABORT}
 """How a transaction is to end."""
 MOVES = ("assign", "seek", "subscribe", "crash_client", "admin", "list_offsets")
 """Operations beside sends, reads and transactions. Any other name is damage: what was done under it is not known."""
+ACKS = ("all", "-1", -1, 0, 1)
 LISTS = ("latest", "lso", "earliest", "timestamp")
 """What `list_offsets` may ask for."""
 DRAIN_ROWS = 1 << 20
@@ -54,6 +57,8 @@ DRAIN_ROWS = 1 << 20
 
 END = "end"
 """The kind of the last line: how many lines stand before it. The header says that there is to be one (`ends`)."""
+SEAL = "crc32"
+"""Of the last line: the CRC-32 of the bytes before it. The header says that there is to be one (`seal`)."""
 
 LIMIT = 1 << 23
 """Of process and partition ids: a value has 23 bits for its process."""
@@ -67,10 +72,6 @@ class Malformed(ValueError):
     """A line that is JSON but cannot be part of a history."""
 
 
-class Untrusted(Malformed):
-    """The damage may be anywhere before this line: lines are missing, or times of two lines cannot both be right."""
-
-
 class Parser:
     """Feed it lines, then `finish` it. `drain` is called with tables that have grown large, and must empty them."""
 
@@ -81,6 +82,8 @@ class Parser:
         self._last_op = -1
         self._completed_at = -1
         self._ended = False
+        self._sealed = False
+        self._crc = 0
         self._last_value: dict[int, int] = {}
         self._processes: dict[int, Process] = {}
         self._partitions: dict[int, Partition] = {}
@@ -113,7 +116,7 @@ class Parser:
                 if not history.lines and line["e"] != "h":
                     raise Malformed("the history does not begin with its header")
                 if self._ended:
-                    raise Untrusted("a line behind the one that says that it is the last")
+                    raise Malformed("a line behind the one that says that it is the last")
                 handler(line)
             except _UNREADABLE as error:
                 for table, mark in zip(tables, marks, strict=True):
@@ -121,6 +124,7 @@ class Parser:
                 self._stop(raw, error)
                 return
             history.lines += 1
+            self._crc = crc32(raw, self._crc)
             if self.drain is not None and marks[0] >= DRAIN_ROWS:
                 self.drain(history)
 
@@ -151,7 +155,9 @@ class Parser:
             self.history.torn_bytes = len(raw)
             return
         why = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}: {error}"
-        self.history.problem = Problem(FILE, self.history.lines + 1, why, isinstance(error, Untrusted))
+        # Bytes that are no JSON are where the damage is. A line that contradicts an earlier one may be right itself.
+        damaged_here = isinstance(error, msgspec.DecodeError | UnicodeDecodeError)
+        self.history.problem = Problem(FILE, self.history.lines + 1, why, not damaged_here)
 
     # ------------------------------------------------------------------------------------------ declarations
 
@@ -163,6 +169,8 @@ class Parser:
         self.history.run = str(line["run"])
         self.history.wall_ms, self.history.mono_ns = whole(line["wall_ms"]), whole(line["mono_ns"])
         self.history.ends = bool(line.get("ends", False))
+        self._sealed = "seal" in line
+        self.history.seals.update(_seals(line.get("seals", {})))
 
     def _process(self, line: dict[str, Any]) -> None:
         proc = whole(line["p"])
@@ -170,6 +178,8 @@ class Parser:
             raise Malformed(f"process {proc} is declared twice, or is no process")
         role, client, version, zone = (str(line.get(name, "")) for name in ("role", "client", "version", "zone"))
         settings = dict(line.get("settings", {}))
+        if settings.get("acks", -1) not in ACKS:
+            raise Malformed(f"process {proc} has acks = {settings['acks']!r}, which no producer has")
         self._processes[proc] = Process(proc, role, client, version, zone, settings)
 
     def _partition(self, line: dict[str, Any]) -> None:
@@ -237,7 +247,7 @@ class Parser:
         if t1 < t0:
             raise Malformed(f"operation {op} completes at {t1}, and was invoked at {t0}")
         if t1 < self._completed_at:
-            raise Untrusted(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
+            raise Malformed(f"operation {op} completes at {t1}, behind a line of {self._completed_at}")
         self._completed_at = t1
         if f == "send":
             self._sent(op, st, line.get("off", -1), t0, t1, invoked)
@@ -417,7 +427,8 @@ class Parser:
     def _event(self, line: dict[str, Any]) -> None:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))
         if kind == END:
-            self._end(whole(line["t"]), whole(line["lines"]))
+            self._end(whole(line["t"]), whole(line["lines"]), line.get(SEAL))
+            self.history.seals.update(_seals(line.get("seals", {})))
         if proc != -1:
             self._active(proc, whole(line["t"]))
         if kind == "rebalance" and proc != -1:
@@ -429,12 +440,16 @@ class Parser:
             where = (line["part"], THROWN[kind], whole(line["position"]), whole(line["log_start"]), whole(line["end"]))
             self.history.thrown.append((whole(line["t"]), proc, *where))
 
-    def _end(self, t: int, lines: int) -> None:
+    def _end(self, t: int, lines: int, crc: int | None) -> None:
         self._ended = True
         if lines != self.history.lines:
-            raise Untrusted(f"{lines} lines were written before this one, and {self.history.lines} are here")
+            raise Malformed(f"{lines} lines were written before this one, and {self.history.lines} are here")
         if t < self._completed_at:
-            raise Untrusted(f"the run ended at {t}, and an operation completed at {self._completed_at}")
+            raise Malformed(f"the run ended at {t}, and an operation completed at {self._completed_at}")
+        if crc is None and self._sealed:
+            raise Malformed(f"the header promises the {SEAL} of the lines before this one, and it is not here")
+        if crc is not None and crc != self._crc:
+            raise Malformed(f"the lines before this one are not as they were written: their {SEAL} is another")
 
     def _active(self, proc: int, t: int) -> None:
         if t > self._processes[proc].last_t:
@@ -450,6 +465,11 @@ class Parser:
         counts[STATUS[st]] += 1
         if error:
             counts[f"error {error}"] += 1
+
+
+def _seals(seals: Any) -> dict[str, int]:
+    """What a line says of other files: file -> CRC-32."""
+    return {str(name): whole(crc) for name, crc in seals.items()}
 
 
 def _offsets(by_part: Any) -> dict[int, int]:

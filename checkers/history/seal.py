@@ -1,4 +1,9 @@
-"""The last line of a history, which counts those before it, and histories whose header does not promise one."""
+"""What a history says of itself and of the files beside it, so that damage, or a file of another run, is seen.
+
+Its last line counts the lines before it and holds the CRC-32 of their bytes. Its header holds the plan's CRC-32. Its
+last line holds those of nemesis.jsonl and of what run.json tells. Histories of killed harnesses lack the last line, and
+those of early versions lack all of it: they are judged as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,64 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from checkers.history.tables import Problem
 
-FILE, RUN = "history.jsonl", "run.json"
+FILE, RUN, PLAN, NEMESIS = "history.jsonl", "run.json", "plan.toml", "nemesis.jsonl"
 LATER = ("writes_after_healing", "reads_after_healing")
 """Keys that run.json has had since after recorders began to write a last line."""
 NOTE = "history.jsonl does not promise a last line, as in early versions: lines of its end may be gone"
+TOLD = ("heal", "faults", "converged", "writes_after_healing", "reads_after_healing", "final_reads")
+"""Keys of run.json that the verdict rests on. They do not change once the history is closed."""
+UNSEALED = ("operations",)
+"""Of a plan: the load as it was drawn. Nothing is judged by it."""
+
+
+def plan_seal(plan: Mapping[str, Any]) -> int:
+    """Of a parsed plan, however it was written down: comments and the order of keys do not count."""
+    return _of({name: value for name, value in plan.items() if name not in UNSEALED})
+
+
+def info_seal(info: Mapping[str, Any]) -> int:
+    """Of what run.json says under the keys of `TOLD`."""
+    return _of({name: info.get(name) for name in TOLD})
+
+
+def _of(value: Any) -> int:
+    # JSON makes texts of the keys and lists of the tuples.
+    as_read = json.loads(json.dumps(value, default=str))
+    return crc32(json.dumps(_plain(as_read), sort_keys=True, separators=(",", ":")).encode())
+
+
+def _plain(value: Any) -> Any:
+    """However it was written down: a key that is None is one that is not there, as in TOML, and 30.0 is 30."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items() if each is not None}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def unlike(
+    seals: Mapping[str, int], run: str, plan: int | None, nemesis: bytes, info: Mapping[str, Any]
+) -> dict[str, str]:
+    """The files that are not those that the history was recorded with, and why. Nothing follows from what they say.
+
+    `seals`, `run`: of `History`. `plan`: its `plan_seal`, None where it cannot be read. `info`: run.json, empty where
+    there is none or it cannot be read.
+    """
+    found = {}
+    if PLAN in seals and plan is not None and plan != seals[PLAN]:
+        found[PLAN] = f"{PLAN} is not the plan that the history was recorded under: it was changed, or is another run's"
+    if NEMESIS in seals and crc32(nemesis) != seals[NEMESIS]:
+        found[NEMESIS] = f"{NEMESIS} is not as it was when the history was closed: it was changed, or is another run's"
+    named = info.get("run")
+    if run and named not in (None, run):
+        found[RUN] = f"{RUN} is about the run {named!r}, and the history about {run!r}"
+    elif RUN in seals and info_seal(info) != seals[RUN]:
+        found[RUN] = f"{RUN} does not say of {', '.join(TOLD)} what it said when the history was closed"
+    return found
 
 
 def broken_seal(ends: bool, lines: int, info: Mapping[str, Any]) -> Problem | None:

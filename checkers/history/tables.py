@@ -338,6 +338,8 @@ class History:
     """The header promises a last line that counts the others: without it, the history was cut."""
     torn_bytes: int = 0
     """Length of an unfinished last line, which was left out."""
+    seals: dict[str, int] = field(default_factory=dict)
+    """What header and last line say of the run's other files (`checkers.history.seal`)."""
     problem: Problem | None = None
     """Why reading stopped early. What stands before that line is a sound history: it is one cut short."""
     names: list[str] = field(default_factory=list)

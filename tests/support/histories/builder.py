@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, History
@@ -256,10 +257,16 @@ class HistoryBuilder:
         return [json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines]
 
     def sealed(self) -> list[bytes]:
-        """history.jsonl as the recorder writes it: the header promises a last line, which counts those before it."""
+        """history.jsonl of earlier versions: the header promises a last line, which counts those before it."""
         header, *lines = self.lines()
         end = {"e": "x", "t": 1 << 40, "kind": "end", "lines": len(lines) + 1}
         return [header[:-2] + b',"ends":true}\n', *lines, json.dumps(end).encode() + b"\n"]
+
+    def digested(self) -> list[bytes]:
+        """As `sealed`, and the last line holds the CRC-32 of those before it, as recorders write it now."""
+        header, *lines, last = self.sealed()
+        lines = [header[:-2] + b',"seal":"crc32"}\n', *lines]
+        return [*lines, last[:-2] + b',"crc32":%d}\n' % crc32(b"".join(lines))]
 
     def history(self) -> History:
         """What the converter makes of it."""

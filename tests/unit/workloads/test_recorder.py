@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -43,7 +44,9 @@ def test_sends_are_recorded_as_the_contract_says(path: Path) -> None:
     recorder.close()
     header, t, p, i0, i1, c0, c1, end = lines(path)
     assert header["ends"] is True
-    assert {**end, "t": 0} == {"e": "x", "t": 0, "kind": "end", "lines": 7}
+    before = path.read_bytes().splitlines(keepends=True)[:-1]
+    sealed = {"lines": 7, header["seal"]: crc32(b"".join(before))}
+    assert {**end, "t": 0} == {"e": "x", "t": 0, "kind": "end", **sealed}
     assert t == {"e": "t", "part": 0, "topic": "t", "index": 3, "cleanup": "delete", "retention_ms": 1000}
     process_line = {"e": "p", "p": 0, "role": "producer", "client": "squall", "version": "1.0", "zone": "a"}
     assert p == {**process_line, "settings": {"acks": -1}}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
@@ -81,6 +82,54 @@ def test_a_header_that_no_longer_promises_the_last_line_is_unknown(key: str) -> 
     verdict = judged([header.replace(b',"ends":true', b""), *lines], later).verdict
     assert verdict.verdict == UNKNOWN
     assert any(each.startswith("history.jsonl: line 1: the header does not promise") for each in verdict.reasons)
+
+
+# ------------------------------------------------------------------------------------------------- single bytes
+
+
+@cache
+def digested() -> tuple[bytes, ...]:
+    """The same history as recorders write it now."""
+    return tuple(generate(5, sends=32).digested())
+
+
+def with_other_digits(lines: Sequence[bytes], seed: int) -> Iterator[tuple[int, list[bytes]]]:
+    """For each line: its number, and the history with one digit of it changed."""
+    rng = Random(seed)
+    for number, line in enumerate(lines):
+        at = rng.choice([place for place, char in enumerate(line) if chr(char).isdigit()])
+        other = rng.choice([digit for digit in b"0123456789" if digit != line[at]])
+        yield number + 1, [*lines[:number], line[:at] + bytes([other]) + line[at + 1 :], *lines[number + 1 :]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_any_digit_changed_a_history_is_unknown(seed: int) -> None:
+    assert judged(list(digested())).verdict.verdict == VALID
+    last = len(digested())
+    for number, lines in with_other_digits(digested(), seed):
+        verdict = judged(lines).verdict
+        # A last line that says otherwise when the run ended says nothing else.
+        expected = (UNKNOWN, VALID) if number == last else (UNKNOWN,)
+        assert verdict.verdict in expected, f"line {number}: {verdict.reasons}"
+
+
+def test_without_the_digest_some_changed_digits_look_like_the_clusters_fault() -> None:
+    """So it is the digest that finds them."""
+    found = [judged(lines).verdict.verdict for _, lines in with_other_digits(sound(), 0)]
+    assert "invalid" in found
+
+
+@pytest.mark.parametrize("lost", [b',"crc32":', b',"seal":"crc32"'])
+def test_a_promise_of_the_digest_without_it_is_unknown_and_so_is_a_digest_of_other_lines(lost: bytes) -> None:
+    lines = [line.replace(lost, b',"gone":' if lost.endswith(b":") else b"") for line in digested()]
+    assert is_unknown(lines)
+
+
+def test_a_history_without_its_last_line_has_no_digest_and_proves_what_it_shows() -> None:
+    h = HistoryBuilder()
+    value = h.sent(h.producer(), 0)
+    h.final([(0, value), (1, value)])
+    assert judged(h.digested()[:-1]).verdict.verdict == "invalid"
 
 
 # ---------------------------------------------------------------------------------------------------- single values
