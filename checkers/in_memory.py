@@ -14,6 +14,7 @@ from checkers import fault_classes, guarantees, metrics, nemesis_agreement, neme
 from checkers.anomalies import not_converged, stuck
 from checkers.anomalies.registry import find_all, looked_for
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
+from checkers.case import Case, Workload
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
 from checkers.history.seal import NEMESIS, NOTE, PLAN, RUN, broken_seal, unlike
@@ -21,7 +22,7 @@ from checkers.history.tables import History, PlayedFault, Problem
 from checkers.measures import measure
 from checkers.metrics import Measure, context_of
 from checkers.plan_facts import UNLIMITED, facts_of
-from checkers.verdict import Case, Verdict, Workload, decide
+from checkers.verdict import Verdict, decide
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,70 +14,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from checkers import fault_classes, guarantees, nemesis_agreement, run_facts
-from checkers.anomalies import not_converged, replica_divergence, stuck
+from checkers import fault_classes, guarantees
 from checkers.anomalies.anomaly import Family
-from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN, looked_for
+from checkers.anomalies.registry import CATALOG, LOSS, SHOWN_BY_HISTORY, SHOWN_BY_RUN
+from checkers.case import Case, Workload, read_case
 from checkers.findings import SCHEMA as findings_schema
 from checkers.findings import WITNESSES, Finding, Witness, from_json
 from checkers.guarantees import FaultClass, Guarantee
-from checkers.history.tables import Partition, PlayedFault, Process
-from checkers.metrics import Limits
-from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, configuration_of, read_plan
+from checkers.plan_facts import configuration_of
 
 SCHEMA = 1
 FILE = "verdict.json"
 FINDINGS, METRICS = "findings.json", "metrics.json"
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
 EXIT_CODES = {VALID: 0, INVALID: 1, UNKNOWN: 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """What the run's workload says of itself."""
-
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    """Of its own, plain JSON."""
-    checks: Collection[str] | None = None
-    """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
-
-    def left_out(self) -> set[str]:
-        """Anomalies that it cannot show."""
-        return set() if self.checks is None else set(CATALOG) - set(self.checks)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All that the verdict depends on. None: could not be had, and `troubles` says why."""
-
-    run: str = ""
-    findings: Sequence[Finding] | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    workload: Workload = field(default_factory=lambda: Workload())
-    plan: PlanFacts | None = None
-    partitions: Sequence[Partition] = ()
-    processes: Sequence[Process] = ()
-    faults: Sequence[PlayedFault] = ()
-    whole: bool = True
-    """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
-    nemesis_read: bool = True
-    """False where nemesis.jsonl could not be read to its end, or is not this run's."""
-    told: bool = True
-    """False where run.json does not say what it said when the history was closed."""
-    troubles: Sequence[str] = ()
-    """What did not work: inputs that do not parse, a checker that stopped."""
-    notes: Sequence[str] = ()
-    expect: str = ""
-    """Goes before the plan's, unless empty."""
-    shaken: Sequence[str] = ()
-    """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
-    doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +237,7 @@ def judge(
     """
     if expect and expect not in guarantees.EXPECTATIONS:
         raise ValueError(f"expect={expect!r}: one of {', '.join(guarantees.EXPECTATIONS)}")
-    case = _read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload())
+    case = read_case(run_dir, findings, metrics, expect or "", list(troubles), workload or Workload())
     verdict = decide(replace(case, shaken=tuple(shaken)))
     _write(run_dir, verdict)
     return verdict
@@ -341,84 +296,6 @@ def _of_another(stored: Mapping[str, Any], run_dir: Path) -> str:
     if stored["run"] == run:
         return ""
     return f"{FINDINGS} is about the run {stored['run']!r}, and the history about {run!r}"
-
-
-def _read_case(
-    run_dir: Path,
-    findings: Sequence[Finding] | None,
-    metrics: Mapping[str, Any] | None,
-    expect: str,
-    troubles: list[str],
-    workload: Workload,
-) -> Case:
-    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
-
-    notes: list[str] = []
-    plan = None
-    try:
-        plan = read_plan(run_dir)
-    except BadPlan as bad:
-        troubles.append(str(bad))
-    faults, trouble = conversion.read_faults(run_dir)
-    unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, seal.read_info(run_dir), notes)
-    troubles += unlike
-    nemesis_read = trouble is None and not unlike
-    run, partitions, processes, outcomes, is_whole, inside = run_dir.name, [], [], {}, True, 0
-    recorded, seals = "", dict[str, int]()
-    try:
-        converted = conversion.read_conversion(run_dir)
-        kept, _ = conversion.load(run_dir, large=False)
-        run, partitions, processes = converted.run or run, kept.partitions, kept.processes
-        recorded, seals = converted.run, converted.seals
-        outcomes, inside = converted.outcomes, converted.read_inside
-        is_whole = not any(each.untrusted for each in converted.problems)
-        troubles += map(str, converted.problems)
-        notes += seal.notes(converted.ends, converted.torn_bytes)
-    except FileNotFoundError:
-        troubles.append("the history was not converted")
-    except Exception as error:  # whatever is wrong with these files, the verdict says so
-        troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
-    wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
-    compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
-    if findings is not None:
-        findings = [*findings, *replicas]
-    told = run_facts.read(run_dir)
-    landed = not any(map(fault_classes.not_landed, faults))
-    troubles += [*told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
-    looked, lacking = not_converged.read(run_dir, partitions)
-    nemesis = run_dir / seal.NEMESIS
-    written = nemesis.read_bytes() if nemesis.exists() else b""
-    changed = seal.unlike(seals, recorded, plan.seal if plan else None, written, told.info)
-    other_plan = plan.of_another_run(run) if plan else []
-    troubles += [*changed.values(), *other_plan]
-    if plan:
-        notes += [UNLIMITED] if plan.limits.stuck_producer_s is None else []
-    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
-    if findings is not None:
-        findings = [*findings, *lacking, *after.findings]
-    notes += after.notes
-    passed_over = {
-        name for name, done in ((replica_divergence.NAME, compared), (not_converged.NAME, looked)) if not done
-    }.union(after.passed_over)
-    notes.append(looked_for(outcomes, processes, partitions, passed_over | workload.left_out(), inside))
-    if trouble is not None and str(trouble) not in troubles:
-        troubles.append(str(trouble))
-    return Case(
-        run,
-        findings,
-        metrics or {},
-        workload,
-        None if other_plan or seal.PLAN in changed else plan,
-        partitions,
-        processes,
-        faults,
-        is_whole,
-        nemesis_read and seal.NEMESIS not in changed,
-        seal.RUN not in changed,
-        troubles,
-        notes,
-        expect,
-    )
 
 
 def to_json(verdict: Verdict) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from chaos.plans.plan import PlanError, read_plan
 from chaos.runs.directory import RunDirectory
+from checkers.case import Workload
 from checkers.history.tables import History, PlayedFault
-from checkers.verdict import Workload
 from workloads.scenario import Scenario
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from checkers.anomalies import replica_divergence
 from checkers.anomalies.registry import find_all
+from checkers.case import Case, Workload
 from checkers.findings import Finding, Witness, findings_of, to_json
 from checkers.history import conversion
 from checkers.history.tables import Partition, Process
@@ -18,7 +19,7 @@ from checkers.measures import measure
 from checkers.metrics import context_of, shape
 from checkers.nemesis_log import parse_faults
 from checkers.plan_facts import UNLIMITED, BadPlan, facts_of, read_plan
-from checkers.verdict import INVALID, UNKNOWN, VALID, Case, Verdict, Workload, decide, judge, judge_run
+from checkers.verdict import INVALID, UNKNOWN, VALID, Verdict, decide, judge, judge_run
 from checkers.verdict import to_json as verdict_to_json
 from tests.support.histories.builder import HistoryBuilder
 from tests.support.histories.nemesis_lines import fault_line

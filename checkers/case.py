@@ -1,0 +1,156 @@
+"""All that a verdict depends on, as values; and how a run directory is read into them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
+from checkers.anomalies import not_converged, replica_divergence, stuck
+from checkers.anomalies.registry import CATALOG, looked_for
+from checkers.findings import Finding
+from checkers.history.tables import Partition, PlayedFault, Process
+from checkers.metrics import Limits
+from checkers.plan_facts import UNLIMITED, BadPlan, PlanFacts, read_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What the run's workload says of itself."""
+
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Of its own, plain JSON."""
+    checks: Collection[str] | None = None
+    """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
+
+    def left_out(self) -> set[str]:
+        """Anomalies that it cannot show."""
+        return set() if self.checks is None else set(CATALOG) - set(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that the verdict depends on. None: could not be had, and `troubles` says why."""
+
+    run: str = ""
+    findings: Sequence[Finding] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    workload: Workload = field(default_factory=lambda: Workload())
+    plan: PlanFacts | None = None
+    partitions: Sequence[Partition] = ()
+    processes: Sequence[Process] = ()
+    faults: Sequence[PlayedFault] = ()
+    whole: bool = True
+    """False where the history is damaged nobody knows where: what it shows is no prefix of what happened."""
+    nemesis_read: bool = True
+    """False where nemesis.jsonl could not be read to its end, or is not this run's."""
+    told: bool = True
+    """False where run.json does not say what it said when the history was closed."""
+    troubles: Sequence[str] = ()
+    """What did not work: inputs that do not parse, a checker that stopped."""
+    notes: Sequence[str] = ()
+    expect: str = ""
+    """Goes before the plan's, unless empty."""
+    shaken: Sequence[str] = ()
+    """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
+    doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the converted history says without its large tables. Empty where it could not be read."""
+
+    run: str = ""
+    """As its header names it."""
+    partitions: Sequence[Partition] = ()
+    processes: Sequence[Process] = ()
+    outcomes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    read_inside: int = 0
+    whole: bool = True
+    """As `Case.whole`."""
+    seals: Mapping[str, int] = field(default_factory=dict)
+
+
+def _kept(run_dir: Path, troubles: list[str], notes: list[str]) -> _Kept:
+    """Adds to `troubles` and `notes`. Raises nothing."""
+    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
+
+    try:
+        told = conversion.read_conversion(run_dir)
+        kept, _ = conversion.load(run_dir, large=False)
+    except FileNotFoundError:
+        troubles.append("the history was not converted")
+        return _Kept()
+    except Exception as error:  # whatever is wrong with these files, the verdict says so
+        troubles.append(f"the converted history cannot be read: {type(error).__name__}: {error}")
+        return _Kept()
+    troubles += map(str, told.problems)
+    notes += seal.notes(told.ends, told.torn_bytes)
+    whole = not any(each.untrusted for each in told.problems)
+    return _Kept(told.run, kept.partitions, kept.processes, told.outcomes, told.read_inside, whole, told.seals)
+
+
+def read_case(
+    run_dir: Path,
+    findings: Sequence[Finding] | None,
+    metrics: Mapping[str, Any] | None,
+    expect: str,
+    troubles: list[str],
+    workload: Workload,
+) -> Case:
+    """What `run_dir` holds, beside what an analysis found. Adds to `troubles` what cannot be read or does not fit."""
+    from checkers.history import conversion, seal  # with pyarrow, which no simulation needs
+
+    notes: list[str] = []
+    plan = None
+    try:
+        plan = read_plan(run_dir)
+    except BadPlan as bad:
+        troubles.append(str(bad))
+    told = run_facts.read(run_dir)
+    faults, trouble = conversion.read_faults(run_dir)
+    unlike = nemesis_agreement.read(run_dir, plan.planned if plan else None, told.info, notes)
+    kept = _kept(run_dir, troubles, notes)
+    run, partitions = kept.run or run_dir.name, kept.partitions
+    changed = seal.unlike(kept.seals, kept.run, plan.seal if plan else None, _nemesis(run_dir), told.info)
+    other_plan = plan.of_another_run(run) if plan else []
+    landed = not any(map(fault_classes.not_landed, faults))
+    troubles += [*unlike, *told.troubles, *run_facts.unlike_the_nemesis(told.info, landed=landed)]
+    troubles += [*changed.values(), *other_plan]
+    if trouble is not None and str(trouble) not in troubles:
+        troubles.append(str(trouble))
+    wanted = replica_divergence.Wanted(run, partitions, plan.configuration.replication_factor if plan else 2)
+    compared, replicas = replica_divergence.read(run_dir, wanted, troubles, notes)
+    looked, lacking = not_converged.read(run_dir, partitions)
+    after = stuck.read(run_dir, partitions, plan.limits if plan else Limits())
+    if findings is not None:
+        findings = [*findings, *replicas, *lacking, *after.findings]
+    notes += [UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []
+    notes += after.notes
+    done = {replica_divergence.NAME: compared, not_converged.NAME: looked}
+    passed_over = {name for name, ran in done.items() if not ran}.union(after.passed_over, workload.left_out())
+    notes.append(looked_for(kept.outcomes, kept.processes, partitions, passed_over, kept.read_inside))
+    return Case(
+        run=run,
+        findings=findings,
+        metrics=metrics or {},
+        workload=workload,
+        plan=None if other_plan or seal.PLAN in changed else plan,
+        partitions=partitions,
+        processes=kept.processes,
+        faults=faults,
+        whole=kept.whole,
+        nemesis_read=trouble is None and not unlike and seal.NEMESIS not in changed,
+        told=seal.RUN not in changed,
+        troubles=troubles,
+        notes=notes,
+        expect=expect,
+    )
+
+
+def _nemesis(run_dir: Path) -> bytes:
+    path = run_dir / nemesis_log.FILE
+    return path.read_bytes() if path.exists() else b""
