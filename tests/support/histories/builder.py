@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
-from zlib import crc32
 
 from checkers.history.parser import parse
 from checkers.history.tables import FAIL, INFO, OK, History
@@ -261,12 +260,6 @@ class HistoryBuilder:
         header, *lines = self.lines()
         end = {"e": "x", "t": 1 << 40, "kind": "end", "lines": len(lines) + 1}
         return [header[:-2] + b',"ends":true}\n', *lines, json.dumps(end).encode() + b"\n"]
-
-    def digested(self) -> list[bytes]:
-        """As `sealed`, and the last line holds the CRC-32 of those before it, as recorders write it now."""
-        header, *lines, last = self.sealed()
-        lines = [header[:-2] + b',"seal":"crc32"}\n', *lines]
-        return [*lines, last[:-2] + b',"crc32":%d}\n' % crc32(b"".join(lines))]
 
     def history(self) -> History:
         """What the converter makes of it."""

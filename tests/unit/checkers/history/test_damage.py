@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -90,7 +91,14 @@ def test_a_header_that_no_longer_promises_the_last_line_is_unknown(key: str) -> 
 @cache
 def digested() -> tuple[bytes, ...]:
     """The same history as recorders write it now."""
-    return tuple(generate(5, sends=32).digested())
+    return tuple(with_digest(generate(5, sends=32)))
+
+
+def with_digest(builder: HistoryBuilder) -> list[bytes]:
+    """The history of which the last line holds the CRC-32 of those before it."""
+    header, *lines, last = builder.sealed()
+    lines = [header[:-2] + b',"seal":"crc32"}\n', *lines]
+    return [*lines, last[:-2] + b',"crc32":%d}\n' % crc32(b"".join(lines))]
 
 
 def with_other_digits(lines: Sequence[bytes], seed: int) -> Iterator[tuple[int, list[bytes]]]:
@@ -129,7 +137,7 @@ def test_a_history_without_its_last_line_has_no_digest_and_proves_what_it_shows(
     h = HistoryBuilder()
     value = h.sent(h.producer(), 0)
     h.final([(0, value), (1, value)])
-    assert judged(h.digested()[:-1]).verdict.verdict == "invalid"
+    assert judged(with_digest(h)[:-1]).verdict.verdict == "invalid"
 
 
 # ---------------------------------------------------------------------------------------------------- single values
