@@ -9,7 +9,7 @@ from typing import NamedTuple
 from checkers.history.values import producer_of, sequence_of
 from reports.fault_words import whom
 from reports.lanes import Term, event_s, partition_of
-from reports.run_files import Json, RunFiles, integer, mapping, number
+from reports.run_files import Json, RunFiles, integer, mapping, number, objects
 
 READS_TOLD = 4
 LINES = 40
@@ -52,6 +52,7 @@ def story(files: RunFiles, witness: Json, partition_terms: Sequence[Term], rows:
     lines += _recoveries(files, name)
     around = _span_of(lines) if lines else None
     lines += _leaders(partition_terms, offset, around)
+    lines += _late_ends(files, rows)
     if lines:
         lines += _faults(files, around or _span_of(lines))
     return sorted(dict.fromkeys(lines))[:LINES]
@@ -142,6 +143,22 @@ def _faults(files: RunFiles, around: tuple[float, float]) -> Iterable[Line]:
         if began is not None and began <= around[1] + 1 and (ended is None or ended >= around[0] - 1):
             hit = whom(mapping(fault.get("target")).get("resolved"))
             yield Line(began, f"Fault {fault.get('id')} begins: {fault.get('action')}{f' of {hit}' if hit else ''}.")
+
+
+def _late_ends(files: RunFiles, rows: Sequence[Json]) -> Iterable[Line]:
+    """EndTxn requests that a link held while the record was handed over: they may end the record's transaction."""
+    sends = [at for row in rows if row["kind"] == 0 and (at := files.seconds(row["t0"])) is not None]
+    for fault in files.faults:
+        for frame in objects(mapping(fault.get("evidence")).get("struck")):
+            came, done = files.seconds(frame.get("came_ns")), files.seconds(frame.get("answered_ns"))
+            if came is None or done is None or not any(came <= at <= done for at in sends):
+                continue
+            said, held_s = f"EndTxn ({frame.get('said')})", integer(frame.get("held_ms"), 0) / 1000
+            link, target = str(frame.get("link")).replace("->", "→"), str(frame.get("link")).rpartition(">")[2]
+            yield Line(came, f"Fault {fault.get('id')} holds {said} on link {link} for {held_s:g} s.")
+            answer, taken = frame.get("answer"), frame.get("answer") == "NONE"
+            what = "it ends the transaction that is open by now" if taken else "it ends nothing"
+            yield Line(done, f"The held {said} has reached broker {target}, which answers {answer}: {what}.", taken)
 
 
 def _span_of(lines: Sequence[Line]) -> tuple[float, float]:

@@ -138,7 +138,16 @@ def how_they_ended(seen: Json) -> str:
 def counted(seen: Json) -> str:
     """How often a fault struck that counts each time it strikes."""
     hits = [each for each in seen.get("hits") or () if isinstance(each, int)]
-    return f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
+    words = f"It struck {sum(hits)} times over links {arrows(seen.get('links'))}."
+    return " ".join([words, *map(_struck, objects(seen.get("struck")))])
+
+
+def _struck(frame: Json) -> str:
+    """A sentence on an EndTxn that was struck: what it said, how long it was held, and what it brought about."""
+    held_ms, answer = integer(frame.get("held_ms"), 0), frame.get("answer")
+    held = f" was held for {held_ms / 1000:g} s" if held_ms else " was struck"
+    told = f" and then answered {answer}" if answer else ""
+    return f"EndTxn ({frame.get('said') or 'unreadable'}){held}{told}."
 
 
 def nth(params: Json) -> str:

@@ -457,7 +457,8 @@ class Runtime(Protocol):
     async def heal_link(self, name: str, link: Link) -> Evidence:
         """Remove the fault of this name from a link; an unknown name is no error.
 
-        Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit).
+        Evidence: link, asked_ns, ended_ns; for Loss and Frames also hits (packets lost, frames hit); for Frames struck,
+        what is told of the first frames of some APIs (`chaos.runtimes.wire.conversation.Struck`).
         """
 
     async def probe(self, link: Link, *, timeout_s: float = 1.0, pad_bytes: int = 0) -> Probe:

@@ -93,9 +93,18 @@ async def count(stage: Stage, p: Played, links: Sequence[Link], fault: LinkFault
         p.ended = stage.now_ns()
     hits = [int(str(each.get("hits") or 0)) for each in healed]
     p.evidence = {"links": [str(link) for link in links], "hits": hits}
+    struck = [{"link": str(link), **each} for link, told in zip(links, healed, strict=True) for each in _struck(told)]
+    if struck:
+        p.evidence["struck"] = struck
     p.landed = sum(hits) > 0
     if not p.landed:
         p.error = "nothing came over these links that it could have hit"
+
+
+def _struck(healed: Evidence) -> list[dict[str, Any]]:
+    """The frames that the evidence of a healed link tells of."""
+    told = healed.get("struck")
+    return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
 async def reset_connections(stage: Stage, p: Played) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.contract import Frames, Link, LinkFault, Loss
+from chaos.runtimes.contract import Evidence, Frames, Link, LinkFault, Loss
 from chaos.runtimes.docker.addresses import API_PORT
 from chaos.runtimes.docker.container import POLL_S, Container, last_words, told
 from chaos.runtimes.docker.losses import Losses
@@ -64,15 +64,15 @@ class Proxies:
             return
         await trio.to_thread.run_sync(self._links.add, name, link, fault)
 
-    async def remove(self, name: str, link: Link) -> int | None:
-        """As `ProxiedLinks.remove`. Returns how many packets a Loss lost, or how many frames a protocol fault hit."""
+    async def remove(self, name: str, link: Link) -> Evidence:
+        """As `ProxiedLinks.remove`. Returns how many packets a Loss lost; of protocol faults `FramedLinks.remove`."""
         self._check()
         if self._relay is not None and self._relay.links.has(name, link):
             return await self._relay.links.remove(name, link)
         if self._losses.has(name, link):
-            return await self._losses.remove(name, link)
+            return {"hits": await self._losses.remove(name, link)}
         await trio.to_thread.run_sync(self._links.remove, name, link)
-        return None
+        return {}
 
     async def reset(self) -> None:
         """As `ProxiedLinks.reset`."""

@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from chaos.runtimes.contract import FrameAct, Frames, Stream
 from chaos.runtimes.real.relay_loop import MOST, End, Loop, connect
-from chaos.runtimes.wire.conversation import Conversation, OnLink, strike
+from chaos.runtimes.wire.conversation import Conversation, OnLink, Struck, strike
 
 DIAL_S = 10.0
 
@@ -31,6 +32,7 @@ class On:
     fault: Frames
     seen: int = 0
     hits: int = 0
+    struck: list[Struck] = field(default_factory=list)
 
 
 @dataclass
@@ -46,7 +48,7 @@ class FrameFaults:
 
 class Orders:
     """The orders of the harness: {"do": "add", "link", "name", "fault"}, {"do": "remove", "link", "name"} (its answer
-    has hits), {"do": "reset"}. The answer has `error` if the order was not carried out.
+    has hits and struck), {"do": "reset"}. The answer has `error` if the order was not carried out.
     """
 
     def __init__(self, links: dict[str, FrameFaults]) -> None:
@@ -59,7 +61,7 @@ class Orders:
                 return self._add(order)
             case "remove":
                 on = self._of(order).named.pop(order["name"], None)
-                return {"hits": on.hits if on else 0}
+                return {"hits": on.hits, "struck": list(map(asdict, on.struck))} if on else {"hits": 0}
             case "reset":
                 for faults in self._links.values():
                     faults.named.clear()
@@ -116,12 +118,16 @@ class Relayed(Conversation):
         """As `Conversation.later`."""
         self._loop.later(delay_s, act)
 
+    def now_ns(self) -> int:
+        """As `Conversation.now_ns`."""
+        return time.monotonic_ns()
+
     def _arrived(self, stream: Stream, data: bytes) -> None:
         origin, sink = self._ends[stream]
         if not data:
             self._more.discard(stream)
             self.ended(stream)
-            sink.put(None)
+            sink.put(None, self.lingers_s(stream))
         elif stream is Stream.THERE:
             self.asked(data)
         else:

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Frames, Link
+from chaos.runtimes.contract import Evidence, Frames, Link
 
 ANSWER_S = 5.0
 
@@ -72,11 +72,11 @@ class FramedLinks:
         self._named.add((name, link))  # first: what fails half-way can be taken off
         await self._ask({"do": "add", "link": str(link), "name": name, "fault": asdict(fault)})
 
-    async def remove(self, name: str, link: Link) -> int:
-        """Take a fault off a link. Returns how many frames it hit."""
+    async def remove(self, name: str, link: Link) -> Evidence:
+        """Take a fault off a link. Returns how many frames it hit, and what is told of some of them."""
         answer = await self._ask({"do": "remove", "link": str(link), "name": name})
         self._named.discard((name, link))
-        return int(answer["hits"])
+        return {key: answer[key] for key in ("hits", "struck") if answer.get(key) is not None}
 
     async def reset(self) -> None:
         """Take every fault off every link."""

@@ -22,7 +22,7 @@ class LinkProxies(Protocol):
     async def add(self, name: str, link: Link, fault: LinkFault) -> None:
         """Put a fault on a link."""
 
-    async def remove(self, name: str, link: Link) -> int | None:
+    async def remove(self, name: str, link: Link) -> Evidence:
         """Take the fault off. Returns how often it acted, if that is counted."""
 
     async def reset(self) -> None:
@@ -52,9 +52,9 @@ class Links:
     async def heal(self, name: str, link: Link) -> Evidence:
         """As `Runtime.heal_link`."""
         asked_ns = time.monotonic_ns()
-        hits = await self._hurtable().remove(name, link)
+        counted = await self._hurtable().remove(name, link)
         told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": time.monotonic_ns()}
-        return told if hits is None else {**told, "hits": hits}
+        return {**told, **counted}
 
     async def reset(self, links: Sequence[Link]) -> Evidence:
         """As `Runtime.reset_links`, but a connection without bytes on their way is closed, not reset. `reset` is None,

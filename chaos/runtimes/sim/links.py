@@ -285,7 +285,7 @@ class Flow:
             self.connection.over()
         else:
             self.connection.ended(self.stream)
-            self.put(None, self.wire.slow_close_s(self.stream))
+            self.put(None, self.wire.slow_close_s(self.stream) + self.connection.lingers_s(self.stream))
             if self.sink.closed:
                 self.connection.over()
 
@@ -354,6 +354,10 @@ class SimConnection(Conversation):
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """As `Conversation.later`."""
         self.wire.kernel.at(delay_s, self._if_there, act)
+
+    def now_ns(self) -> int:
+        """As `Conversation.now_ns`."""
+        return self.wire.world.now_ns()
 
     def _if_there(self, act: Callable[[], None]) -> None:
         if self.wire.connections.get(self.serial) is self:

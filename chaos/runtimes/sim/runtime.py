@@ -347,10 +347,10 @@ class SimRuntime:
         asked_ns = self.world.now_ns()
         wire = self.world.network.wire(link.source, link.target)
         counted = isinstance(wire.fault(name), Loss | Frames)
-        hits = wire.remove(name)
+        struck = wire.remove(name)
         await trio.lowlevel.checkpoint()
         told: Evidence = {"link": str(link), "asked_ns": asked_ns, "ended_ns": self.world.now_ns()}
-        return {**told, "hits": hits} if counted else told
+        return {**told, **struck} if counted else told
 
     async def reset_links(self, links: Sequence[Link]) -> Evidence:
         """As `Runtime.reset_links`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from math import log
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from chaos.errors import HarnessError
 from chaos.runtimes.contract import (
@@ -22,7 +23,7 @@ from chaos.runtimes.contract import (
     Stream,
 )
 from chaos.runtimes.sim.ground import Message
-from chaos.runtimes.wire.conversation import OnLink, strike
+from chaos.runtimes.wire.conversation import OnLink, Struck, strike
 
 if TYPE_CHECKING:
     from chaos.runtimes.sim.ground import Ground
@@ -47,12 +48,13 @@ class Carried(Protocol):
 class _On:
     """A fault on a wire, and how often it struck."""
 
-    __slots__ = ("fault", "hits", "seen")
+    __slots__ = ("fault", "hits", "seen", "struck")
 
     def __init__(self, fault: LinkFault) -> None:
         self.fault = fault
         self.hits = 0
         self.seen = 0
+        self.struck: list[Struck] = []
 
 
 class Wire:
@@ -92,16 +94,16 @@ class Wire:
         on = self._on.get(name)
         return None if on is None else on.fault
 
-    def remove(self, name: str) -> int:
-        """Take a fault off the wire. Returns how often it struck; 0 if there is no such fault."""
+    def remove(self, name: str) -> dict[str, Any]:
+        """Take a fault off the wire. Returns how often it struck, and what is told of frames; 0 if there is none."""
         on = self._on.pop(name, None)
         if on is None:
-            return 0
+            return {"hits": 0}
         self._sort()
         if isinstance(on.fault, Cut):
             for connection in list(self.connections.values()):
                 connection.healed(on.fault.manner)
-        return on.hits
+        return {"hits": on.hits, **({"struck": list(map(asdict, on.struck))} if on.struck else {})}
 
     def clear(self) -> None:
         """Take every fault off it."""

@@ -23,6 +23,26 @@ DONE: Mapping[FrameAct | None, str] = {None: "", **{act: act.value for act in Fr
 """What was done to a request, in a word."""
 
 
+STRUCK_TOLD = 8
+"""Of each fault, so many frames are told of."""
+LINGER_S = 1.0
+"""A broker has so long to answer a frame that was held, although its asker has gone."""
+
+
+@dataclass(slots=True)
+class Struck:
+    """An EndTxn that a fault struck. Times are ns of the run's monotonic clock."""
+
+    said: str
+    """Whose transaction it ends, how, and for which producer."""
+    came_ns: int
+    held_ms: int
+    """How much later it was passed on."""
+    answer: str = ""
+    """The error that the broker answered, NONE for success; empty if no answer was seen."""
+    answered_ns: int = -1
+
+
 class OnLink(Protocol):
     """A fault on a link, and a count of what it has done."""
 
@@ -31,6 +51,8 @@ class OnLink(Protocol):
     """Frames of its API, since it began."""
     hits: int
     """Frames that it struck."""
+    struck: list[Struck]
+    """The first of them, of APIs that are told of."""
 
 
 def strike(faults: Iterable[OnLink], stream: Stream, api: int) -> OnLink | None:
@@ -71,6 +93,8 @@ class Conversation(ABC):
         """The connection was reset by a fault."""
         self._overtook: dict[int, int] = {}
         """Correlation id of a request that overtook another one -> that one's, whose answer its asker awaits first."""
+        self._struck: dict[int, tuple[int, Struck]] = {}
+        """Correlation id -> version of the request, and what is told of it, until its answer is seen."""
         self._early: dict[int, bytes] = {}
         """Correlation id of an overtaken request -> the answer that came before its own."""
 
@@ -96,6 +120,10 @@ class Conversation(ABC):
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         """Call `act` after `delay_s` seconds. It does no harm if the connection has ended by then."""
 
+    @abstractmethod
+    def now_ns(self) -> int:
+        """The run's monotonic clock."""
+
     def note(self, stream: Stream, api: int, correlation_id: int, size: int, what: str) -> None:  # noqa: B027
         """A frame passes, or a fault acted on it."""
 
@@ -116,7 +144,7 @@ class Conversation(ABC):
 
     def answered(self, data: bytes) -> None:
         """Bytes arrive from the other side."""
-        waits = self._twice or self._own or self._held or self._overtook or self._early
+        waits = self._twice or self._own or self._held or self._overtook or self._early or self._struck
         if not (waits or self._responses.holds or self.framed()):
             self._responses.follow(data)
             self.put(Stream.BACK, data, 0.0)
@@ -126,6 +154,13 @@ class Conversation(ABC):
             self.put(Stream.BACK, passing, 0.0)
         for frame in whole:
             self._answer(frame)
+
+    def lingers_s(self, stream: Stream) -> float:
+        """How much later the end of a stream is passed on: a broker answers a held frame while it is connected."""
+        if stream is Stream.BACK or not self._struck:
+            return 0.0
+        released = max(struck.came_ns / 1e9 + struck.held_ms / 1000 for _, struck in self._struck.values())
+        return max(0.0, released + LINGER_S - self.now_ns() / 1e9)
 
     def ended(self, stream: Stream) -> None:
         """A stream's source sends no more. Whatever waits for more bytes passes now, even an incomplete frame."""
@@ -154,6 +189,7 @@ class Conversation(ABC):
             on, act = None, None  # an answer of this API has no place for an error
         elif act is not FrameAct.REORDER:
             on.hits += 1
+            self._tell(on, frame, api, correlation_id)
         self.note(Stream.THERE, _known(api), correlation_id, len(frame), DONE[act])
         if act is FrameAct.DROP:
             return
@@ -180,12 +216,24 @@ class Conversation(ABC):
             self._overtook[correlation_id] = held.correlation_id
             self._release(Stream.THERE, held)
 
+    def _tell(self, on: OnLink, frame: bytes, api: int, correlation_id: int) -> None:
+        """Keep what a struck EndTxn said, for the evidence."""
+        if api != frames.END_TXN or len(on.struck) >= STRUCK_TOLD:
+            return
+        struck = Struck(frames.said_in(frame), self.now_ns(), int(_later_s(on) * 1000))
+        on.struck.append(struck)
+        if on.fault.act not in (FrameAct.DROP, FrameAct.ERROR):
+            self._struck[correlation_id] = (frames.request_head(frame)[2], struck)
+
     def _answer(self, frame: bytes) -> None:
         if self._responses.lost:
             self._release(Stream.BACK, self._held.get(Stream.BACK))
             self.put(Stream.BACK, frame, 0.0)
             return
         _, correlation_id = frames.response_head(frame)
+        if (told := self._struck.pop(correlation_id, None)) is not None:
+            version, struck = told
+            struck.answer, struck.answered_ns = frames.answered_in(version, frame), self.now_ns()
         if self._twice.get(correlation_id):
             del self._twice[correlation_id]
             return

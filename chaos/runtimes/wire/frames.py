@@ -9,8 +9,9 @@ from struct import Struct
 from typing import Any
 
 from broker.protocol.apis import ApiKey, request_class, response_class
-from broker.protocol.errors import MalformedFrame
-from broker.protocol.header import decode_request_header, encode_response_header
+from broker.protocol.errors import MalformedFrame, name_of
+from broker.protocol.header import decode_request_header, decode_response_header, encode_response_header
+from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
 
 SIZE = 4
 REQUEST_HEAD = 12
@@ -27,7 +28,7 @@ _length = Struct(">i").pack
 
 METADATA_FETCH = 10_001
 """In place of Fetch's API key where the metadata log is fetched: the same API, and another kind of traffic."""
-FETCH = int(ApiKey.FETCH)
+FETCH, END_TXN = int(ApiKey.FETCH), int(ApiKey.END_TXN)
 
 
 class Traffic(StrEnum):
@@ -180,6 +181,29 @@ def fetches_metadata(request: bytes) -> bool:
         return False
     asked: Any = decoded
     return any(topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID for topic in asked.topics)
+
+
+def said_in(request: bytes) -> str:
+    """What an EndTxn says: whose transaction ends how, and for which producer. Empty if it cannot be read."""
+    view = memoryview(request)[SIZE:]
+    try:
+        header = decode_request_header(view)
+        asked, _ = EndTxnRequest.decode(view, header.body, header.api_version)
+    except (MalformedFrame, KeyError, ValueError):
+        return ""
+    how = "commit" if asked.committed else "abort"
+    return f"{how} of {asked.transactional_id}, producer {asked.producer_id}, epoch {asked.producer_epoch}"
+
+
+def answered_in(version: int, response: bytes) -> str:
+    """The error that answers an EndTxn of this version; NONE for success, empty if it cannot be read."""
+    view = memoryview(response)[SIZE:]
+    try:
+        _, body = decode_response_header(view, END_TXN, version)
+        answer, _ = EndTxnResponse.decode(view, body, version)
+    except (MalformedFrame, KeyError, ValueError):
+        return ""
+    return name_of(answer.error_code)
 
 
 def error_answer(request: bytes, error: int) -> bytes | None:

@@ -33,6 +33,7 @@ class Heard(Conversation):
         self.sent = {Stream.THERE: b"", Stream.BACK: b""}
         self.late: list[float] = []
         self.resets = 0
+        self.clock_ns = 0
         self.timers: list[Callable[[], None]] = []
 
     def framed(self) -> bool:
@@ -47,6 +48,9 @@ class Heard(Conversation):
 
     def reset(self) -> None:
         self.resets += 1
+
+    def now_ns(self) -> int:
+        return self.clock_ns
 
     def later(self, delay_s: float, act: Callable[[], None]) -> None:
         self.timers.append(act)

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from chaos.errors import HarnessError
-from chaos.runtimes.contract import Frames, Link, LinkFault
+from chaos.runtimes.contract import Evidence, Frames, Link, LinkFault
 from chaos.runtimes.layout import proxy_name, shown
 from chaos.runtimes.real.framed_links import FramedLinks, Routes, led_through, routes_text
 from chaos.runtimes.real.processes.child import PACKAGES, POLL_S, Child, start
@@ -90,13 +90,13 @@ class Proxies:
         for links in self._of(link):
             await trio.to_thread.run_sync(links.add, name, link, fault)
 
-    async def remove(self, name: str, link: Link) -> int | None:
-        """As `ProxiedLinks.remove`; of protocol faults how many frames they hit."""
+    async def remove(self, name: str, link: Link) -> Evidence:
+        """As `ProxiedLinks.remove`; of protocol faults how many frames they hit, as `FramedLinks.remove`."""
         if self._relay is not None and self._relay[1].has(name, link):
             return await self._relay[1].remove(name, link)
         for links in self._of(link):
             await trio.to_thread.run_sync(links.remove, name, link)
-        return None
+        return {}
 
     async def reset(self) -> None:
         """As `ProxiedLinks.reset`."""
