@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.protocol.errors import ErrorCode
+from broker.protocol.header import encode_request, encode_response_header
+from broker.protocol.schema.end_txn import EndTxnRequest, EndTxnResponse
 from chaos.runtimes.contract import FrameAct, Frames, Stream
 from chaos.runtimes.real.frame_relay import On
-from chaos.runtimes.wire.conversation import Conversation, OnLink, strike
+from chaos.runtimes.wire.conversation import LINGER_S, Conversation, OnLink, Struck, strike
 
-PRODUCE, FETCH = 0, 1
+PRODUCE, FETCH, END_TXN = 0, 1, 26
 
 
 def request(api: int, correlation_id: int, body: bytes = b"") -> bytes:
@@ -30,6 +33,7 @@ class Heard(Conversation):
     def __init__(self, *faults: Frames) -> None:
         super().__init__()
         self.on: list[OnLink] = [On(fault) for fault in faults]
+        self.told = tuple(self.on)
         self.sent = {Stream.THERE: b"", Stream.BACK: b""}
         self.late: list[float] = []
         self.resets = 0
@@ -76,6 +80,29 @@ def test_a_doubled_request_has_one_answer() -> None:
     heard.on.clear()
     heard.answered(response(7, b"a") + response(7, b"b") + response(8))
     assert heard.sent[Stream.BACK] == response(7, b"a") + response(8)
+
+
+def test_an_end_of_a_transaction_that_is_held_is_told_of_with_its_answer() -> None:
+    heard = Heard(Frames(END_TXN, FrameAct.DELAY, delay_ms=4000))
+    asked = EndTxnRequest("x", 7, 2, committed=True)
+    heard.clock_ns = 10**9
+    heard.asked(bytes(encode_request(END_TXN, 3, 5, "test", asked.encode(3))))
+    assert heard.late == [4.0]
+    heard.on.clear()
+    assert heard.lingers_s(Stream.THERE) == 4.0 + LINGER_S, "its asker has gone, but the broker may still answer"
+    answer = encode_response_header(END_TXN, 3, 5) + EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED).encode(3)
+    heard.clock_ns = 6 * 10**9
+    heard.answered(pack(">i", len(answer)) + answer)
+    assert heard.lingers_s(Stream.THERE) == 0
+    (told,) = heard.told[0].struck
+    assert told == Struck("commit of x, producer 7, epoch 2", 10**9, 4000, "PRODUCER_FENCED", 6 * 10**9)
+
+
+def test_of_other_apis_and_of_ends_that_cannot_be_read_little_is_told() -> None:
+    heard = Heard(Frames(END_TXN, FrameAct.DELAY, delay_ms=10), Frames(FETCH, FrameAct.DELAY, delay_ms=10))
+    heard.asked(request(FETCH, 1) + request(END_TXN, 2, b"nonsense"))
+    assert [len(on.struck) for on in heard.told] == [1, 0]
+    assert heard.told[0].struck[0].said == ""
 
 
 def test_an_error_is_not_counted_where_the_request_cannot_be_read() -> None:
