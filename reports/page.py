@@ -17,10 +17,9 @@ from reports.run_files import Json, RunFiles, integer, mapping, number, objects,
 from reports.samples import Samples, histories_of, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.strip import strip_svg
-from reports.spacetime import draw as draw_story
 from reports.stories import Line, cause_of, story, witness_text
-from reports.story import decimals, sentences, stories_of
-from reports.transactions.facts import transactions_of
+from reports.telling import tellings_of
+from reports.transactions.facts import Transactions, transactions_of
 from reports.transactions.section import Section as TxnSection
 from reports.transactions.section import section_of as txn_section_of
 
@@ -42,7 +41,7 @@ def render(run_dir: Path) -> Path:
     timeline, trouble = _timeline(files, rows, samples, span)
     found = checks.checks_of(files)
     own, own_trouble = section_of(files)
-    txns, txns_trouble = _transactions(files)
+    transactions, txns, txns_trouble = _transactions(files)
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -55,7 +54,7 @@ def render(run_dir: Path) -> Path:
             figures=checks.figures_of(files),
             guarantee=mapping(files.verdict.get("guarantee")),
             command=str(files.run.get("command") or ""),
-            told=_told(files),
+            told=_told(files, transactions),
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
@@ -110,15 +109,16 @@ def _timeline(
         return None, f"Drawing failed: {type(error).__name__}: {error}."
 
 
-def _transactions(files: RunFiles) -> tuple[TxnSection | None, str]:
-    """The section about transactions, or why there is none although there should be one."""
+def _transactions(files: RunFiles) -> tuple[Transactions | None, TxnSection | None, str]:
+    """What is known of them, their section, and why there is none although there should be one."""
+    found = None
     try:
         found = transactions_of(files)
         if found.too_large:
-            return None, "history.jsonl is too long to be read for them."
-        return txn_section_of(files, found), ""
+            return found, None, "history.jsonl is too long to be read for them."
+        return found, txn_section_of(files, found), ""
     except Exception as error:  # the page says so, and all the rest of it stands
-        return None, f"Drawing failed: {type(error).__name__}: {error}."
+        return found, None, f"Drawing failed: {type(error).__name__}: {error}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +167,24 @@ class _Told:
     ends: tuple[str, ...] = ()
     left_out: int = 0
     svg: str = ""
+    caption: str = ""
     trouble: str = ""
 
 
-def _told(files: RunFiles) -> list[_Told]:
+def _told(files: RunFiles, found: Transactions | None) -> list[_Told]:
     """What happened, for each grave problem. A story that fails must not take the verdict's page with it."""
     try:
-        found = stories_of(files)
         return [
             _Told(
                 told.title,
                 told.summary,
-                tuple((f"{t:.{decimals(told.moments)}f} s", text) for t, text in sentences(told.moments)),
-                tuple(told.ends),
+                told.lines,
+                told.ends,
                 told.left_out,
-                draw_story(told, f"story-{number}"),
+                told.draw(f"story-{number}"),
+                told.caption,
             )
-            for number, told in enumerate(found)
+            for number, told in enumerate(tellings_of(files, found))
         ]
     except Exception as error:  # the page says so, and all the rest of it stands
         return [_Told("What happened", trouble=f"{type(error).__name__}: {error}")]

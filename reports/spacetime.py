@@ -40,7 +40,7 @@ _DROPPED_AT_MOST = 6
 _STEEP = 60.0
 """px that an arrow between brokers falls at most where nobody knows when the message was sent."""
 
-_STYLE = """
+STYLE = """
 svg.spacetime { --s-ink: var(--ink, #16191d); --s-muted: var(--muted, #5b6470); --s-line: var(--line, #d5d9de);
   --s-card: var(--card, #ffffff); --s-bad: var(--bad, #b3261e); font: 12px system-ui, -apple-system, "Segoe UI", Roboto,
   "Helvetica Neue", Arial, sans-serif; }
@@ -68,7 +68,7 @@ def draw(story: Story, ident: str = "spacetime") -> str:
         f'<svg class="spacetime" xmlns="http://www.w3.org/2000/svg" {size} {named}>',
         f'<title id="{ident}-t">{escape(story.title)}</title>',
         f'<desc id="{ident}-d">{escape(" ".join(text for _, text in sentences(story.moments)))}</desc>',
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect width="{layout.width:.0f}" height="{height:.0f}" fill="var(--s-card)"/>',
         *_head(story, layout),
         *_losses(layout),
@@ -88,12 +88,14 @@ def colour_of_epoch(epoch: int) -> str:
     return EPOCHS[epoch % len(EPOCHS)] if epoch >= 0 else "var(--s-muted)"
 
 
-def _text(x: float, y: float, text: str, classes: str = "") -> str:
+def text_svg(x: float, y: float, text: str, classes: str = "") -> str:
+    """A line of text, of these classes of STYLE."""
     named = f' class="{classes}"' if classes else ""
     return f'<text x="{x:.1f}" y="{y:.1f}"{named}>{escape(text)}</text>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, more: str = "") -> str:
+def line_svg(x1: float, y1: float, x2: float, y2: float, colour: str, width: float, more: str = "") -> str:
+    """A straight line."""
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width:g}"'
         f"{' ' + more if more else ''}/>"
@@ -104,13 +106,13 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float,
 
 
 def _head(story: Story, layout: Layout) -> Iterable[str]:
-    yield _text(12, 22, story.title, "h")
+    yield text_svg(12, 22, story.title, "h")
     yield from _legend(story, layout)
-    yield _text(GUTTER - 14, _HEAD_H + 4, "seconds", "t")
+    yield text_svg(GUTTER - 14, _HEAD_H + 4, "seconds", "t")
     for lane, (x, _) in layout.lanes.items():
         name = f"Broker {lane}" if lane.isdigit() else lane.capitalize()
-        yield _text(x - 8, _HEAD_H + 4, name, "h")
-    yield _line(12, _HEAD_H + 11, layout.width - 12, _HEAD_H + 11, "var(--s-line)", 1)
+        yield text_svg(x - 8, _HEAD_H + 4, name, "h")
+    yield line_svg(12, _HEAD_H + 11, layout.width - 12, _HEAD_H + 11, "var(--s-line)", 1)
 
 
 def _legend(story: Story, layout: Layout) -> Iterable[str]:
@@ -128,7 +130,7 @@ def _legend(story: Story, layout: Layout) -> Iterable[str]:
         if x + 24 + 6.4 * len(words) > layout.width:
             break
         yield f'<rect x="{x:.1f}" y="36" width="14" height="12" rx="2" fill="{colour_of_epoch(epoch)}"/>'
-        yield _text(x + 20, 46.5, words)
+        yield text_svg(x + 20, 46.5, words)
         x += 34 + 6.4 * len(words)
     low, high = layout.window
     if low < high:
@@ -136,7 +138,7 @@ def _legend(story: Story, layout: Layout) -> Iterable[str]:
         boxes = f"Boxes: the log at {span}, coloured by epoch; the thick bar is the high watermark. "
         key = boxes + "Wide line: leads; narrow: follows; dashed: down. Bar beside it: a fault."
         for number, line in enumerate(textwrap.wrap(key, int((layout.width - 24) / 5.9))[:2]):
-            yield _text(12, 65 + LINE_H * number, line, "m")
+            yield text_svg(12, 65 + LINE_H * number, line, "m")
 
 
 def _never_led(story: Story, epoch: int) -> str:
@@ -152,7 +154,7 @@ def _never_led(story: Story, epoch: int) -> str:
 def _lines(story: Story, layout: Layout) -> Iterable[str]:
     for lane, (x, _) in layout.lanes.items():
         if not lane.isdigit():
-            yield _line(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
+            yield line_svg(x, layout.top - 10, x, layout.bottom, "var(--s-muted)", 1.5)
             continue
         begin, look = layout.top - 10, _look(None)
         for moment in story.told.moments:
@@ -178,13 +180,13 @@ def _stretch(x: float, begin: float, end: float, look: tuple[bool, bool, int]) -
     if end <= begin:
         return
     if not up:
-        yield _line(x, begin, x, end, "var(--s-muted)", 1.5, 'stroke-dasharray="2 4"')
+        yield line_svg(x, begin, x, end, "var(--s-muted)", 1.5, 'stroke-dasharray="2 4"')
     elif leads:
-        yield _line(x, begin, x, end, colour_of_epoch(epoch), 11)
+        yield line_svg(x, begin, x, end, colour_of_epoch(epoch), 11)
     elif epoch >= 0:
-        yield _line(x, begin, x, end, colour_of_epoch(epoch), 5, 'opacity="0.6"')
+        yield line_svg(x, begin, x, end, colour_of_epoch(epoch), 5, 'opacity="0.6"')
     else:
-        yield _line(x, begin, x, end, "var(--s-muted)", 2)
+        yield line_svg(x, begin, x, end, "var(--s-muted)", 2)
 
 
 def _faults(story: Story, layout: Layout) -> Iterable[str]:
@@ -313,7 +315,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, name: str, *, dropped: bo
     x1, x2 = x1 + away, x2 - (0 if dropped else away)
     colour = FAULT if dropped else "var(--s-ink)"
     title = f"<title>{escape(name)}</title>" if name else ""
-    shaft = f'<g opacity="0.75">{title}{_line(x1, y1, x2, y2, colour, 1.2)}</g>'
+    shaft = f'<g opacity="0.75">{title}{line_svg(x1, y1, x2, y2, colour, 1.2)}</g>'
     if dropped:
         return _Arrow(shaft, f'<path d="M{x2 - 4:.1f} {y2 - 4:.1f}l8 8m0 -8l-8 8" stroke="{colour}" stroke-width="2"/>')
     angle = math.atan2(y2 - y1, x2 - x1)
@@ -330,11 +332,11 @@ def _moments(story: Story, layout: Layout) -> Iterable[str]:
     digits = decimals(story.moments)
     for row in layout.rows:
         lost = [moment.lost for moment in row.moments if moment.lost]
-        yield _text(GUTTER - 14, row.y + 4, f"{row.t:.{digits}f}", "t")
+        yield text_svg(GUTTER - 14, row.y + 4, f"{row.t:.{digits}f}", "t")
         if lost:
-            yield _text(GUTTER - 14, row.y + 4 + LINE_H, f"{', '.join(lost)} LOST", "tg")
+            yield text_svg(GUTTER - 14, row.y + 4 + LINE_H, f"{', '.join(lost)} LOST", "tg")
         if row.wait:
-            yield _text(GUTTER - 14, row.y - 13, f"{_length(row.wait)} later", "t")
+            yield text_svg(GUTTER - 14, row.y - 13, f"{_length(row.wait)} later", "t")
         for moment in row.moments:
             yield from _moment(story, layout, row, moment)
 
@@ -349,7 +351,7 @@ def _moment(story: Story, layout: Layout, row: Row, moment: Moment) -> Iterable[
     y = row.y + 4
     for index, line in enumerate(lines_of(moment, width)):
         classes = "g" if moment.grave and (index == 0 or line.startswith("loses")) else "b" if index == 0 else "m"
-        yield _text(x + TEXT_DX, y, line, classes)
+        yield text_svg(x + TEXT_DX, y, line, classes)
         y += LINE_H
     if moment.replica is not None and shows_log(moment, layout.window):
         yield from _log(story, layout, moment.replica, x + TEXT_DX, y - 8)
@@ -376,8 +378,8 @@ def _end(story: Story, layout: Layout, lane: str) -> Iterable[str]:
     """A log in the end, below its lane."""
     x, replica = layout.lanes[lane][0], story.told.logs.of(int(lane))
     y = layout.bottom + 16
-    yield _text(GUTTER - 14, y, "in the end", "t")
-    yield _text(x + TEXT_DX, y, offsets_of(replica), "m")
+    yield text_svg(GUTTER - 14, y, "in the end", "t")
+    yield text_svg(x + TEXT_DX, y, offsets_of(replica), "m")
     yield from _log(story, layout, replica, x + TEXT_DX, y + LINE_H - 8)
 
 
@@ -394,9 +396,9 @@ def _log(story: Story, layout: Layout, replica: ReplicaView, x: float, y: float)
             colour = colour_of_epoch(held[offset][0])
             yield f'<rect {box} fill="var(--s-card)"/>'
             yield f'<rect {box} fill="{colour}" fill-opacity="0.3" stroke="{colour}" stroke-width="1.4"/>'
-            yield _text(left + (_CELL_W - 2) / 2, y + 12.5, held[offset][1], "c")
+            yield text_svg(left + (_CELL_W - 2) / 2, y + 12.5, held[offset][1], "c")
         else:
             yield f'<rect {box} fill="var(--s-card)" stroke="var(--s-line)" stroke-dasharray="2 2"/>'
     mark = x + _CELL_W * (min(max(replica.hw, low), high) - low) - 1
-    yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-card)", 6)
-    yield _line(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-ink)", 3)
+    yield line_svg(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-card)", 6)
+    yield line_svg(mark, y - 4, mark, y + _CELL_H + 4, "var(--s-ink)", 3)

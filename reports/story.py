@@ -12,7 +12,7 @@ from itertools import groupby
 
 from checkers.history.values import sequence_of
 from reports.run_files import RunFiles
-from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, all_facts, problems_of
+from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, all_facts, is_of_transactions, problems_of
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
 
@@ -53,9 +53,11 @@ class Story:
         return f"{self.problem.name}{also} in {self.problem.where}"
 
 
-def stories_of(files: RunFiles) -> list[Story]:
-    """A story for each of the gravest problems of a run; empty where nothing was found, or no trace tells of it."""
-    told = map(story_of, all_facts(files, problems_of(files)[:STORIES_AT_MOST]))
+def stories_of(files: RunFiles, problems: Sequence[Problem] | None = None) -> list[Story]:
+    """A story of each of these problems of partitions, else of a run's gravest; none where no trace tells of it."""
+    if problems is None:
+        problems = [each for each in problems_of(files) if not is_of_transactions(each.name)][:STORIES_AT_MOST]
+    told = map(story_of, all_facts(files, problems))
     return [story for story in told if story.moments]
 
 

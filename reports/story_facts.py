@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from broker.protocol.apis import ApiKey
+from checkers.anomalies.anomaly import Family
+from checkers.anomalies.registry import CATALOG
 from checkers.fault_traits import TAKES_DOWN
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 
@@ -38,6 +40,8 @@ class Problem:
     node: int | None = None
     also: str = ""
     """An anomaly that the same records show."""
+    ops: tuple[int, ...] = ()
+    """Operations of the transactions that it is about."""
 
     @property
     def where(self) -> str:
@@ -346,23 +350,36 @@ def _api(value: Any) -> str:
 def problems_of(files: RunFiles) -> list[Problem]:
     """What the run is about, the gravest first: broken invariants, then anomalies that are not permitted.
 
-    One for each partition, which tells of what was found there first: the records are those of the first anomaly. A
-    finding without a partition tells of the metadata log.
+    One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
+    one for each transaction. A finding without a partition tells of the metadata log.
     """
     broken, anomalies = list(_violations(files)), list(_anomalies(files))
-    kept: dict[str, Problem] = {}
+    kept: dict[tuple[object, ...], Problem] = {}
     for problem in broken:
-        beside = next((each for each in anomalies if each.where == problem.where), None)
+        same = (each for each in anomalies if each.where == problem.where and not is_of_transactions(each.name))
+        beside = next(same, None)
         if beside is not None:
             problem = replace(problem, values=beside.values, offsets=beside.offsets, also=beside.name)
-        kept.setdefault(problem.where, problem)
+        kept.setdefault((problem.where,), problem)
     for problem in anomalies:
-        kept.setdefault(problem.where, problem)
+        key = (problem.ops or problem.where,) if is_of_transactions(problem.name) else (problem.where,)
+        first = kept.setdefault(key, problem)
+        if first is not problem and problem.ops and not first.also:
+            kept[key] = replace(first, also=problem.name)
     return list(kept.values())
 
 
+def is_of_transactions(name: str) -> bool:
+    """Whether an anomaly's story is that of a transaction, in all its partitions."""
+    known = CATALOG.get(name)
+    return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
+
+
 _OTHER_VALUE = ("inconsistent-offset",)
-_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip")
+_OTHER_OFFSET = ("duplicate", "wrong-offset", "send-reorder", "poll-skip", "int-poll-skip", "lso-violation")
+_OF_A_MARK = ("hanging-txn", "lso-violation")
+"""Of transactions, and their witnesses name a last stable offset: no transaction."""
+_OTHER_TXN = ("G1c",)
 
 
 def _anomalies(files: RunFiles) -> Iterable[Problem]:
@@ -373,20 +390,27 @@ def _anomalies(files: RunFiles) -> Iterable[Problem]:
             name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
             topic, _, index = name.rpartition("-")
             if topic and index.isdigit():
-                values = [integer(witness.get("val"))]
-                offsets = [integer(witness.get("off"))]
-                if entry.get("name") in _OTHER_VALUE:
-                    values.append(integer(witness.get("other")))
-                elif entry.get("name") in _OTHER_OFFSET:
-                    offsets.append(integer(witness.get("other")))
-                yield Problem(
-                    str(entry.get("name")),
-                    str(entry.get("definition") or ""),
-                    topic,
-                    int(index),
-                    tuple(v for v in values if v >= 0),
-                    tuple(dict.fromkeys(o for o in offsets if o >= 0)),
-                )
+                yield _problem(entry, witness, topic, int(index))
+
+
+def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
+    name, other = str(entry.get("name")), integer(witness.get("other"))
+    values, offsets, ops = [integer(witness.get("val"))], [integer(witness.get("off"))], []
+    if name in _OTHER_VALUE:
+        values.append(other)
+    elif name in _OTHER_OFFSET:
+        offsets.append(other)
+    if is_of_transactions(name) and name not in _OF_A_MARK:
+        ops = [integer(witness.get("op")), *([other] if name in _OTHER_TXN else [])]
+    return Problem(
+        name,
+        str(entry.get("definition") or ""),
+        topic,
+        index,
+        tuple(v for v in values if v >= 0),
+        tuple(dict.fromkeys(o for o in offsets if o >= 0)),
+        ops=tuple(o for o in ops if o >= 0),
+    )
 
 
 _SPAN = re.compile(r"\[(\d+), (\d+)\) of epoch")

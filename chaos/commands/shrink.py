@@ -124,14 +124,12 @@ def write_story(path: Path, wanted: str | None = None) -> str:
     Gives the text; empty where there is nothing to tell.
     """
     from reports.run_files import read_run
-    from reports.spacetime import draw
-    from reports.story import stories_of, text_of
+    from reports.telling import tellings_of
 
-    stories = stories_of(read_run(path))
+    stories = tellings_of(read_run(path))
     if not stories:
         return ""
     story = next((each for each in stories if wanted in (each.problem.name, each.problem.also)), stories[0])
-    text = text_of(story)
-    (path / STORY_TEXT).write_text(text)
-    (path / STORY_PICTURE).write_text(draw(story))
-    return text
+    (path / STORY_TEXT).write_text(story.text)
+    (path / STORY_PICTURE).write_text(story.draw("story"))
+    return story.text

@@ -67,6 +67,8 @@ class Read:
     offset: int
     lso: int
     hw: int
+    inside: int = -1
+    """The operation of the transaction that the poll was part of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class Transactions:
     """Partition -> what answers said of its marks, in order."""
     taken_over: list[TakenOver] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
-    final_reads: set[int] = field(default_factory=set)
+    final_readers: set[int] = field(default_factory=set)
+    """Processes."""
     known: bool = False
     too_large: bool = False
     """The history is longer than HISTORY_LIMIT: nothing was read."""
@@ -191,8 +194,7 @@ class _History:
         self._txns: dict[int, Txn] = {}
         self._open: dict[int, Sent] = {}
         self._isolation: dict[int, int] = {}
-        self._final: set[int] = set()
-        self._polls: dict[int, tuple[int, bool]] = {}
+        self._polls: dict[int, tuple[int, bool, int]] = {}
         self._values: set[int] = set()
 
     def take(self, line: Json) -> None:
@@ -211,7 +213,7 @@ class _History:
             isolation = mapping(line.get("settings")).get("isolation")
             self._isolation[process] = READ_COMMITTED if isolation in (1, "read_committed") else READ_UNCOMMITTED
             if line.get("role") == "final":
-                self._final.add(process)
+                self._found.final_readers.add(process)
 
     def _at(self, ns: Any) -> float:
         return self._files.seconds(ns) or 0.0
@@ -232,7 +234,7 @@ class _History:
                 self._open[op] = sent
                 self._values.add(sent.value)
         elif f in ("poll", "final_read"):
-            self._polls[op] = process, f == "final_read" or process in self._final
+            self._polls[op] = process, f == "final_read" or process in self._found.final_readers, integer(line.get("x"))
 
     def _completed(self, line: Json) -> None:
         op, at = integer(line.get("op")), self._at(line.get("t"))
@@ -249,14 +251,14 @@ class _History:
                 if isinstance(got, list) and len(got) >= 6:
                     self._got(at, *poll, got)
 
-    def _got(self, at: float, process: int, final: bool, got: list[Any]) -> None:
+    def _got(self, at: float, process: int, final: bool, inside: int, got: list[Any]) -> None:
         isolation, (hw, lso) = self._isolation.get(process, 0), (integer(got[2]), integer(got[3]))
         part = integer(got[0])
         told = self._found.told.setdefault(self._names.get(part, f"partition {part}"), [])
         told.append(Told(at, process, isolation, lso, hw))
         for pair in got[5] if isinstance(got[5], list) else ():
             if isinstance(pair, list) and len(pair) == 2 and pair[1] in self._values:
-                read = Read(at, process, isolation, final, pair[1], integer(pair[0]), lso, hw)
+                read = Read(at, process, isolation, final, pair[1], integer(pair[0]), lso, hw, inside)
                 self._found.reads.setdefault(pair[1], []).append(read)
 
     def _event(self, line: Json) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.protocol.errors import ErrorCode
 from reports.story_facts import ACKNOWLEDGED, FAILED
@@ -13,7 +13,6 @@ from reports.transactions.facts import (
     ISOLATIONS,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Decided,
     Marker,
     Part,
     Read,
@@ -22,7 +21,7 @@ from reports.transactions.facts import (
 )
 from reports.transactions.outcomes import UNASKED, cause_of_abort, outcome_of
 
-CLIENT, COORDINATOR = "client", "coordinator"
+CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
 """Lanes beside those of partitions, which have their partition's name."""
 
 
@@ -36,6 +35,15 @@ class Moment:
     label: str
     text: str
     grave: bool = False
+    partition: str = ""
+    """Of a reader's moment: which one it is about."""
+    lso: int = -1
+    hw: int = -1
+    """As the answer told them that it is about; -1: not told."""
+    op: int = -1
+    """The transaction's operation."""
+    about: tuple[str, ...] = ()
+    """Names of records."""
 
 
 def letter_of(number: int) -> str:
@@ -49,54 +57,63 @@ def names_of(txn: Txn) -> dict[int, str]:
     return {part.sent.value: letter_of(number) for number, part in enumerate(txn.parts)}
 
 
-def moments_of(txn: Txn, found: Transactions) -> list[Moment]:
-    """All that is known, in order of time; of reads the first ones."""
-    names = names_of(txn)
-    told = [*_of_client(txn), *_of_coordinator(txn, found)]
+def moments_of(
+    txn: Txn, found: Transactions, names: Mapping[int, str] | None = None, called: str = "the transaction"
+) -> list[Moment]:
+    """All that is known, in order of time; of reads the first ones. `names`: of records, by value."""
+    names = names_of(txn) if names is None else names
+    told = [*_of_client(txn, called), *_of_coordinator(txn, found, called)]
     for part in txn.parts:
         told += _of_record(txn, part, names)
     told += (_of_marker(marker, txn.contradicts(marker)) for marker in txn.markers)
     for partition in txn.partitions:
         told += _of_reads(txn, found, partition, names)
-    return sorted(told, key=lambda moment: moment.t)
+    return sorted((replace(moment, op=txn.op) for moment in told), key=lambda moment: moment.t)
 
 
-def _of_client(txn: Txn) -> Iterable[Moment]:
+def _of_client(txn: Txn, called: str) -> Iterable[Moment]:
     who = f"Process {txn.process}"
     ids = f", producer id {txn.producer_id}, epoch {txn.epoch}" if txn.producer_id >= 0 else ""
-    text = f"{who} begins a transaction (transactional id {txn.id}{ids}, time-out {txn.timeout_s:g} s)."
+    text = f"{who} begins {called} (transactional id {txn.id}{ids}, time-out {txn.timeout_s:g} s)."
     yield Moment(txn.began, CLIENT, "begun", "begun", text)
     if txn.asked is not None:
-        yield Moment(txn.asked, CLIENT, "asked", f"asks to {txn.how}", f"{who} asks to {txn.how} it (EndTxn).")
+        yield Moment(txn.asked, CLIENT, "asked", f"asks to {txn.how}", f"{who} asks to {txn.how} {called} (EndTxn).")
     if txn.done is None:
         return
     if txn.state == ACKNOWLEDGED:
         word = {COMMIT: "committed", ABORT: "aborted"}.get(txn.how, "over")
-        yield Moment(txn.done, CLIENT, "told", f"told: {word}", f"{who} is told that it is {word}.")
+        yield Moment(txn.done, CLIENT, "told", f"told: {word}", f"{who} is told that {called} is {word}.")
     else:
         why = f": {txn.error}" if txn.error else ""
-        fails = "cannot go on" if txn.state == FAILED else "does not learn how it ended"
+        fails = "cannot go on" if txn.state == FAILED else f"does not learn how {called} ended"
         label = txn.error or ("failed" if txn.state == FAILED else "unknown")
         yield Moment(txn.done, CLIENT, "told", label, f"{who} {fails}{why}.")
 
 
-def _of_coordinator(txn: Txn, found: Transactions) -> Iterable[Moment]:
+def _of_coordinator(txn: Txn, found: Transactions, called: str) -> Iterable[Moment]:
     known: set[str] = set()
     for state in txn.states:
         new = [each for each in state.partitions if each not in known]
         known.update(new)
         who = f"Broker {state.node}, the coordinator, "
         by = f"(producer id {state.producer_id}, epoch {state.epoch}; coordinator epoch {state.coordinator_epoch})"
+        listed = listing(state.partitions) or "no partition"
         if state.state == "Ongoing":
-            text = f"{who}adds {' and '.join(new) or 'nothing new'} to the transaction {by}."
+            text = f"{who}adds {listing(new) or 'nothing new'} to {called}."
             yield Moment(state.t, COORDINATOR, "added", f"+ {_short(new)}", text)
         elif state.state.startswith("Prepare"):
-            text = f"{who}writes {state.state} for {' and '.join(state.partitions) or 'no partition'} {by}"
+            text = f"{who}writes {state.state} of {called} for {listed} {by}"
             unasked = outcome_of(txn) == UNASKED and state is txn.first("Prepare")
             text += f", {cause_of_abort(txn, found)}." if unasked else "."
             yield Moment(state.t, COORDINATOR, "prepared", state.state, text)
         else:
-            yield Moment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} {by}.")
+            yield Moment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} of {called}.")
+
+
+def listing(names: Sequence[str]) -> str:
+    """One, two and three."""
+    *most, last = names or ("",)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _short(partitions: Sequence[str]) -> str:
@@ -106,12 +123,13 @@ def _short(partitions: Sequence[str]) -> str:
 
 def _of_record(txn: Txn, part: Part, names: Mapping[int, str]) -> Iterable[Moment]:
     sent, name = part.sent, names[part.sent.value]
-    yield Moment(sent.sent, part.partition, "sent", name, f"Process {txn.process} sends {name} to {part.partition}.")
+    text = f"Process {txn.process} sends {name} to {part.partition}."
+    yield Moment(sent.sent, part.partition, "sent", name, text, about=(name,))
     if sent.done is None:
         return
     if sent.state == ACKNOWLEDGED:
         at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
-        yield Moment(sent.done, part.partition, "acked", f"{name} acked", f"{name} is acknowledged{at}.")
+        yield Moment(sent.done, part.partition, "acked", f"{name} acked", f"{name} is acknowledged{at}.", about=(name,))
     else:
         why = f": {sent.error}" if sent.error else ""
         what = "fails for certain" if sent.state == FAILED else "has an unknown outcome"
@@ -159,15 +177,10 @@ def read_text(first: Read, got: Sequence[str], partition: str) -> str:
     marks += [f"high watermark {first.hw}"] if first.hw >= 0 else []
     told = f" ({', '.join(marks)})" if marks else ""
     what = "The final reader" if first.final else "Reader"
-    named = " and ".join(dict.fromkeys(got))
+    named = listing(list(dict.fromkeys(got)))
     where = (
         f"from {partition}, the first at offset {first.offset}"
         if len(got) > 1
         else f"at offset {first.offset} of {partition}"
     )
     return f"{what} {first.process} ({ISOLATIONS[first.isolation]}) gets {named} {where}{told}."
-
-
-def prepared_of(txn: Txn) -> Decided | None:
-    """The decision: Prepare..., as its coordinator wrote it first."""
-    return txn.first("Prepare")

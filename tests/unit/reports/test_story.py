@@ -121,10 +121,10 @@ def test_damaged_files_never_take_the_page_with_them(lost_dir: Path, name: str, 
 
 
 def test_a_story_that_fails_is_named_and_the_page_stands(lost_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: object) -> None:
+    def fails(*_: object) -> None:
         raise ValueError("no <idea>")
 
-    monkeypatch.setattr(page_module, "stories_of", fails)
+    monkeypatch.setattr(page_module, "tellings_of", fails)
     text = render(lost_dir).read_text()
     assert "The story could not be told. ValueError: no &lt;idea&gt;" in text
     assert "INVALID" in text

@@ -74,7 +74,7 @@ def test_the_moments_of_a_transaction_are_told_in_order_by_lane(tmp_path: Path) 
     ]  # fmt: skip
     told = [moment.text for moment in moments]
     by = "(producer id 4000, epoch 1; coordinator epoch 0)"
-    assert f"Broker 1, the coordinator, writes PrepareCommit for t-0 and t-1 {by}." in told
+    assert f"Broker 1, the coordinator, writes PrepareCommit of the transaction for t-0 and t-1 {by}." in told
     assert "Reader 1 (read_uncommitted) gets B at offset 0 of t-1 (last stable offset 1, high watermark 1)." in told
 
 

@@ -1,0 +1,80 @@
+"""The stories of a run, of partitions and of transactions alike, ready for the page, a file or a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from reports import spacetime, story
+from reports.run_files import RunFiles
+from reports.story_facts import Problem, is_of_transactions, problems_of
+from reports.transactions import picture
+from reports.transactions import story as txn_story
+from reports.transactions.facts import Transactions, transactions_of
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One story. `draw`: an id for its picture -> the picture."""
+
+    problem: Problem
+    title: str
+    summary: str
+    lines: tuple[tuple[str, str], ...]
+    """(time, sentence)"""
+    ends: tuple[str, ...]
+    left_out: int
+    text: str
+    caption: str
+    draw: Callable[[str], str]
+
+
+CAPTION = (
+    "Time runs downwards, in seconds since the load began; idle time is cut short. Arrows are messages that mattered. "
+    "LEO: where a log ends. HW: the high watermark as that broker knew it."
+)
+
+
+def tellings_of(files: RunFiles, found: Transactions | None = None) -> list[Telling]:
+    """A story for each of the gravest problems of a run. `found`: its transactions, where they have been read."""
+    problems = problems_of(files)[: story.STORIES_AT_MOST]
+    of_partitions = [each for each in problems if not is_of_transactions(each.name)]
+    told = {one.problem: _of_partition(one) for one in story.stories_of(files, of_partitions)}
+    if len(of_partitions) < len(problems) and found is None:
+        found = transactions_of(files)
+    for problem in problems:
+        if is_of_transactions(problem.name) and found is not None:
+            one = txn_story.story_of(files, found, problem)
+            if one is not None:
+                told[problem] = _of_transactions(one)
+    return [told[problem] for problem in problems if problem in told]
+
+
+def _of_partition(one: story.Story) -> Telling:
+    digits = story.decimals(one.moments)
+    return Telling(
+        one.problem,
+        one.title,
+        one.summary,
+        tuple((f"{t:.{digits}f} s", text) for t, text in story.sentences(one.moments)),
+        tuple(one.ends),
+        one.left_out,
+        story.text_of(one),
+        CAPTION,
+        partial(spacetime.draw, one),
+    )
+
+
+def _of_transactions(one: txn_story.TxnStory) -> Telling:
+    return Telling(
+        one.problem,
+        one.title,
+        one.summary,
+        tuple((f"{moment.t:.4f} s", moment.text) for moment in one.moments),
+        (*one.legend, *one.ends),
+        one.left_out,
+        txn_story.text_of(one),
+        picture.CAPTION,
+        partial(picture.draw, one),
+    )

@@ -1,0 +1,463 @@
+"""The story of an anomaly of transactions: what its client, its coordinator, the leaders of its partitions and the
+readers did, in order of time; then partition by partition where its records and its marker stand. Pure.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reports.fault_words import FaultRow, fault_rows
+from reports.run_files import RunFiles
+from reports.story_facts import ACKNOWLEDGED, Problem
+from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, Read, TakenOver, Told, Transactions, Txn
+from reports.transactions.moments import (
+    CLIENT,
+    COORDINATOR,
+    FAULTS,
+    READERS,
+    Moment,
+    letter_of,
+    listing,
+    moments_of,
+    read_text,
+)
+from reports.transactions.outcomes import BY_CHOICE, OPEN, UNASKED, last_sign_of, outcome_of, sentence_of
+
+ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
+"""Anomalies that such a story tells of."""
+BESIDE = ("begun", "sent", "acked", "failed", "asked", "told", "prepared", "marked", "refused")
+"""What is told of the transaction that its transactional id had before."""
+BESIDE_S = 1.0
+"""A transaction that ended so long before has nothing to do with it."""
+AT_ONCE_S = 0.001
+"""Sends so close to each other are one sentence."""
+NEXT_ANSWER_S = 5.0
+MOMENTS_AT_MOST = 60
+_KEY = (
+    "Seconds count from the beginning of the load. read_committed readers get what lies before the last stable offset. "
+    "A marker is the control batch that ends a transaction in one partition."
+)
+NO_TRACE = (
+    "{who} writes no trace: what the coordinator decided and when markers were written is not known. What is told here "
+    "is what clients and readers saw."
+)
+
+
+@dataclass
+class TxnStory:
+    """A story of transactions, ready to be told or drawn. Times are seconds since the load began."""
+
+    problem: Problem
+    summary: str
+    called: dict[int, str]
+    """Operation -> T1 and so on; those in question first."""
+    subjects: list[Txn]
+    names: dict[int, str]
+    """Value -> letter."""
+    moments: list[Moment]
+    legend: list[str]
+    ends: list[str]
+    """Where its records and markers stand, a sentence for each partition."""
+    left_out: int
+    faults: list[FaultRow]
+    others: list[Txn]
+    """Transactions that the same transactional ids had just before."""
+    found: Transactions
+
+    @property
+    def partitions(self) -> list[str]:
+        """Those in question."""
+        return sorted({name for txn in self.subjects for name in txn.partitions})
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        also = f" and {self.problem.also}" if self.problem.also else ""
+        ids = ", ".join(dict.fromkeys(txn.id for txn in self.subjects))
+        return f"{self.problem.name}{also}: {', '.join(self.called[txn.op] for txn in self.subjects)} of {ids}"
+
+
+def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory | None:
+    """The story of a problem; None where no transaction of it is known."""
+    subjects = subjects_of(found, problem)
+    if not subjects:
+        return None
+    others = _neighbours(found, subjects)
+    called = {txn.op: f"T{number}" for number, txn in enumerate([*subjects, *others], start=1)}
+    values = [part.sent.value for txn in [*subjects, *others] for part in txn.parts]
+    names = {value: letter_of(number) for number, value in enumerate(values)}
+    teller = _Teller(files, found, problem, subjects, called, names)
+    moments = teller.moments(others)
+    return TxnStory(
+        problem,
+        teller.summary() + teller.shown_first(moments),
+        called,
+        subjects,
+        names,
+        moments[:MOMENTS_AT_MOST],
+        [_legend(txn, called, names) for txn in [*subjects, *others]],
+        teller.ends(),
+        max(len(moments) - MOMENTS_AT_MOST, 0),
+        teller.faults,
+        others,
+        found,
+    )
+
+
+def subjects_of(found: Transactions, problem: Problem) -> list[Txn]:
+    """The transactions that a finding is about: those that it names, else those whose records it names."""
+    named = [txn for op in problem.ops if (txn := found.of_op(op)) is not None]
+    if named:
+        return list({txn.op: txn for txn in named}.values())
+    by_value = [txn for value in problem.values if (txn := found.of_value(value)) is not None]
+    if by_value:
+        return by_value[:1]
+    there = [
+        (part.sent.offset, txn) for txn in found.txns for part in txn.parts
+        if part.partition == problem.where and part.sent.offset >= 0
+    ]  # fmt: skip
+    for offset in problem.offsets[::-1]:  # what was read beyond the last stable offset, then that offset
+        at_it = [txn for at, txn in there if at == offset]
+        if at_it:
+            return at_it[:1]
+    behind = [each for each in there if problem.offsets and each[0] >= problem.offsets[0]]
+    return [min(behind, key=lambda each: each[0])[1]] if behind else []
+
+
+def _neighbours(found: Transactions, subjects: Sequence[Txn]) -> list[Txn]:
+    """Of each transactional id in question the transaction before, if something of it came shortly before, or later."""
+    chosen: dict[int, Txn] = {}
+    for txn in subjects:
+        earlier = [each for each in found.txns if each.id == txn.id and each.began < txn.began]
+        before = max(earlier, key=lambda each: each.began, default=None)
+        if before is not None and last_sign_of(before) >= txn.began - BESIDE_S:
+            chosen[before.op] = before
+    taken = {txn.op for txn in subjects}
+    return [txn for txn in chosen.values() if txn.op not in taken]
+
+
+class _Teller:
+    """Tells of the subjects all, of their neighbours what touches them."""
+
+    def __init__(
+        self,
+        files: RunFiles,
+        found: Transactions,
+        problem: Problem,
+        subjects: Sequence[Txn],
+        called: Mapping[int, str],
+        names: Mapping[int, str],
+    ) -> None:
+        self._files, self._found, self._problem = files, found, problem
+        self._subjects, self._called, self._names = subjects, called, names
+        self._values = {part.sent.value for txn in subjects for part in txn.parts}
+        first, last = min(txn.began for txn in subjects), max(last_sign_of(txn) for txn in subjects)
+        reads = [read.t for value in self._values for read in found.reads.get(value, ())[:1]]
+        self._span = first - 1.0, max([last, *reads]) + 1.0
+        self.faults = [row for row in fault_rows(files) if self._is_near(row)]
+
+    def _is_near(self, row: FaultRow) -> bool:
+        if row.began is None:
+            return False
+        end = float("inf") if row.length is None else row.began + row.length
+        return row.began <= self._span[1] and end >= self._span[0]
+
+    # -------------------------------------------------------------------------------------------------------- moments
+
+    def moments(self, others: Sequence[Txn]) -> list[Moment]:
+        """Everything, in order of time."""
+        told: list[Moment] = []
+        for txn in self._subjects:
+            own = moments_of(txn, self._found, self._names, self._called[txn.op])
+            told += self._placed(txn, [each for each in own if each.kind not in ("seen", "visible")])
+            told += self._sends_after_fence(txn)
+            told += self._reads(txn)
+        for txn in others:
+            beside = moments_of(txn, self._found, self._names, self._called[txn.op])
+            told += self._placed(txn, [each for each in beside if each.kind in BESIDE and self._touches(each)])
+        told += self._taken_over()
+        told += self._of_faults()
+        told += self._leaders()
+        told += self._finally()
+        return sorted(told, key=lambda moment: moment.t)
+
+    def _placed(self, txn: Txn, moments: Sequence[Moment]) -> list[Moment]:
+        """In this story's lanes: the client's is its process, and sends are what it does, several at once as one."""
+        lane = f"process {txn.process}"
+        placed: list[Moment] = []
+        for moment in moments:
+            last = placed[-1] if placed else None
+            if moment.kind == "sent":
+                what = f"{moment.label} to {moment.lane}"
+                if last is not None and last.kind == "sends" and moment.t - last.t < AT_ONCE_S:
+                    about = (*last.about, *moment.about)
+                    text = f"{last.text.rstrip('.')}, {what}."
+                    placed[-1] = replace(last, label=f"sends {', '.join(about)}", text=text, about=about)
+                    continue
+                text = f"Process {txn.process} sends {what}."
+                placed.append(replace(moment, lane=lane, kind="sends", label=f"sends {moment.label}", text=text))
+            elif moment.lane == CLIENT:
+                placed.append(replace(moment, lane=lane, label=f"{self._called[txn.op]} {moment.label}"))
+            else:
+                placed.append(self._with_marks(moment))
+        return placed
+
+    def _touches(self, moment: Moment) -> bool:
+        """Of a neighbour: what its client and coordinator do, and what happens in partitions in question."""
+        return moment.lane in (CLIENT, COORDINATOR) or moment.lane in self.partitions
+
+    @property
+    def partitions(self) -> list[str]:
+        """Those in question."""
+        return sorted({name for txn in self._subjects for name in txn.partitions})
+
+    def _with_marks(self, moment: Moment) -> Moment:
+        """A marker, with what the next answer says of the last stable offset."""
+        if moment.kind != "marked":
+            return moment
+        told = next_answer(self._found, moment.lane, moment.t)
+        if told is None:
+            return moment
+        assert told.lso >= 0
+        after = f" The next answer, {told.t - moment.t:.3f} s later, tells last stable offset {told.lso}"
+        return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
+
+    def _sends_after_fence(self, txn: Txn) -> Iterable[Moment]:
+        fence = fenced_by(txn, self._found)
+        if fence is None:
+            return
+        for part in txn.parts:
+            if part.sent.sent > fence.t:
+                name = self._names[part.sent.value]
+                late = part.sent.sent - fence.t
+                text = (
+                    f"Process {txn.process} was fenced {late:.3f} s before it sent {name}: process {fence.process} had "
+                    f"taken over {txn.id}."
+                )
+                lane = f"process {txn.process}"
+                yield Moment(part.sent.sent, lane, "zombie", f"{name} is of a fenced producer", text, grave=True)
+
+    def _reads(self, txn: Txn) -> Iterable[Moment]:
+        """For each partition and isolation the first reader that got records of it, and any that should not have."""
+        for partition in txn.partitions:
+            values = [part.sent.value for part in txn.parts if part.partition == partition]
+            reads = sorted((r for v in values for r in self._found.reads.get(v, ())), key=lambda read: read.t)
+            told: set[int] = set()
+            for read in reads:
+                inside = read.inside in self._called and read.inside != txn.op
+                why = self._wrong(txn, read)
+                if read.isolation in told and not inside:
+                    continue
+                told.add(read.isolation)
+                got = [self._names[r.value] for r in reads if (r.t, r.process) == (read.t, read.process)]
+                text = read_text(read, got, partition)
+                if inside:
+                    text += f" That poll is part of {self._called[read.inside]}."
+                if why:
+                    text += f" {why}"
+                label = f"{ISOLATIONS[read.isolation]} gets {', '.join(dict.fromkeys(got))} of {partition}"
+                about = (partition, read.lso, read.hw, txn.op)
+                yield Moment(read.t, READERS, "read", label, text, bool(why) or inside, *about)
+
+    def _wrong(self, txn: Txn, read: Read) -> str:
+        """Why a reader must not have got this record; empty where it may."""
+        called = self._called[txn.op]
+        if read.isolation != READ_COMMITTED:
+            return ""
+        if outcome_of(txn) in (BY_CHOICE, UNASKED, OPEN):
+            end = {BY_CHOICE: "is aborted by its client", UNASKED: "is aborted by its coordinator"}
+            open_yet = "is still open, and " if read.t < (txn.asked or last_sign_of(txn)) else ""
+            how = end.get(outcome_of(txn), "is never committed")
+            return f"{called} {open_yet}{how}: read_committed must not return it."
+        if txn.asked is not None and read.t < txn.asked:
+            return f"Nobody has asked to commit {called} yet."
+        if 0 <= read.lso <= read.offset:
+            return f"Offset {read.offset} does not lie before the last stable offset that the same answer tells."
+        return ""
+
+    def _taken_over(self) -> Iterable[Moment]:
+        ids = {txn.id for txn in self._subjects}
+        for each in self._found.taken_over:
+            if each.id in ids and self._span[0] <= each.t <= self._span[1]:
+                by = f"(producer id {each.producer_id}, epoch {each.epoch})"
+                text = f"Process {each.process} is given the transactional id {each.id} {by}: earlier ones are fenced."
+                yield Moment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
+
+    def _of_faults(self) -> Iterable[Moment]:
+        for row in self.faults:
+            assert row.began is not None
+            hit = f" of {row.hit}" if row.hit else ""
+            yield Moment(row.began, FAULTS, "fault", row.what, f"Fault {row.id} begins: {row.what}{hit}.")
+            if row.length is not None:
+                told = f" {row.evidence}" if row.evidence else ""
+                text = f"Fault {row.id} ({row.what}) has ended.{told}"
+                yield Moment(row.began + row.length, FAULTS, "fault ends", f"{row.what} ends", text)
+
+    def _leaders(self) -> Iterable[Moment]:
+        """Who came to lead a partition in question meanwhile, and what was cut from its log."""
+        for node, trace in self._files.traces.items():
+            for line in trace:
+                name, at = f"{line.get('topic')}-{line.get('partition')}", self._files.seconds(line["t"] * 1e9)
+                if at is None or name not in self.partitions or not self._span[0] <= at <= self._span[1]:
+                    continue
+                if line["e"] == "became_leader":
+                    where = f"(log end {line.get('leo')}, high watermark {line.get('hw')})"
+                    text = f"Broker {node} leads {name} in epoch {line.get('epoch')} {where}."
+                    yield Moment(at, name, "leads", f"broker {node} leads", text)
+                elif line["e"] == "truncated":
+                    cut = f"from {line.get('from_offset')} to {line.get('to_offset')}"
+                    text = f"Broker {node} truncates its log of {name} {cut}: {line.get('reason')}."
+                    yield Moment(at, name, "truncates", f"broker {node} truncates", text)
+
+    def _finally(self) -> Iterable[Moment]:
+        """What the final read_committed reads do not return, and where last stable offsets stand in the end."""
+        for partition in self.partitions:
+            finals = [
+                told for told in self._found.told.get(partition, ())
+                if told.process in self._found.final_readers and told.isolation == READ_COMMITTED
+            ]  # fmt: skip
+            if not finals:
+                continue
+            last = finals[-1]
+            about = partition, last.lso, last.hw
+            missing = [self._names[value] for value in self._missing(partition)]
+            stands = f"last stable offset {last.lso}, high watermark {last.hw}"
+            if missing:
+                text = f"The final read_committed reads of {partition} do not return {listing(missing)} ({stands})."
+                yield Moment(last.t, READERS, "final", f"no {', '.join(missing)}", text, True, *about)
+            if self._problem.name == "hanging-txn" and partition == self._problem.where:
+                text = f"The final reads cannot go on: {partition} still has {stands}."
+                yield Moment(last.t, READERS, "final", f"LSO still {last.lso}", text, True, *about)
+
+    def _missing(self, partition: str) -> list[int]:
+        """Acknowledged records of transactions that may have committed, and that no final read_committed read had."""
+        return [
+            part.sent.value
+            for txn in self._subjects
+            if outcome_of(txn) not in (BY_CHOICE, UNASKED, OPEN)
+            for part in txn.parts
+            if part.partition == partition and part.sent.state == ACKNOWLEDGED and not self._stands(part.sent.value)
+        ]
+
+    def _stands(self, value: int) -> bool:
+        return any(r.final and r.isolation == READ_COMMITTED for r in self._found.reads.get(value, ()))
+
+    # ----------------------------------------------------------------------------------------------------------- words
+
+    def summary(self) -> str:
+        """The story in a few sentences."""
+        text = self._problem.text.rstrip(".")
+        words = [f"{text[0].upper()}{text[1:]}."] if text else []
+        for txn in self._subjects:
+            words.append(f"{self._called[txn.op]} ({txn.id}, process {txn.process}): {sentence_of(txn, self._found)}.")
+            for partition in txn.partitions:
+                missing = [self._names[v] for v in self._missing(partition) if v in _values(txn)]
+                if missing:
+                    words.append(f"{listing(missing)} of {partition} {_is(missing)} not visible at read_committed.")
+            words += dict.fromkeys(
+                f"{each.partition} has {_an(each)} marker of it." for each in txn.markers if txn.contradicts(each)
+            )
+        if self.faults:
+            on = ", ".join(f"{row.what}{f' of {row.hit}' if row.hit else ''}" for row in self.faults)
+            words.append(f"Faults at that time: {on}.")
+        if not self._found.known:
+            words.append(NO_TRACE.format(who=self._files.foreign or "This cluster"))
+        return " ".join(words)
+
+    def shown_first(self, moments: Sequence[Moment]) -> str:
+        """The first moment that is wrong, for the summary."""
+        first = next((moment for moment in moments if moment.grave), None)
+        return f" At {first.t:.3f} s: {first.text}" if first is not None else ""
+
+    def ends(self) -> list[str]:
+        """Where each transaction's records and markers stand, by partition."""
+        told = []
+        for txn in self._subjects:
+            for partition in txn.partitions:
+                told.append(self._end(txn, partition))
+        return told
+
+    def _end(self, txn: Txn, partition: str) -> str:
+        own = [part.sent for part in txn.parts if part.partition == partition]
+        records = ", ".join(
+            f"{self._names[s.value]} at offset {s.offset}" if s.offset >= 0 else f"{self._names[s.value]} ({s.state})"
+            for s in own
+        )
+        marks = [each for each in txn.markers if each.partition == partition and not each.error and each.offset >= 0]
+        if marks:
+            marker = f"; {', '.join(_marker_words(each, txn) for each in marks)}"
+        elif self._found.known:
+            marker = "; no trace tells of a marker"
+        else:
+            marker = "; where its marker stands is not known"
+        seen = [
+            f"{word}: {self._first(own_values, isolation)}"
+            for own_values in [[s.value for s in own]]
+            for isolation, word in enumerate(ISOLATIONS)
+        ]
+        return f"{self._called[txn.op]} in {partition}: {records}{marker}. First read at {', at '.join(seen)}."
+
+    def _first(self, values: Sequence[int], isolation: int) -> str:
+        times = [r.t for v in values for r in self._found.reads.get(v, ()) if r.isolation == isolation]
+        return f"{min(times):.3f} s" if times else "never"
+
+
+def next_answer(found: Transactions, partition: str, t: float) -> Told | None:
+    """The first answer about a partition after `t` that tells its last stable offset, where it comes soon."""
+    later = (told for told in found.told.get(partition, ()) if told.t >= t and told.lso >= 0)
+    told = next(later, None)
+    return told if told is not None and told.t - t <= NEXT_ANSWER_S else None
+
+
+def fenced_by(txn: Txn, found: Transactions) -> TakenOver | None:
+    """The first take-over of its id by another process after its own got it; None if there was none."""
+    same = [each for each in found.taken_over if each.id == txn.id]
+    own = max((each.t for each in same if each.process == txn.process and each.t <= txn.began), default=None)
+    if own is None:
+        return None
+    later = [each for each in same if each.process != txn.process and each.t > own]
+    return min(later, key=lambda each: each.t, default=None)
+
+
+def _marker_words(marker: Marker, txn: Txn) -> str:
+    decided = txn.first("Prepare")
+    after = f", {marker.t - decided.t:.3f} s after {decided.state}" if decided is not None else ""
+    by = f"by broker {marker.node} for coordinator epoch {marker.coordinator_epoch}"
+    return f"{marker.word} marker at offset {marker.offset}, written at {marker.t:.3f} s {by}{after}"
+
+
+def _an(marker: Marker) -> str:
+    return "an abort" if not marker.commit else "a commit"
+
+
+def _values(txn: Txn) -> set[int]:
+    return {part.sent.value for part in txn.parts}
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _legend(txn: Txn, called: Mapping[int, str], names: Mapping[int, str]) -> str:
+    listed = ", ".join(f"{names[part.sent.value]} to {part.partition}" for part in txn.parts) or "no record"
+    return f"{called[txn.op]}: {txn.id}, process {txn.process}, {outcome_of(txn)}; {listed}"
+
+
+def text_of(story: TxnStory, width: int = 100) -> str:
+    """The story as plain text: what it is about, numbered sentences with times, and how it ends."""
+    lines = [story.title, "=" * len(story.title), "", *textwrap.wrap(story.summary, width), ""]
+    for each in story.legend:
+        lines += textwrap.wrap(each, width, subsequent_indent="    ")
+    lines.append("")
+    for number, moment in enumerate(story.moments, start=1):
+        head = f"{number:>3}. {moment.t:>10.4f} s  "
+        lines += textwrap.wrap(moment.text, width, initial_indent=head, subsequent_indent=" " * len(head))
+    lines.append("")
+    for end in story.ends:
+        lines += textwrap.wrap(end, width, subsequent_indent="    ")
+    lines += ["", *textwrap.wrap(_KEY, width)]
+    if story.left_out > 0:
+        lines.append(f"{story.left_out} moments that are not needed are left out.")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,248 @@
+"""The story of each anomaly of transactions, from its witness: what it says, what its picture shows."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkers.history.tables import OK
+from reports.page import render
+from reports.run_files import read_run
+from reports.telling import Telling, tellings_of
+from reports.transactions.facts import transactions_of
+from reports.transactions.logs import PartitionLog
+from tests.support.histories.builder import Other
+from tests.support.histories.txn_run import TxnRun
+
+
+def _committed(run: TxnRun, writer: int, *, markers: tuple[int, ...] = (0, 1), ask: str = "commit") -> list[int]:
+    """A transaction of one record in each of two partitions; its commit is acknowledged. Gives the values."""
+    txn = run.begin(writer)
+    run.decided("Ongoing", 0, 1)
+    values = [run.ok(run.send(writer, part, txn=txn), 0).val for part in (0, 1)]
+    _ended(run, txn, ask, markers)
+    return values
+
+
+def _ended(run: TxnRun, txn: Other, ask: str, markers: tuple[int, ...]) -> None:
+    run.ask_end(txn, ask)
+    run.decided(f"Prepare{ask.title()}", 0, 1, epoch=1)
+    for part in markers:
+        run.marker(part, 1, commit=ask == "commit", epoch=1)
+    run.decided(f"Complete{ask.title()}", epoch=1)
+    txn.t1, txn.completion = run.tick(), {"st": OK, "how": ask, "pid": 4000, "pe": 0}
+
+
+def _writer(run: TxnRun) -> int:
+    writer = run.producer()
+    run.initialised(writer)
+    return writer
+
+
+def _finals(run: TxnRun, committed: list[list[tuple[int, int]]], everything: list[list[tuple[int, int]]]) -> None:
+    for isolation, read in ((0, everything), (1, committed)):
+        for part, pairs in enumerate(read):
+            run.final(pairs, part=part, end=2, position=2, isolation=isolation)
+
+
+def torn() -> TxnRun:
+    run = TxnRun()
+    one, two = _committed(run, _writer(run), markers=(0,))
+    run.marker(1, 1, commit=False, epoch=1)
+    run.fault("kill", 1_000_000, 30_000_000, "kill", "broker 2 was killed")
+    _finals(run, [[(0, one)], []], [[(0, one)], [(0, two)]])
+    return run
+
+
+def lost() -> TxnRun:
+    run = TxnRun()
+    one, two = _committed(run, _writer(run), markers=())
+    _finals(run, [[], []], [[(0, one)], [(0, two)]])
+    return run
+
+
+def aborted_read() -> TxnRun:
+    run = TxnRun()
+    reader = run.reader(isolation=1)
+    one, two = _committed(run, _writer(run), ask="abort")
+    run.poll(reader, [(0, one)])
+    _finals(run, [[], []], [[(0, one)], [(0, two)]])
+    return run
+
+
+def dirty() -> TxnRun:
+    run = TxnRun()
+    writer, reader = _writer(run), run.reader(isolation=1)
+    txn = run.begin(writer)
+    run.decided("Ongoing", 0)
+    one = run.ok(run.send(writer, 0, txn=txn), 0).val
+    two = run.ok(run.send(writer, 1, txn=txn), 0).val
+    run.poll(reader, [(0, one)])
+    _ended(run, txn, "commit", (0, 1))
+    _finals(run, [[(0, one)], [(0, two)]], [[(0, one)], [(0, two)]])
+    return run
+
+
+def zombie() -> TxnRun:
+    run = TxnRun()
+    first = _writer(run)
+    txn = run.begin(first)
+    second = _writer(run)
+    one = run.ok(run.send(first, 0, txn=txn), 0).val
+    two = run.ok(run.send(first, 1, txn=txn), 0).val
+    _ended(run, txn, "commit", (0, 1))
+    _finals(run, [[(0, one)], [(0, two)]], [[(0, one)], [(0, two)]])
+    assert second != first
+    return run
+
+
+def hanging() -> TxnRun:
+    run = TxnRun()
+    one, two = _committed(run, _writer(run), markers=(0,))
+    for _ in range(2):
+        run.final([(0, one)], end=2, position=2, isolation=1)
+        run.poll(run.final_reader(1, 1), [], part=1, at=0, f="final_read", position=0, hw=1, lso=0)
+        run.tick(3_000_000_000)
+    run.poll(run.final_reader(1, 0), [(0, two)], part=1, f="final_read", hw=1, lso=0)
+    return run
+
+
+def beyond() -> TxnRun:
+    run = TxnRun()
+    writer, reader = _writer(run), run.reader(isolation=1)
+    txn = run.begin(writer)
+    run.decided("Ongoing", 0)
+    one = run.ok(run.send(writer, 0, txn=txn), 0).val
+    two = run.ok(run.send(writer, 1, txn=txn), 0).val
+    run.ask_end(txn, "commit")
+    run.poll(reader, [(0, one)], hw=1, lso=0)
+    run.decided("PrepareCommit", 0, 1, epoch=1)
+    txn.t1, txn.completion = run.tick(), {"st": OK, "how": "commit", "pid": 4000, "pe": 0}
+    _finals(run, [[(0, one)], [(0, two)]], [[(0, one)], [(0, two)]])
+    return run
+
+
+def circle() -> TxnRun:
+    run = TxnRun()
+    readers = run.reader(isolation=1)
+    assert readers == 0
+    txns = []
+    for name in ("a", "b"):
+        writer = run.process("producer", acks=-1, idempotence=True, isolation=1)
+        run.initialised(writer, name)
+        txns.append((writer, run.begin(writer, name)))
+    values = [run.ok(run.send(writer, part, txn=txn), 0).val for part, (writer, txn) in enumerate(txns)]
+    for part, (writer, txn) in enumerate(txns):
+        run.poll(writer, [(0, values[1 - part])], part=1 - part).txn = txn
+    for _, txn in txns:
+        run.end(txn, "commit")
+    _finals(run, [[(0, values[0])], [(0, values[1])]], [[(0, values[0])], [(0, values[1])]])
+    return run
+
+
+SAID: dict[str, tuple[Callable[[], TxnRun], tuple[str, ...]]] = {
+    "torn-txn": (torn, (
+        "B of t-1 is not visible at read_committed. t-1 has an abort marker of it.",
+        "Broker 2 writes the abort marker to t-1 at offset 1 (producer id 4000, epoch 1; coordinator epoch 0)",
+        "coordinator epoch 0), though its coordinator decided otherwise.",
+        "The final read_committed reads of t-1 do not return B (last stable offset 2, high watermark 2).",
+        "T1 in t-0: A at offset 0; commit marker at offset 1, written at",
+        "Fault 0 (kill) has ended. broker 2 was killed",
+    )),
+    "lost-txn": (lost, (
+        "The final read_committed reads of t-0 do not return A", "do not return B",
+        "T1 in t-1: B at offset 0; no trace tells of a marker.",
+    )),
+    "G1a": (aborted_read, (
+        "T1 is aborted by its client: read_committed must not return it.",
+        "T1 in t-0: A at offset 0; abort marker at offset 1",
+    )),
+    "dirty-read": (dirty, ("Nobody has asked to commit T1 yet.",)),
+    "zombie-write": (zombie, (
+        "Process 1 is given the transactional id a (producer id 4000, epoch 0): earlier ones are fenced.",
+        "Process 0 was fenced 0.001 s before it sent A: process 1 had taken over a.",
+    )),
+    "hanging-txn": (hanging, (
+        "The final reads cannot go on: t-1 still has last stable offset 0, high watermark 1.",
+        "T1 in t-1: B at offset 0; no trace tells of a marker.",
+    )),
+    "lso-violation": (beyond, (
+        "Offset 0 does not lie before the last stable offset that the same answer tells.",
+    )),
+    "G1c": (circle, ("That poll is part of T2.", "That poll is part of T1.", "G1c: T1, T2 of")),
+}  # fmt: skip
+
+
+def _story(run: TxnRun, path: Path, name: str, **more: str) -> Telling:
+    told = tellings_of(read_run(run.write(path, **more)))
+    return next(each for each in told if name in (each.problem.name, each.problem.also))
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_story_of_an_anomaly_says_what_its_transaction_came_to(name: str, tmp_path: Path) -> None:
+    build, said = SAID[name]
+    text = re.sub(r"\s+", " ", _story(build(), tmp_path, name).text)
+    for words in said:
+        assert words in text, (words, text)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_picture_shows_where_it_went_wrong_and_every_lane(name: str, tmp_path: Path) -> None:
+    told = _story(SAID[name][0](), tmp_path, name)
+    svg = told.draw("one")
+    ElementTree.fromstring(svg)
+    assert 'stroke="var(--s-bad)"' in svg
+    for lane in ("t-0", "t-1", "Readers", "Process "):
+        assert f">{lane}" in svg, lane
+
+
+def test_the_picture_has_markers_struck_out_data_and_the_last_stable_offset(tmp_path: Path) -> None:
+    svg = _story(aborted_read(), tmp_path, "G1a").draw("one")
+    wrong = _story(dirty(), tmp_path / "dirty", "dirty-read").draw("one")
+    down, up = r'L[\d.]+ ([\d.]+)L[\d.]+ \1Z"', 'stroke="var(--link, #0b5cad)" stroke-width="4.5"'
+    assert re.search(down, svg) and re.search(down, wrong), "markers are triangles"
+    assert up in svg and up in wrong
+    struck = 'stroke="#0072b2" stroke-width="2"'
+    assert struck in svg and struck not in wrong, "only aborted data is struck out"
+
+
+def test_the_last_stable_offset_of_a_log_stands_at_the_first_open_transaction(tmp_path: Path) -> None:
+    run = TxnRun()
+    writer, other = _writer(run), run.producer()
+    run.initialised(other, "b")
+    one = run.begin(writer)
+    run.decided("Ongoing", 0)
+    first = run.ok(run.send(writer, 0, txn=one), 5)
+    run.ask_end(one, "commit")
+    run.decided("PrepareCommit", 0, epoch=1)
+    run.marker(0, 6, epoch=1)
+    log = PartitionLog(transactions_of(read_run(run.write(tmp_path))), "t-0")
+    marked = log.entries[6].since
+    assert [log.lso_at(t) for t in (0, first.t1 / 1e9, marked - 1e-9, marked)] == [-1, 5, 5, 7]
+    assert [log.state_at(log.entries[5], t) for t in (marked - 1e-9, marked)] == ["open", "committed"]
+
+
+def test_a_story_without_traces_says_what_is_not_known_and_tells_no_more(tmp_path: Path) -> None:
+    text = re.sub(r"\s+", " ", _story(torn(), tmp_path, "torn-txn", foreign="Apache Kafka").text)
+    assert (
+        "Apache Kafka writes no trace: what the coordinator decided and when markers were written is not known." in text
+    )
+    assert "B at offset 0; where its marker stands is not known." in text
+    assert "coordinator," not in text and "PrepareCommit" not in text
+
+
+def test_one_transaction_with_two_anomalies_has_one_story(tmp_path: Path) -> None:
+    run = dirty()
+    told = tellings_of(read_run(run.write(tmp_path)))
+    about = [each.problem for each in told if each.problem.ops]
+    assert len({each.ops for each in about}) == len(about)
+
+
+def test_the_page_tells_the_story_with_its_own_caption(tmp_path: Path) -> None:
+    page = render(torn().write(tmp_path)).read_text()
+    assert "torn-txn: T1 of a</summary>" in page and "struck out once its abort marker is" in page
+    assert "could not be told" not in page
