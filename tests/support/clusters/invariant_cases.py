@@ -12,6 +12,7 @@ from chaos.runtimes.sim.invariants.producers import Producer
 from tests.support.clusters.client_cases import ACK, READ
 from tests.support.clusters.known_partitions import ALL, decision, known, one, run, sent, view
 from tests.support.clusters.quorum_cases import QUORUM, Arguments, Case
+from tests.support.clusters.txn_cases import TXNS
 
 # -------------------------------------------------------------------------------------------------------- one replica
 
@@ -478,4 +479,5 @@ LOADED: dict[str, list[Case]] = {
     ]
 }
 
-CASES = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL | BATCH | DECISION | IMAGE | QUORUM | ACK | READ
+OF_ONE = REPLICA | PARTITION | WRITTEN | CUTS | EPOCH | LOADED | FINAL
+CASES = OF_ONE | BATCH | DECISION | IMAGE | QUORUM | ACK | READ | TXNS

@@ -73,11 +73,11 @@ class FakeNode:
         self.node: Any = SimpleNamespace(
             replicas=replicas, feed=SimpleNamespace(image=self._world.image.clone()), logs=logs,
             control=SimpleNamespace(quorum=quorum), config=self._world.config,
-            proposals=SimpleNamespace(waiting=list), fetchers=None,
+            proposals=SimpleNamespace(waiting=list), fetchers=None, transactions=SimpleNamespace(shards={}),
         )  # fmt: skip
-        log = logs.get_or_create("t", 0, TOPIC_ID)
+        log = logs.get_or_create(self._world.topic, 0, TOPIC_ID)
         settings = ReplicationSettings(min_insync_replicas=self._world.config.min_insync_replicas)
-        state = Partition("t", 0, TOPIC_ID, self.id, settings, self._world.brokers())
+        state = Partition(self._world.topic, 0, TOPIC_ID, self.id, settings, self._world.brokers())
         state.opened(log.log_start_offset, log.log_end_offset, 0)
         by_id[TOPIC_ID] = {0: Hosted(state, log)}
 
@@ -114,6 +114,12 @@ class FakeNode:
         h.state.appended(h.log.log_end_offset, self._world.now_ms)
         return done.base_offset
 
+    def write_as_it_is(self, data: memoryview) -> None:
+        """Append a batch that has its place already, without asking whether it may be written."""
+        h = self.hosted
+        h.log.append_as_follower(data, NEWEST)
+        h.state.appended(h.log.log_end_offset, self._world.now_ms)
+
     def fetch_from(self, leader: FakeNode) -> None:
         """One fetch: it tells how far this log reaches, and brings what is behind."""
         mine, its = self.hosted, leader.hosted
@@ -128,7 +134,7 @@ class FakeNode:
 class WatchedWorld:
     """Three nodes and one partition, which node 1 leads at first."""
 
-    def __init__(self, *, min_isr: int = 2, segment_bytes: int = 1 << 20, **properties: str) -> None:
+    def __init__(self, *, min_isr: int = 2, segment_bytes: int = 1 << 20, topic: str = "t", **properties: str) -> None:
         named = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.from_properties(
             {
@@ -139,14 +145,14 @@ class WatchedWorld:
                 **named,
             }
         )
-        self.segment_bytes = segment_bytes
+        self.segment_bytes, self.topic = segment_bytes, topic
         self.now_ms = 0
         self.kernel = SimpleNamespace(now=0.0)
         self.violations: list[Violation] = []
         self.epochs = {node: 100 + node for node in NODES}
         self.image = ClusterImage(offset=0)
-        self.image.topics_by_id[TOPIC_ID] = Topic("t", TOPIC_ID, {0: PartitionImage(NODES, NODES, 1, 0, 0)})
-        self.image.topic_ids["t"] = TOPIC_ID
+        self.image.topics_by_id[TOPIC_ID] = Topic(topic, TOPIC_ID, {0: PartitionImage(NODES, NODES, 1, 0, 0)})
+        self.image.topic_ids[topic] = TOPIC_ID
         self.register()
         self.nodes = {node: FakeNode(self, node) for node in NODES}
         self.watch = Watch(self)

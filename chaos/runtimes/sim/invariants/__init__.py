@@ -4,13 +4,22 @@ Every invariant is a small pure function with its definition and its source in t
 the world; `Known` is what it knows of a partition, above all the ledger of committed batches.
 """
 
-from chaos.runtimes.sim.invariants import acks, commitment, decisions, metadata, producers, reads, replicas
+from chaos.runtimes.sim.invariants import (
+    acks,
+    commitment,
+    decisions,
+    metadata,
+    producers,
+    reads,
+    replicas,
+    transactions,
+)
 from chaos.runtimes.sim.invariants.promise import Promise
 from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When
 from chaos.runtimes.sim.invariants.violation import Violation
 from chaos.runtimes.sim.invariants.watch import Watch
 
-ROOMS = (acks, commitment, decisions, metadata, producers, reads, replicas)
+ROOMS = (acks, commitment, decisions, metadata, producers, reads, replicas, transactions)
 """Whoever is imported has entered its invariants into the table."""
 
 __all__ = ["INVARIANTS", "Invariant", "Promise", "Violation", "Watch", "When"]

@@ -1,4 +1,4 @@
-"""Logs as a god sees them: the headers of their batches, without asking the node that owns the file."""
+"""Logs as a god sees them: their batches, and how far they are the committed ones."""
 
 from __future__ import annotations
 
@@ -7,31 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
-from broker.env import Buffer
-from broker.protocol.records import CONTROL_BIT, CRC_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
-
-
-class Batch(NamedTuple):
-    """What tells one batch from another. Offsets: `base` to `end` - 1."""
-
-    base: int
-    end: int
-    epoch: int
-    crc: int
-    attributes: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
-    sequence: int = -1
-
-    @property
-    def is_control(self) -> bool:
-        """True for markers and the like, which have no sequence."""
-        return self.attributes & CONTROL_BIT != 0
-
-    def __str__(self) -> str:
-        return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
+from chaos.runtimes.sim.invariants.headers import Batch, read
+from chaos.runtimes.sim.invariants.journal import Journal
+from chaos.runtimes.sim.invariants.log_replay import LogReplay
 
 
 class Written(NamedTuple):
@@ -44,25 +22,6 @@ class Written(NamedTuple):
 
 NO_BATCHES: Final[tuple[Batch, ...]] = ()
 _end = attrgetter("end")
-
-
-def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[Batch, int]]:
-    """Each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
-
-    `checked`: ends, too, at a batch whose CRC is wrong.
-    """
-    while position + HEADER_SIZE <= size:
-        base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (
-            HEADER.unpack_from(buffer, position)
-        )
-        stop = position + LENGTH_OVERHEAD + length
-        if magic != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or stop > size:
-            return
-        if checked and crc32c(memoryview(buffer)[position + CRC_FROM : stop]) != crc:
-            return
-        fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence
-        yield tuple.__new__(Batch, fields), stop
-        position = stop
 
 
 class Ledger:
@@ -137,15 +96,18 @@ class Copy:
         "compared",
         "end",
         "generation",
+        "journal",
         "low",
         "matched",
         "position",
+        "replay",
         "same",
         "segment",
         "start",
     )
 
-    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES) -> None:
+    def __init__(self, start: int = 0, batches: tuple[Batch, ...] = NO_BATCHES, journal: Journal | None = None) -> None:
+        """`journal`: of a coordinator's log, whose records are followed as well."""
         self.batches = list(batches)
         self.start = batches[0].base if batches else start
         """Where the first batch is, or would be."""
@@ -164,6 +126,10 @@ class Copy:
         self.generation = 0
         self.segment, self.position = -1, 0
         """How far the files have been read: base offset of a segment, and a byte in it."""
+        self.replay = LogReplay(self.start)
+        """What its batches say of producers and transactions."""
+        self.replay.take(self.batches)
+        self.journal = journal
 
     def at(self, offset: int) -> Batch | None:
         """The batch here that `offset` is in."""
@@ -182,6 +148,7 @@ class Copy:
             self.batches += batches
             self.end = batches[-1].end
             self.compared = -1
+            self.replay.take(batches)
 
     def begin(self, start: int) -> None:
         """Forget what was read: the log is read from its first segment on, which begins at `start`."""
@@ -189,6 +156,9 @@ class Copy:
         self.start = self.end = self.matched = start
         self.same, self._shift, self.compared = 0, -1, -1
         self.segment, self.position = start, 0
+        self.replay = LogReplay(start)
+        if self.journal is not None:
+            self.journal.begin()
 
     def compare(self, ledger: Ledger) -> int:
         """Bring `matched` up to date after batches were added here or in the ledger. Returns it.
@@ -237,3 +207,6 @@ class Copy:
         """Compare anew: the ledger is shorter than it was."""
         self.same, self._shift, self.matched, self.compared = 0, -1, self.start, -1
         self.compare(ledger)
+
+
+__all__ = ["NO_BATCHES", "Batch", "Copy", "Ledger", "Written", "read"]

@@ -137,6 +137,7 @@ class Judge:
         known.ledger.add(batch)
         if batch.producer_id < 0:
             return
+        known.replay.take((batch,))
         producer = known.producers.get(batch.producer_id)
         for each in self._of_batch:
             wrong = each.check(batch, producer)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chaos.runtimes.sim.invariants.batches import Copy, Ledger, Written
+from chaos.runtimes.sim.invariants.journal import Decoded
+from chaos.runtimes.sim.invariants.log_replay import LogReplay
 from chaos.runtimes.sim.invariants.producers import Producer
 from chaos.runtimes.sim.invariants.promise import Promise
 
@@ -121,6 +123,10 @@ class Known:
     lost: dict[int, Lost] = field(default_factory=dict)
     producers: dict[int, Producer] = field(default_factory=dict)
     """Producer id to what its committed batches say."""
+    replay: LogReplay = field(default_factory=LogReplay)
+    """What all committed batches say of producers and transactions."""
+    records: Decoded = field(default_factory=dict)
+    """Of a coordinator's log: what each batch says that any replica had."""
     written: dict[tuple[int, int], Written] = field(default_factory=dict)
     """(base offset, leader epoch) to the batch that was first seen there."""
     served: dict[int, Read] = field(default_factory=dict)
@@ -209,6 +215,8 @@ class Known:
         self.lost.clear()
         self.served = {offset: read for offset, read in self.served.items() if offset < self.ledger.end}
         self.producers.clear()
+        self.replay = LogReplay()
+        self.replay.take(self.ledger.batches)
         for batch in self.ledger.batches:
             # What retention deleted may still be known by a snapshot of the producers' state, or be lost with it.
             if batch.producer_id >= 0 and batch.base >= self.ledger.low:

@@ -7,23 +7,31 @@ path (never through a handle: that would pass the incarnation's gate, and count 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.cluster.names import METADATA_TOPIC
 from broker.env import Buffer
 from broker.log.checkpoints import LEADER_EPOCHS
-from broker.log.segment import LOG, file_name
+from broker.log.segment import ABORTED_INDEX, LOG, file_name
 from broker.protocol.records import HEADER, BatchHeader, decode_batch
 from broker.quorum.state import QuorumState
 from chaos.runtimes.sim.invariants.batches import Batch, Copy, read
+from chaos.runtimes.sim.invariants.journal import Entry, Journal
 from chaos.runtimes.sim.invariants.known import FOLLOWER, IDLE, LEADER, View
+from chaos.runtimes.sim.invariants.log_replay import Ended, Sender, Sent
 from chaos.runtimes.sim.invariants.metadata import Seat
+from chaos.runtimes.sim.invariants.transactions import Remembered
 
 if TYPE_CHECKING:
     from broker.cluster.image import ClusterImage
     from broker.control.kraft.metadata_quorum import MetadataQuorum, QuorumSnapshot
+    from broker.coordinators.transactions.shard import Shard
+    from broker.coordinators.transactions.values import Transaction
     from broker.log.log import Log
+    from broker.log.producer_rules import Producer
     from broker.replicas.hosted import Hosted
+    from broker.replication import Partition
 
 
 class Disk(Protocol):
@@ -81,7 +89,7 @@ def view_of(node: int, incarnation: int, hosted: Hosted, fetchers: Any = None) -
         state.high_watermark,
         state.log_end_offset,
         log.log_end_offset,
-        stable_offset(log, state.high_watermark),
+        stable_offset(state, log),
         log.generation,
         tuple(log.epochs.entries),
         state.is_leader,
@@ -98,16 +106,63 @@ def _fetching(fetchers: Any, place: tuple[bytes, int]) -> tuple[tuple[int, int],
     return tuple(found)
 
 
-def stable_offset(log: Log, high_watermark: int) -> int:
-    """The last stable offset; unlike the broker's own call, this one forgets nothing on the way."""
-    stable = high_watermark
+def stable_offset(state: Partition, log: Log) -> int:
+    """The last stable offset, by the broker's rules; unlike its own call, this one forgets nothing on the way."""
+    producers, unstable = log.producers, None
+    if producers.ongoing or producers.undecided:
+        undecided = [txn for txn in producers.undecided if producers.is_undecided(txn, state.high_watermark)]
+        unstable = producers.oldest_unstable(producers.ongoing, undecided)
+    if not state.log_start_offset <= state.high_watermark <= state.log_end_offset:
+        return state.high_watermark  # `offsets-in-order` says so; the broker's own call would stop the node.
+    return state.last_stable_offset(unstable)
+
+
+def memory_of(log: Log, ids: Iterable[int], disk: Disk, *, aborted: bool) -> Remembered:
+    """What a log knows of these producers and of open transactions; `aborted`: also what its index has."""
     producers = log.producers
-    if producers.ongoing:
-        stable = min(stable, next(iter(producers.ongoing)))
-    for txn in producers.undecided:
-        if txn.last_offset >= high_watermark:
-            stable = min(stable, txn.first_offset)
-    return stable
+    entries = producers.entries
+    return Remembered(
+        {producer_id: None if (entry := entries.get(producer_id)) is None else _sender(entry) for producer_id in ids},
+        tuple(producers.ongoing.items()),
+        aborted_in(log, disk) if aborted else (),
+    )
+
+
+def _sender(entry: Producer) -> Sender:
+    window = tuple(Sent(sent.first_sequence, sent.last_sequence, *sent[2:4]) for sent in entry.window)
+    return Sender(entry.epoch, entry.next_sequence, window, entry.coordinator_epoch, entry.txn_first_offset)
+
+
+def aborted_in(log: Log, disk: Disk) -> tuple[Ended, ...]:
+    """The index of aborted transactions, over all segments."""
+    found: list[Ended] = []
+    for segment in log.segments:
+        index, path = segment.aborted, f"{log.directory}/{file_name(segment.base_offset, ABORTED_INDEX)}"
+        rows, size = peek(disk, path) or b"", index.ENTRY.size
+        count = index._count if index._count >= 0 else len(rows) // size
+        whole = bytes(rows[: count * size]) + bytes(index._pending)
+        found += (Ended(*row[1:]) for row in index.ENTRY.iter_unpack(whole[: len(whole) // size * size]))
+    return tuple(found)
+
+
+def shard_entries(machine: Shard, names: Iterable[str]) -> dict[str, Entry | None]:
+    """What a coordinator's shard knows of these ids."""
+    found = machine.inspect()
+    return {name: None if (known := found.get(name)) is None else _entry(known) for name in names}
+
+
+def _entry(known: Transaction) -> Entry:
+    tagged = known.previous_producer_id, known.next_producer_id, known.client_version
+    return Entry(
+        known.producer_id,
+        known.epoch,
+        known.timeout_ms,
+        int(known.state),
+        known.partitions,
+        known.started_ms,
+        known.updated_ms,
+        tagged,
+    )
 
 
 def seat_of(node: int, incarnation: int, quorum: MetadataQuorum, seen: QuorumSnapshot) -> Seat:
@@ -199,28 +254,36 @@ def follow(copy: Copy, log: Log, disk: Disk, *, checked: bool = False) -> list[B
         size = segment.size if segment.size < len(buffer) else len(buffer)
         for batch, stop in read(buffer, copy.position, size, checked=checked):
             found.append(batch)
+            if copy.journal is not None:
+                copy.journal.take(batch, memoryview(buffer)[copy.position : stop])
             copy.position = stop
     copy.add(found)
     return found
 
 
-def copy_on_disk(disk: Disk, directory: str) -> Copy:
-    """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see."""
+def copy_on_disk(disk: Disk, directory: str, journal: Journal | None = None) -> Copy:
+    """A dead node's log: its segments' batches as far as they are whole and without gaps, as a recovery would see.
+
+    `journal`: an empty one, of a coordinator's log.
+    """
     files = getattr(disk.names.find(directory), "entries", {})
     names = [name.removesuffix(LOG) for name in sorted(files) if name.endswith(LOG)]
     bases = [int(name) for name in names if name.isdigit()]
     if not bases:
-        return Copy(0)
-    copy = Copy(bases[0])
+        return Copy(0, journal=journal)
+    copy = Copy(bases[0], journal=journal)
     for base in bases:
         if base != copy.end:
             break
         data = files[file_name(base, LOG)].content.cached
-        stop = 0
-        for batch, stop in read(data, 0, len(data), checked=True):  # noqa: B007  stop: of the last one
+        began = stop = 0
+        for batch, stop in read(data, 0, len(data), checked=True):
             if batch.base != copy.end:
                 return copy
             copy.add((batch,))
+            if journal is not None:
+                journal.take(batch, memoryview(data)[began:stop])
+            began = stop
         if stop != len(data):
             break
     return copy

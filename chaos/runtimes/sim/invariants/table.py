@@ -46,6 +46,22 @@ class When(StrEnum):
     READ = "read"
     """A reader was served a record: check(now: Read, first: Read, known: Known). `first` is what any reader was served
     at that offset first. Not called for leaders whose answers do not count: see `Known.serves`."""
+    REPLAY = "replay"
+    """A log has changed, was truncated or loaded: check(found: Remembered, replayed: Remembered)."""
+    MARKER = "marker"
+    """A marker is in a log: check(marked: Marked, decided: Sequence[Prepared] | None), with all that was ever decided
+    for its producer epoch; None: a permitted loss may have taken such decisions."""
+    DECIDED = "decided"
+    """As MARKER, unless such a loss may have: check(marked: Marked, place: Place, decided: Sequence[Prepared])."""
+    COMPLETED = "completed"
+    """A coordinator wrote that a transaction is complete: check(prepared: Prepared, committed: Mapping[Place,
+    Sender | None]), with what the committed batches of its partitions say of its producer id."""
+    OPENED = "opened"
+    """A transaction began in the committed batches of a partition: check(now: Owner, others: Mapping[Place, Owner]),
+    with what is open of its transactional id in other partitions."""
+    COORDINATOR = "coordinator"
+    """A coordinator was loaded, or its log has changed: check(found: Mapping[str, Entry | None], replayed: Mapping[str,
+    Entry | None]), by transactional id."""
     FINAL = "final"
     """The cluster has converged: check(known: Known)."""
 

@@ -20,6 +20,7 @@ from chaos.runtimes.sim.invariants.promises import Promises
 from chaos.runtimes.sim.invariants.quorum_watch import QuorumWatch
 from chaos.runtimes.sim.invariants.stuck import what_lacks
 from chaos.runtimes.sim.invariants.table import INVARIANTS, Invariant, When, entered
+from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch, journal_of
 from chaos.runtimes.sim.invariants.violation import Violation
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class WatchedWorld(Protocol):
 class _Replica:
     """One hosted replica as it was last seen."""
 
-    __slots__ = ("before", "copy", "hosted", "known", "log", "state", "view")
+    __slots__ = ("before", "copy", "hosted", "known", "log", "shard", "state", "view")
 
     def __init__(self, hosted: Hosted, known: Known, copy: Copy) -> None:
         self.hosted, self.state, self.log = hosted, hosted.state, hosted.log
@@ -75,6 +76,8 @@ class _Replica:
         self.before: tuple[Any, ...] = ()
         """What the last glance saw of it."""
         self.view: View | None = None
+        self.shard: Any = None
+        """The coordinator's shard on it that was seen last."""
 
 
 class _Node:
@@ -89,10 +92,12 @@ class _Node:
         "image",
         "incarnation",
         "inspect",
+        "loading",
         "looked_at",
         "places",
         "quorum",
         "replicas",
+        "shards",
         "sim",
     )
 
@@ -107,6 +112,10 @@ class _Node:
         """What the last glance saw."""
         self.due = inf
         """When the seat of one that leads is looked at again, whatever happens."""
+        self.shards: Mapping[int, Any] = {}
+        """The coordinators' shards on it, by partition."""
+        self.loading: list[_Replica] = []
+        """Replicas whose shard is being loaded."""
 
     def host(self, replicas: Iterable[_Replica]) -> None:
         """These are its replicas now. What is looked at of them after every event is at hand."""
@@ -117,6 +126,7 @@ class _Node:
         """Keep at hand what is looked at after every event."""
         self.image, self.by_id = broker.feed.image, broker.replicas.by_id
         self.quorum, self.inspect = broker.control.quorum, broker.control.quorum.inspect
+        self.shards, self.loading = broker.transactions.shards, []
         self.before = NOTHING_SEEN
 
     def glance(self) -> Glance:
@@ -155,6 +165,7 @@ class Watch:
         self.cluster = Cluster()
         self.quorum = QuorumWatch(self._report)
         self._judge = Judge(self._report)
+        self._txns = TransactionWatch(self._report, self.partitions)
         self._nodes: dict[str, _Node] = {}
         """By name."""
         self._by_name: dict[tuple[str, int], Known] = {}
@@ -169,6 +180,7 @@ class Watch:
         have changed, where not any."""
         changed: list[tuple[_Node, _Replica]] = []
         images: list[_Node] = []
+        loading: list[_Node] = []
         if stirred is None:
             nodes = self._all_nodes()
         else:  # Most often there is one: to sort it costs as much as to glance at it.
@@ -182,8 +194,12 @@ class Watch:
             glance = seen.glance()
             if glance != seen.before or self._kernel.now >= seen.due:
                 self._look_closer(seen, glance, changed, images)
+            if seen.loading:
+                loading.append(seen)
         if changed or images:
             self._take_in(changed, images)
+        for seen in loading:
+            self._coordinators_loaded(seen)
 
     def _all_nodes(self) -> Iterable[_Node]:
         for sim in self._world.nodes.values():
@@ -226,6 +242,29 @@ class Watch:
             self._image_moved(seen, touched)
         for known, changes in touched.items():
             self._judge.settle(known, changes)
+        self._txns.settle(touched)
+        for seen, replica in changed:
+            if replica.copy.journal is not None:
+                self._coordinator_changed(seen, replica)
+
+    def _coordinator_changed(self, seen: _Node, replica: _Replica) -> None:
+        shard, journal = seen.shards.get(replica.known.partition), replica.copy.journal
+        if shard is not replica.shard:
+            replica.shard = shard
+            if shard is not None and replica not in seen.loading:
+                seen.loading.append(replica)
+        if shard is not None and journal is not None and shard.serves and replica not in seen.loading:
+            self._txns.coordinator(seen.id, replica.known, journal, shard.machine, whole=False)
+
+    def _coordinators_loaded(self, seen: _Node) -> None:
+        """Compare each shard that has begun to serve with all of its log."""
+        for replica in list(seen.loading):
+            shard, journal = seen.shards.get(replica.known.partition), replica.copy.journal
+            if shard is None or shard is not replica.shard:
+                seen.loading.remove(replica)
+            elif shard.serves and journal is not None:
+                seen.loading.remove(replica)
+                self._txns.coordinator(seen.id, replica.known, journal, shard.machine, whole=True)
 
     def _read(self, seen: _Node, replica: _Replica, view: View) -> None:
         copy, known, log = replica.copy, replica.known, replica.log
@@ -240,6 +279,8 @@ class Watch:
         held, truncated = copy.matched if copy.same else 0, copy.generation != log.generation
         found = sight.follow(copy, log, seen.sim.disk)
         self._judge.wrote(known, view, copy.newest(len(found)))
+        if truncated or copy.replay.touched or copy.journal is not None:
+            self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=truncated)
         if found and not truncated and len(found) < len(copy.batches):
             epoch = found[-1].epoch
             if epoch != copy.batches[-len(found) - 1].epoch:
@@ -301,8 +342,9 @@ class Watch:
     def _loaded(self, seen: _Node, known: Known, log: Any) -> None:
         """A node has started: what it made of its files must be what was there."""
         before = known.copies.get(seen.id)
-        copy = known.copies[seen.id] = Copy(log.segments[0].base_offset)
+        copy = known.copies[seen.id] = Copy(log.segments[0].base_offset, journal=journal_of(known))
         sight.follow(copy, log, seen.sim.disk, checked=True)
+        self._txns.log_changed(seen.id, known, copy, log, seen.sim.disk, anew=True)
         self._judge.loaded(known, seen.id, copy.end, log.log_end_offset)
         if before is not None:
             self._judge.shortened(When.RECOVERED, known, seen.id, before.compare(known.ledger))
@@ -313,13 +355,16 @@ class Watch:
             if replica.state.is_leader and replica.state.high_watermark > replica.known.ledger.end:
                 sight.follow(replica.copy, replica.log, seen.sim.disk)
                 self._judge.commit(replica.known, sight.view_of(seen.id, seen.incarnation, replica.hosted))
+                if replica.known.topic == COORDINATORS_LOG:
+                    self._txns.take_decisions(replica.known)
         seen.places = {}
         seen.host(())
         disk = seen.sim.disk
         for log in seen.broker.logs.logs.values():
             known = self.partitions.get((log.topic_id, log.partition))
             if known is not None:
-                self._judge.died(known, seen.id, sight.copy_on_disk(disk, log.directory))
+                left = sight.copy_on_disk(disk, log.directory, journal_of(known))
+                self._judge.died(known, seen.id, left)
         self.quorum.died(seen.id, seen.broker, disk)
 
     def _hosting_changed(self, seen: _Node) -> None:
@@ -333,7 +378,8 @@ class Watch:
                 known = self._known(state.topic_id, state.topic, state.index)
                 copy = known.copies.get(seen.id)
                 if copy is None or (replica is not None and replica.hosted is not hosted):
-                    copy = known.copies[seen.id] = Copy(hosted.log.segments[0].base_offset)
+                    base = hosted.log.segments[0].base_offset
+                    copy = known.copies[seen.id] = Copy(base, journal=journal_of(known))
                 replica = _Replica(hosted, known, copy)
             places[place] = replica
         for place, replica in seen.places.items():

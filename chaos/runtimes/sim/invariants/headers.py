@@ -1,0 +1,94 @@
+"""Headers of batches, and the markers of transactions, as they stand in a log's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.env import Buffer
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import (
+    CONTROL_BIT,
+    CRC_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    decode_batch,
+)
+
+ABORT, COMMIT = 0, 1
+"""Types of control records that end a transaction (KIP-98)."""
+_KEY, _VALUE = Struct(">hh"), Struct(">hi")
+"""Version and type; version and coordinator epoch."""
+
+
+class Marker(NamedTuple):
+    """What a control batch says that ends a transaction."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+class Batch(NamedTuple):
+    """What tells one batch from another. Offsets: `base` to `end` - 1."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+    attributes: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+    marker: Marker | None = None
+    """Of a control batch that ends a transaction."""
+
+    @property
+    def is_control(self) -> bool:
+        """True for markers and the like, which have no sequence."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """True for data of a transaction, and for its marker."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    def __str__(self) -> str:
+        return f"[{self.base}, {self.end}) of epoch {self.epoch}, crc {self.crc:08x}"
+
+
+def read(buffer: Buffer, position: int, size: int, *, checked: bool = False) -> Iterator[tuple[Batch, int]]:
+    """Each whole batch between two bytes, with the byte behind it. Ends at whatever is none.
+
+    `checked`: ends, too, at a batch whose CRC is wrong.
+    """
+    while position + HEADER_SIZE <= size:
+        base, length, epoch, magic, crc, attributes, delta, _, _, producer_id, producer_epoch, sequence, _ = (
+            HEADER.unpack_from(buffer, position)
+        )
+        stop = position + LENGTH_OVERHEAD + length
+        if magic != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or stop > size:
+            return
+        if checked and crc32c(memoryview(buffer)[position + CRC_FROM : stop]) != crc:
+            return
+        marker = marker_in(memoryview(buffer)[position:stop]) if attributes & CONTROL_BIT else None
+        fields = base, base + delta + 1, epoch, crc, attributes, producer_id, producer_epoch, sequence, marker
+        yield tuple.__new__(Batch, fields), stop
+        position = stop
+
+
+def marker_in(batch: memoryview) -> Marker | None:
+    """The marker in a control batch; None for other control records, and for what cannot be read (bit rot)."""
+    try:
+        records = decode_batch(BatchHeader._make(HEADER.unpack_from(batch)), batch)
+        _, kind = _KEY.unpack_from(records[0].key or b"")
+        _, coordinator_epoch = _VALUE.unpack_from(records[0].value or b"")
+    except (MalformedFrame, StructError, IndexError):
+        return None
+    return Marker(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None

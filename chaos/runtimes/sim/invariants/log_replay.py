@@ -1,0 +1,164 @@
+"""What the batches of one log say of producers and transactions: made from them alone, and from nothing the broker has.
+
+It is written a second time on purpose: a mistake in the broker's own replay must not be made here, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from chaos.runtimes.sim.invariants.headers import Batch
+
+WINDOW: Final = 5
+"""Newest batches of a producer that are known again: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
+SEQUENCES: Final = 2**31
+"""Sequences wrap from the one before this to 0."""
+NONE: Final = -1
+
+
+class Sent(NamedTuple):
+    """A batch of a producer: its sequences and its offsets, ends included."""
+
+    first_sequence: int
+    last_sequence: int
+    base: int
+    last: int
+
+
+class Sender(NamedTuple):
+    """What is known of one producer id."""
+
+    epoch: int
+    expected: int
+    """The next sequence."""
+    window: tuple[Sent, ...]
+    """Its newest batches in this epoch, at most five."""
+    coordinator_epoch: int
+    """Of the coordinator that wrote the last marker; -1 before the first one."""
+    first: int
+    """Where its open transaction begins; -1 where none is open."""
+
+
+class Ended(NamedTuple):
+    """A transaction that its marker, at `last`, has ended. Offsets of the log."""
+
+    producer_id: int
+    first: int
+    last: int
+    stable: int
+    """The last stable offset once all up to the marker is committed."""
+
+
+class Marked(NamedTuple):
+    """A marker, and what was known of its producer before."""
+
+    batch: Batch
+    before: Sender | None
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    expected: int = 0
+    window: deque[Sent] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    coordinator_epoch: int = NONE
+    first: int = NONE
+
+    def in_epoch(self, epoch: int) -> None:
+        """Sequences begin anew with another producer epoch, and nothing of the one before is known again."""
+        if epoch != self.epoch:
+            self.epoch, self.expected = epoch, 0
+            self.window.clear()
+
+    @property
+    def known(self) -> Sender:
+        return Sender(self.epoch, self.expected, tuple(self.window), self.coordinator_epoch, self.first)
+
+
+class LogReplay:
+    """Producers and transactions of one log, from `start` on."""
+
+    __slots__ = ("_producers", "aborted", "ended", "news", "open", "opened", "start", "touched")
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self._producers: dict[int, _Producer] = {}
+        self.open: dict[int, int] = {}
+        """First offset of an open transaction -> its producer id, in order."""
+        self.ended: list[Ended] = []
+        """In the order of their markers."""
+        self.aborted: list[Ended] = []
+        """Those of them that were aborted."""
+        self.touched: dict[int, None] = {}
+        """Producer ids that have been heard of since somebody last emptied this."""
+        self.news: list[Marked] = []
+        """Markers that came since somebody last took them."""
+        self.opened: list[tuple[int, int]] = []
+        """(producer id, epoch) of the transactions that began since somebody last took them."""
+
+    def __len__(self) -> int:
+        """How many producers."""
+        return len(self._producers)
+
+    def sender(self, producer_id: int) -> Sender | None:
+        """What is known of a producer id."""
+        found = self._producers.get(producer_id)
+        return None if found is None else found.known
+
+    def senders(self) -> dict[int, Sender]:
+        """What is known of every producer id."""
+        return {producer_id: found.known for producer_id, found in self._producers.items()}
+
+    def take(self, batches: Iterable[Batch]) -> None:
+        """More batches are in the log."""
+        for batch in batches:
+            if batch.producer_id >= 0:
+                self.touched[batch.producer_id] = None
+                if not batch.is_control:
+                    self._sent(batch)
+                elif batch.marker is not None:
+                    self._marked(batch)
+
+    def _sent(self, batch: Batch) -> None:
+        found = self._producers.get(batch.producer_id)
+        if found is None:
+            found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        found.in_epoch(batch.producer_epoch)
+        last = (batch.sequence + batch.end - batch.base - 1) % SEQUENCES
+        found.expected = (last + 1) % SEQUENCES
+        found.window.append(Sent(batch.sequence, last, batch.base, batch.end - 1))
+        if batch.is_transactional and found.first < 0:
+            found.first = batch.base
+            self.open[batch.base] = batch.producer_id
+            self.opened.append((batch.producer_id, batch.producer_epoch))
+
+    def _marked(self, batch: Batch) -> None:
+        marker, found = batch.marker, self._producers.get(batch.producer_id)
+        assert marker is not None
+        self.news.append(Marked(batch, None if found is None else found.known))
+        if found is None:
+            found = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
+        found.in_epoch(batch.producer_epoch)
+        found.coordinator_epoch = marker.coordinator_epoch
+        if found.first < 0:
+            return
+        del self.open[found.first]
+        ended = Ended(batch.producer_id, found.first, batch.base, next(iter(self.open), batch.end))
+        found.first = NONE
+        self.ended.append(ended)
+        if not marker.commit:
+            self.aborted.append(ended)
+
+    def stable_offset(self, high_watermark: int, committed: int) -> int:
+        """Where readers of committed data stop: before the first transaction that is open, or whose marker is at or
+        behind `committed`.
+        """
+        stable = min(high_watermark, next(iter(self.open), high_watermark))
+        for ended in reversed(self.ended):
+            if ended.last < committed:
+                break
+            stable = min(stable, ended.first)
+        return stable

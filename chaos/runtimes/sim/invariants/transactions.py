@@ -1,0 +1,206 @@
+"""What must hold of transactions: in one log, in the coordinators' shards, and between both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from chaos.runtimes.sim.invariants.log_replay import Ended, Marked, Sender
+from chaos.runtimes.sim.invariants.table import When, invariant
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.journal import Entry, Place
+    from chaos.runtimes.sim.invariants.known import Known, View
+
+
+class Remembered(NamedTuple):
+    """What a log knows of producers and transactions, or what its batches say of them."""
+
+    senders: Mapping[int, Sender | None]
+    """By producer id: those that are compared. None: this one is not known."""
+    open: tuple[tuple[int, int], ...]
+    """(first offset, producer id) of the open transactions, in order."""
+    aborted: tuple[Ended, ...]
+    """In the order of their markers."""
+    start: int = 0
+    """Where the batches begin that are still there. What is known of earlier ones may be kept, or not."""
+
+
+class Prepared(NamedTuple):
+    """A decision of a coordinator that is committed in its log."""
+
+    transactional_id: str
+    entry: Entry
+
+
+class Owner(NamedTuple):
+    """Whose transaction is open in a partition."""
+
+    producer_id: int
+    epoch: int
+
+
+# ------------------------------------------------------------------------------------------------------------ one log
+
+
+@invariant("producer-state-is-a-replay", When.REPLAY, "KIP-98: producer state follows from the log (KAFKA-9144)")
+def producer_state_is_a_replay(found: Remembered, replayed: Remembered) -> str | None:
+    """What a log knows of producers (epoch, next sequence, newest batches, coordinator epoch, open transaction) is what
+    its batches say, whether they were appended, loaded, or left by a truncation. (A restart may forget all but the
+    newest batch of each. What is known only by batches that retention has deleted may be kept or lost.)"""
+    for producer_id, wanted in replayed.senders.items():
+        has = found.senders.get(producer_id)
+        if wanted is None and has is not None and not replayed.start:
+            return f"producer {producer_id} is known as {has}, and no batch is of it"
+        if wanted is not None and (has is None or _differs(has, wanted, replayed.start)):
+            return f"producer {producer_id} is known as {has}, by its batches it is {wanted}"
+    deleted = {first for first, _ in found.open if first < replayed.start}
+    if not deleted and found.open != replayed.open:
+        return f"open are {list(found.open)}, by the batches {list(replayed.open)}"
+    return None
+
+
+def _differs(has: Sender, wanted: Sender, start: int) -> bool:
+    if has.epoch != wanted.epoch:
+        return True
+    common = min(len(has.window), len(wanted.window))
+    if has.window[len(has.window) - common :] != wanted.window[len(wanted.window) - common :]:
+        return True
+    if not start:
+        if bool(has.window) != bool(wanted.window) or len(has.window) > len(wanted.window):
+            return True
+        return has[1:2] + has[3:] != wanted[1:2] + wanted[3:]
+    if wanted.window and has.expected != wanted.expected:
+        return True
+    if wanted.coordinator_epoch >= 0 and has.coordinator_epoch != wanted.coordinator_epoch:
+        return True
+    return not 0 <= has.first < start and has.first != wanted.first
+
+
+@invariant(
+    "aborted-index-is-a-replay", When.REPLAY, "KIP-98: .txnindex; KAFKA-8778, KAFKA-10471: lost or wrong entries"
+)
+def aborted_index_is_a_replay(found: Remembered, replayed: Remembered) -> str | None:
+    """The index of aborted transactions has an entry for each abort marker that ended a transaction, and no other, with
+    its first offset and the last stable offset of then. (Transactions that began before the log's first batch are not
+    looked at.)"""
+    if not replayed.start:
+        return None if found.aborted == replayed.aborted else _index(found.aborted, replayed.aborted)
+    earlier = {each.last for each in found.aborted if each.first < replayed.start}
+    has = [each[:3] for each in found.aborted if each.last not in earlier]
+    wanted = [each[:3] for each in replayed.aborted if each.last not in earlier]
+    return None if has == wanted else _index(has, wanted)
+
+
+def _index(has: Sequence[object], wanted: Sequence[object]) -> str:
+    return f"the index has {[each for each in has if each not in wanted]} too many, it lacks " + str(
+        [each for each in wanted if each not in has]
+    )
+
+
+@invariant("stable-offset-is-a-replay", When.LEADER, "KIP-98; Kafka: UnifiedLog.lastStableOffset")
+def stable_offset_is_a_replay(before: View | None, now: View, known: Known) -> str | None:
+    """A leader's last stable offset is its high watermark, or where the first transaction begins that is open in its
+    log or whose marker is not committed. (Whether a marker is committed, the leader may know late, or from a time when
+    its high watermark was further.)"""
+    replay = known.copies[now.node].replay
+    if not replay.open and (not replay.ended or replay.ended[-1].last < now.hw):
+        low = high = now.hw
+    else:
+        low = replay.stable_offset(now.hw, now.hw)
+        high = replay.stable_offset(now.hw, max(now.hw, known.ledger.end))
+    if max(low, now.start) <= now.lso <= max(high, now.start) or (replay.start and now.lso == now.start):
+        return None
+    due = str(low) if low == high else f"{low} to {high}"
+    return f"last stable offset {now.lso}, by the batches {due}; high watermark {now.hw}, log start {now.start}"
+
+
+@invariant("marker-epochs", When.MARKER, "KIP-98, KAFKA-9144: a marker of an epoch that is over ends nothing")
+def marker_epochs(marked: Marked, decided: Sequence[Prepared] | None) -> str | None:
+    """No marker has an older producer epoch, or is of an older coordinator, than its log has seen of that producer."""
+    batch, before = marked
+    marker = batch.marker
+    if before is None or marker is None:
+        return None
+    if batch.producer_epoch < before.epoch:
+        return f"producer {batch.producer_id}: a marker of epoch {batch.producer_epoch} after {before.epoch}: {batch}"
+    if marker.coordinator_epoch < before.coordinator_epoch:
+        return (
+            f"producer {batch.producer_id}: a marker of coordinator epoch {marker.coordinator_epoch} "
+            f"after {before.coordinator_epoch}: {batch}"
+        )
+    return None
+
+
+@invariant("marker-once", When.MARKER, "KAFKA-19999, KIP-890: a marker that is sent again is not written again")
+def marker_once(marked: Marked, decided: Sequence[Prepared] | None) -> str | None:
+    """A transaction has at most one marker in a partition. (Where producers keep their epoch from one transaction to
+    the next, nobody can tell: there each coordinator epoch may write one that ends nothing, which fences the
+    coordinators before.)"""
+    batch, before = marked
+    marker = batch.marker
+    if before is None or marker is None or before.first >= 0 or before.epoch != batch.producer_epoch:
+        return None
+    if before.coordinator_epoch < 0:
+        return None  # what came before in this epoch was no marker
+    raises_epoch = bool(decided) and all(each.entry.raises_epoch for each in decided or ())
+    if raises_epoch or marker.coordinator_epoch == before.coordinator_epoch:
+        return f"producer {batch.producer_id}: epoch {batch.producer_epoch} has its marker already: {batch}, {marker}"
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------- coordinators
+
+
+@invariant("marker-is-decided", When.DECIDED, "KIP-98: markers are written once the decision is committed")
+def marker_is_decided(marked: Marked, place: Place, decided: Sequence[Prepared]) -> str | None:
+    """Whatever marker is in a log: a coordinator's log has, committed, the decision for this producer epoch and this
+    partition, and it is the same. (Not asked after a permitted loss in the coordinators' log.)"""
+    batch, marker = marked.batch, marked.batch.marker
+    assert marker is not None
+    if any(place in each.entry.places and each.entry.commits == marker.commit for each in decided):
+        return None
+    kind = "commit" if marker.commit else "abort"
+    said = [f"{each.transactional_id}: {each.entry}" for each in decided]
+    return (
+        f"producer {batch.producer_id} epoch {batch.producer_epoch}: a {kind} marker, decided was {said or 'nothing'}"
+    )
+
+
+@invariant("completed-is-marked", When.COMPLETED, "KIP-98: a transaction is complete when all its markers are written")
+def completed_is_marked(prepared: Prepared, committed: Mapping[Place, Sender | None]) -> str | None:
+    """Once a coordinator has written that a transaction is complete, each of its partitions has its marker, committed,
+    and nothing of the transaction is open there. (Not asked of deleted topics, nor after a permitted loss.)"""
+    entry = prepared.entry
+    for place, sender in committed.items():
+        marked = sender is not None and sender.epoch >= entry.epoch and sender.coordinator_epoch >= 0
+        is_open = sender is not None and sender.first >= 0 and sender.epoch <= entry.epoch
+        if not marked or is_open:
+            return f"{prepared.transactional_id} is complete, {place[0]}-{place[1]} has no marker of {entry}: {sender}"
+    return None
+
+
+@invariant("one-transaction-per-id", When.OPENED, "KIP-98: one transaction after the other; KAFKA-12671, KAFKA-14402")
+def one_transaction_per_id(now: Owner, others: Mapping[Place, Owner]) -> str | None:
+    """Of each transactional id, at most one transaction is open: where a transaction of it begins to be committed in a
+    partition, no other partition has an open one of another producer id or epoch. (Not asked after a permitted loss.)
+    """
+    wrong = {place: owner for place, owner in others.items() if owner != now}
+    return f"{now} began, and open are {wrong}" if wrong else None
+
+
+@invariant(
+    "coordinator-state-is-a-replay", When.COORDINATOR, "KIP-98: the coordinator's state is its log's (KAFKA-7786)"
+)
+def coordinator_state_is_a_replay(
+    found: Mapping[str, Entry | None], replayed: Mapping[str, Entry | None]
+) -> str | None:
+    """What a coordinator that serves knows of its transactional ids is what its partition of __transaction_state says,
+    after it was loaded and after each record that it appended."""
+    for name in sorted(found.keys() | replayed.keys()):
+        has, wanted = found.get(name), replayed.get(name)
+        if has is not None and wanted is not None and wanted.tagged is None:
+            has = has._replace(tagged=None)
+        if has != wanted:
+            return f"{name} is known as {has}, its log says {wanted}"
+    return None

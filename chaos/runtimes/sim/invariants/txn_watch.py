@@ -1,0 +1,218 @@
+"""Looking at transactions: what logs know of them, what coordinators decided, and whether both are one story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from chaos.runtimes.sim.invariants import sight
+from chaos.runtimes.sim.invariants.journal import COMPLETED, PREPARED, Journal
+from chaos.runtimes.sim.invariants.table import When, entered
+from chaos.runtimes.sim.invariants.transactions import Owner, Prepared, Remembered
+
+if TYPE_CHECKING:
+    from chaos.runtimes.sim.invariants.batches import Batch, Copy
+    from chaos.runtimes.sim.invariants.books import Report
+    from chaos.runtimes.sim.invariants.journal import Entry, Place, Step
+    from chaos.runtimes.sim.invariants.known import Known
+    from chaos.runtimes.sim.invariants.log_replay import LogReplay, Marked
+
+COORDINATORS_LOG: Final = "__transaction_state"
+NEVER_FORGOTTEN_MS: Final = 86_400_000
+"""A log that keeps producers for that long forgets none during a run: Kafka's producer.id.expiration.ms."""
+
+
+def journal_of(known: Known) -> Journal | None:
+    """Where the records of one more log of a partition are kept; None where it is no coordinator's."""
+    return Journal(known.records) if known.topic == COORDINATORS_LOG else None
+
+
+class TransactionWatch:
+    """The books of transactions. Order of one event's news: `log_changed` and `coordinator`, then `settle`."""
+
+    def __init__(self, report: Report, partitions: Mapping[tuple[bytes, int], Known]) -> None:
+        """`partitions`: those that exist, by topic id and index."""
+        self._report, self._partitions = report, partitions
+        self._of_log, self._of_marker = entered(When.REPLAY), entered(When.MARKER)
+        self._of_decided, self._of_completed = entered(When.DECIDED), entered(When.COMPLETED)
+        self._of_opened, self._of_coordinator = entered(When.OPENED), entered(When.COORDINATOR)
+        self._decided: dict[tuple[int, int], list[Prepared]] = {}
+        """(producer id, epoch) -> what was decided for it, committed."""
+        self._owners: dict[int, str] = {}
+        """Producer id -> transactional id, by committed records."""
+        self._taken: dict[Known, int] = {}
+        """Of each partition of the coordinators' log, how many committed batches have been taken in."""
+        self._completed: set[tuple[Known, int, int]] = set()
+        """Partition, base offset and checksum of the records of completion that were looked at."""
+        self._coordinators: dict[Known, None] = {}
+        self._news: dict[tuple[int, Known], Copy] = {}
+        """What has changed in this event."""
+
+    # ---------------------------------------------------------------------------------------------------- one log
+
+    def log_changed(self, node: int, known: Known, copy: Copy, log: Any, disk: Any, *, anew: bool = False) -> None:
+        """A log has batches of producers, or records of a coordinator, that were not looked at yet. `anew`: it was
+        truncated or loaded: all of it is compared.
+        """
+        replay = copy.replay
+        if copy.journal is not None:
+            self._coordinators.setdefault(known)
+        self._news[node, known] = copy
+        entries = log.producers.entries
+        if anew or (not replay.start and len(entries) != len(replay)):
+            ids: Iterable[int] = dict.fromkeys((*replay.senders(), *entries))
+        else:
+            ids = replay.touched
+        if ids or anew:
+            self._compare(node, known, replay, log, disk, list(ids), anew=anew)
+        replay.touched = {}
+
+    def _compare(
+        self, node: int, known: Known, replay: LogReplay, log: Any, disk: Any, ids: list[int], *, anew: bool
+    ) -> None:
+        if node in known.cluster.rotten:
+            return
+        index = anew or bool(replay.news)
+        found = sight.memory_of(log, ids, disk, aborted=index)
+        if log.config.producer_id_expiration_ms < NEVER_FORGOTTEN_MS:
+            ids = [producer_id for producer_id in ids if found.senders[producer_id] is not None]
+        replayed = Remembered(
+            {producer_id: replay.sender(producer_id) for producer_id in ids},
+            tuple(replay.open.items()),
+            tuple(replay.aborted) if index else (),
+            replay.start,
+        )
+        for each in self._of_log:
+            wrong = each.check(found, replayed)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
+    # ----------------------------------------------------------------------------------------------- coordinators
+
+    def coordinator(self, node: int, known: Known, journal: Journal, machine: Any, *, whole: bool) -> None:
+        """A coordinator serves, and was loaded just now (`whole`), or its log has more records."""
+        names = dict.fromkeys((*journal.entries, *machine.inspect())) if whole else journal.touched
+        if names:
+            found = sight.shard_entries(machine, names)
+            replayed = {name: journal.entries.get(name) for name in names}
+            for each in self._of_coordinator:
+                wrong = each.check(found, replayed)
+                if wrong is not None:
+                    self._report(each, wrong, node, known, {})
+        journal.touched = {}
+
+    # -------------------------------------------------------------------------------------------------- all of it
+
+    def settle(self, touched: Iterable[Known]) -> None:
+        """All news of this event is in, and the ledgers are up to date."""
+        began: list[Known] = []
+        for known in touched:
+            if known in self._coordinators:
+                self.take_decisions(known)
+            elif known.replay.opened:
+                began.append(known)
+        news, self._news = self._news, {}
+        for (node, known), copy in news.items():
+            if copy.journal is not None and copy.journal.news:
+                steps, copy.journal.news = copy.journal.news, []
+                for batch, step in steps:
+                    self._completion(node, known, batch, step)
+            if copy.replay.news:
+                markers, copy.replay.news = copy.replay.news, []
+                for marked in markers:
+                    self._marker(node, known, marked)
+        for known in began:
+            self._opened(known)
+
+    def _is_lossy(self) -> bool:
+        """Whether a permitted loss may have taken what coordinators decided."""
+        return any(not _is_whole(known) for known in self._coordinators)
+
+    def take_decisions(self, known: Known) -> None:
+        """Take in what has been committed in a partition of the coordinators' log."""
+        batches = known.ledger.batches
+        for batch in batches[self._taken.get(known, 0) :]:
+            for step in _steps_of(known, batch):
+                self._decision(step.transactional_id, step.after)
+        self._taken[known] = len(batches)
+
+    def _decision(self, name: str, entry: Entry | None) -> None:
+        if entry is None:
+            return
+        self._owners[entry.producer_id] = name
+        if entry.state in PREPARED:
+            self._decided.setdefault((entry.producer_id, entry.epoch), []).append(Prepared(name, entry))
+
+    def _marker(self, node: int, known: Known, marked: Marked) -> None:
+        batch = marked.batch
+        lossy = self._is_lossy() or node in known.cluster.rotten
+        decided = self._decided.get((batch.producer_id, batch.producer_epoch), [])
+        for each in self._of_marker:
+            wrong = each.check(marked, None if lossy else decided)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {"batch": str(batch)})
+        for each in () if lossy else self._of_decided:
+            wrong = each.check(marked, (known.topic, known.partition), decided)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {"batch": str(batch)})
+
+    def _completion(self, node: int, known: Known, batch: Batch, step: Step) -> None:
+        before, after = step.before, step.after
+        if before is None or after is None or after.state not in COMPLETED or before.state not in PREPARED:
+            return
+        mark = known, batch.base, batch.crc
+        if mark in self._completed or self._is_lossy():
+            return
+        self._completed.add(mark)
+        committed = {
+            (found.topic, found.partition): found.replay.sender(before.producer_id)
+            for found in self._partitions.values()
+            if (found.topic, found.partition) in before.places and _is_whole(found)
+        }
+        for each in self._of_completed:
+            wrong = each.check(Prepared(step.transactional_id, before), committed)
+            if wrong is not None:
+                self._report(each, wrong, node, known, {})
+
+    def _opened(self, known: Known) -> None:
+        opened, known.replay.opened = known.replay.opened, []
+        if not _is_whole(known) or self._is_lossy():
+            return
+        for producer_id, epoch in opened:
+            name = self._owners.get(producer_id)
+            if name is None:
+                continue
+            others = self._open_of(name)
+            others.pop((known.topic, known.partition), None)
+            for each in self._of_opened:
+                wrong = each.check(Owner(producer_id, epoch), others)
+                if wrong is not None:
+                    self._report(each, f"{name}: {wrong}", None, known, {})
+
+    def _open_of(self, name: str) -> dict[Place, Owner]:
+        """Where a transaction of this id is open, as far as it is committed."""
+        found: dict[Place, Owner] = {}
+        for known in self._partitions.values():
+            for producer_id in known.replay.open.values():
+                sender = known.replay.sender(producer_id)
+                if self._owners.get(producer_id) == name and sender is not None and _is_whole(known):
+                    found[known.topic, known.partition] = Owner(producer_id, sender.epoch)
+        return found
+
+
+def _is_whole(known: Known) -> bool:
+    """Whether no permitted loss, and no damage, has taken anything that was committed."""
+    cluster = known.cluster
+    if cluster.damaged or cluster.rotten or known.promise.hw_truncation or known.promise.without_controller:
+        return False
+    return known.void_epoch < 0
+
+
+def _steps_of(known: Known, batch: Batch) -> list[Step]:
+    """The records of a committed batch, from any log that has it; none where no log is left that does."""
+    for copy in known.copies.values():
+        if copy.journal is not None:
+            found = copy.journal.steps.get(batch.base)
+            if found is not None and found[0] == batch:
+                return found[1]
+    return []

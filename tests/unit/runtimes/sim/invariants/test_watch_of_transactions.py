@@ -1,0 +1,344 @@
+"""The watch sees what real logs and real shards know of transactions, and says what is wrong with it; and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.coordinators.transactions import records
+from broker.coordinators.transactions.shard import Shard
+from broker.coordinators.transactions.values import V2, Settings, State, Transaction, Written
+from broker.protocol.records import Record, encode_batch
+from chaos.runtimes.sim.invariants.batches import Batch, Copy
+from chaos.runtimes.sim.invariants.journal import Journal
+from chaos.runtimes.sim.invariants.known import Known
+from chaos.runtimes.sim.invariants.log_replay import LogReplay
+from chaos.runtimes.sim.invariants.txn_watch import COORDINATORS_LOG, TransactionWatch
+from tests.support.clusters.known_partitions import one
+from tests.support.clusters.txn_cases import data, mark
+from tests.support.clusters.watched_world import TOPIC_ID, FakeNode, WatchedWorld
+from tests.support.disks.batches import batch, marker
+
+PRODUCER = 9
+
+
+class Room:
+    """A partition on three nodes, and one producer's transactions in it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = WatchedWorld(**settings)
+        self.sequence = 0
+
+    @property
+    def leader(self) -> FakeNode:
+        return self.world.nodes[1]
+
+    @property
+    def producers(self) -> Any:
+        return self.leader.hosted.log.producers
+
+    def send(self, epoch: int = 0) -> None:
+        h = self.leader.hosted
+        sent = batch(1, pid=PRODUCER, epoch=epoch, seq=self.sequence, transactional=True)
+        assert not h.log.append_as_leader(sent, 0, 1_000, client=False).error
+        self.sequence += 1
+        self.spread()
+
+    def mark(self, epoch: int = 0, *, commit: bool = False, coordinator: int = 0) -> None:
+        """Whether or not it may be written."""
+        base = self.leader.hosted.log.log_end_offset
+        self.leader.write_as_it_is(
+            marker(PRODUCER, epoch, commit=commit, coordinator_epoch=coordinator, base=base, leader_epoch=0)
+        )
+        self.spread()
+
+    def spread(self) -> None:
+        h = self.leader.hosted
+        h.state.appended(h.log.log_end_offset, self.world.now_ms)
+        self.world.look()
+        self.world.replicate()
+
+    @property
+    def names(self) -> list[str]:
+        """Of what is broken, but for decisions: no coordinator is here."""
+        return [name for name in self.world.names if name != "marker-is-decided"]
+
+
+def in_a_transaction(**settings: Any) -> Room:
+    """One was aborted, one committed, and one is open."""
+    room = Room(**settings)
+    for commit in (False, True):
+        room.send()
+        room.send()
+        room.mark(commit=commit)
+    room.send()
+    assert room.names == []
+    return room
+
+
+def test_transactions_through_segments_restarts_and_truncations_break_nothing() -> None:
+    room = in_a_transaction(segment_bytes=200)
+    room.world.nodes[3].hosted.log.close(0)
+    room.world.nodes[3].kill()
+    room.world.look()
+    room.send()
+    room.world.nodes[3].start()
+    room.world.register(3)
+    room.world.look()
+    room.world.nodes[3].learn()
+    room.world.look()
+    room.world.replicate()
+    follower = room.world.nodes[2].hosted
+    follower.log.truncate_to(follower.log.log_end_offset - 1)
+    follower.state.truncated(follower.log.log_end_offset)
+    room.world.look()
+    assert [name for name in room.names if "replay" in name] == []
+
+
+def forget(producers: Any) -> None:
+    del producers.entries[PRODUCER]
+
+
+def go_back(producers: Any) -> None:
+    producers.entries[PRODUCER].next_sequence -= 1
+
+
+def close_it(producers: Any) -> None:
+    producers.entries[PRODUCER].txn_first_offset = -1
+
+
+def lose_order(producers: Any) -> None:
+    producers.ongoing.clear()
+
+
+@pytest.mark.parametrize("harm", [forget, go_back, close_it, lose_order])
+def test_what_a_log_knows_of_producers_is_compared_when_it_changes(harm: Callable[[Any], None]) -> None:
+    room = in_a_transaction()
+    harm(room.world.nodes[2].hosted.log.producers)
+    leader = room.world.nodes[1]
+    leader.write_as_it_is(batch(1, pid=8, epoch=0, seq=0, base=leader.hosted.log.log_end_offset, leader_epoch=0))
+    if harm in (go_back, close_it):
+        room.mark()
+    room.spread()
+    assert "producer-state-is-a-replay" in room.names
+
+
+def test_what_was_loaded_is_compared_with_all_batches() -> None:
+    room = in_a_transaction()
+    node = room.world.nodes[3]
+    node.hosted.log.close(0)
+    node.kill()
+    room.world.look()
+    node.start()
+    go_back(node.hosted.log.producers)
+    room.world.look()
+    assert room.names == ["producer-state-is-a-replay"]
+
+
+def test_what_a_truncation_leaves_is_compared_with_all_batches() -> None:
+    room = in_a_transaction()
+    log = room.world.nodes[3].hosted.log
+    log.truncate_to(5)
+    log.producers.entries[PRODUCER].coordinator_epoch = 3
+    room.world.look()
+    assert "producer-state-is-a-replay" in room.names
+
+
+@pytest.mark.parametrize("change", ["lost", "twice", "another"])
+def test_the_index_of_aborted_transactions_is_compared_at_each_marker(change: str) -> None:
+    room = in_a_transaction()
+    index = room.leader.hosted.log.segments[0].aborted
+    entry = next(iter(index))
+    index.cut(0)
+    for kept in {"lost": [], "twice": [entry, entry], "another": [entry._replace(first_offset=1)]}[change]:
+        index.add_aborted(kept)
+    room.mark(commit=True)
+    assert room.names == ["aborted-index-is-a-replay"]
+
+
+def test_a_last_stable_offset_beyond_an_open_transaction_is_seen() -> None:
+    room = in_a_transaction()
+    room.producers.ongoing.clear()
+    room.leader.write()
+    room.spread()
+    assert room.names == ["stable-offset-is-a-replay"]
+
+
+def test_a_marker_of_an_epoch_or_a_coordinator_that_is_over_is_seen() -> None:
+    for wrong in ({"epoch": 1}, {"epoch": 2, "coordinator": 4}):
+        room = Room()
+        room.send(epoch=2)
+        room.mark(2, coordinator=5)
+        room.sequence = 1
+        room.send(epoch=2)
+        room.mark(**wrong)
+        assert room.names[0] == "marker-epochs"
+
+
+def test_a_second_marker_is_seen_and_one_of_the_next_transaction_is_none() -> None:
+    room = in_a_transaction()
+    room.mark()
+    assert room.names == []
+    room.mark()
+    assert room.names == ["marker-once"]
+
+
+# ------------------------------------------------------------------------------------------------------- coordinators
+
+OPEN = Transaction("x", PRODUCER, 0, 4_000, State.ONGOING, (("t", 0),), 10, 20, PRODUCER, client_version=V2)
+PREPARED = replace(OPEN, state=State.PREPARE_COMMIT, epoch=1)
+COMPLETE = replace(PREPARED, state=State.COMPLETE_COMMIT, partitions=())
+
+
+class Coordinator(Room):
+    """A partition of the coordinators' log, and the shard that node 1 has made of it."""
+
+    def __init__(self) -> None:
+        super().__init__(topic=COORDINATORS_LOG)
+        self.machine = Shard(Settings())
+        self.shard = SimpleNamespace(machine=self.machine, serves=False)
+        self.leader.node.transactions.shards[0] = self.shard
+
+    def append(self, transaction: Transaction | None, *, known: Transaction | None = None) -> None:
+        """To the log, and to the shard (as `known`, if that is something else)."""
+        key, value = records.encode(Written("x", transaction), V2)
+        log = self.leader.hosted.log
+        done = log.append_as_leader(memoryview(bytearray(encode_batch([Record(0, 1_000, key, value)]))), 0, 1_000)
+        assert not done.error
+        self.machine.replay(Written("x", known or transaction), done.base_offset)
+        self.spread()
+
+
+def serving() -> Coordinator:
+    room = Coordinator()
+    room.append(OPEN)
+    room.shard.serves = True
+    room.world.look()
+    room.append(PREPARED)
+    assert room.names == []
+    return room
+
+
+def test_a_shard_is_compared_after_each_of_its_records() -> None:
+    serving().append(COMPLETE)
+    room = serving()
+    room.append(COMPLETE, known=replace(COMPLETE, epoch=2))
+    assert room.names == ["coordinator-state-is-a-replay"]
+
+
+def test_a_shard_is_compared_as_a_whole_once_it_serves_and_not_before() -> None:
+    room = Coordinator()
+    room.append(OPEN)
+    room.machine.transactions.clear()
+    room.world.look()
+    assert room.names == []
+    room.shard.serves = True
+    room.world.look()
+    assert room.names == ["coordinator-state-is-a-replay"]
+
+
+# --------------------------------------------------------------------------------------------- both logs are one story
+
+
+class Books:
+    """Two partitions of topic t and the coordinators' log, all committed as soon as it is written."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.places = {("t", 0): Known("t", 0), ("t", 1): Known("t", 1)}
+        self.coordinator = Known(COORDINATORS_LOG, 0, TOPIC_ID)
+        self.copy = self.coordinator.copies[1] = Copy(journal=Journal(self.coordinator.records))
+        partitions = {(bytes([known.partition + 1]) * 16, 0): known for known in self.places.values()}
+        self.watch = TransactionWatch(lambda broken, *_: self.names.append(broken.name), partitions)
+        self.log = SimpleNamespace(
+            producers=SimpleNamespace(entries={}, ongoing={}),
+            segments=(),
+            config=SimpleNamespace(producer_id_expiration_ms=1),
+        )
+
+    def decide(self, transaction: Transaction, *, committed: bool = True) -> None:
+        key, value = records.encode(Written("x", transaction), V2)
+        written = encode_batch([Record(0, 1_000, key, value)])
+        header: Batch = one(self.copy.end, mark=self.copy.end)
+        self.copy.add((header,))
+        assert self.copy.journal is not None
+        self.copy.journal.take(header, memoryview(bytearray(written)))
+        if committed:
+            self.coordinator.ledger.add(header)
+        self.watch.log_changed(1, self.coordinator, self.copy, self.log, None)
+        self.watch.settle([self.coordinator])
+
+    def write(self, index: int, batch: Batch) -> None:
+        """In every log, and committed."""
+        known = self.places["t", index]
+        known.ledger.add(batch)
+        known.replay.take((batch,))
+        copy = Copy()
+        copy.replay = LogReplay()
+        copy.replay.take(known.ledger.batches)
+        copy.replay.touched, copy.replay.news = {}, copy.replay.news[-1:]
+        self.watch.log_changed(1, known, copy, self.log, None)
+        self.watch.settle([known])
+
+    @property
+    def found(self) -> list[str]:
+        return [name for name in self.names if "replay" not in name]
+
+
+BOTH = replace(OPEN, partitions=(("t", 0), ("t", 1)))
+
+
+def prepared(*, committed: bool = True) -> Books:
+    """A transaction of epoch 0 is open in both partitions, and is to be committed in epoch 1."""
+    books = Books()
+    books.decide(BOTH)
+    for index in (0, 1):
+        books.write(index, data(0, 0, epoch=0))
+    books.decide(replace(PREPARED, partitions=BOTH.partitions), committed=committed)
+    assert books.found == []
+    return books
+
+
+def test_a_marker_before_its_decision_is_committed_or_against_it_is_seen() -> None:
+    books = prepared()
+    books.write(0, mark(1, 1, commit=True))
+    assert books.found == []
+    books.write(1, mark(1, 1, commit=False))
+    assert books.found == ["marker-is-decided"]
+    early = prepared(committed=False)
+    early.write(0, mark(1, 1, commit=True))
+    assert early.found == ["marker-is-decided"]
+
+
+def test_a_transaction_that_is_complete_without_all_of_its_markers_is_seen() -> None:
+    books = prepared()
+    books.write(0, mark(1, 1, commit=True))
+    books.decide(COMPLETE)
+    assert books.found == ["completed-is-marked"]
+
+
+def test_a_transaction_that_begins_while_the_one_before_is_open_elsewhere_is_seen() -> None:
+    books = prepared()
+    books.write(0, mark(1, 1, commit=True))
+    books.write(0, data(2, 0, epoch=1))
+    assert books.found == ["one-transaction-per-id"]
+
+
+def test_a_second_marker_of_another_coordinator_is_seen_where_each_transaction_has_its_epoch() -> None:
+    books = prepared()
+    books.write(0, mark(1, 1, commit=True, coordinator=2))
+    books.write(0, mark(2, 1, commit=True, coordinator=3))
+    assert books.found == ["marker-once"]
+
+
+def test_after_a_permitted_loss_in_the_coordinators_log_nothing_is_asked_of_both() -> None:
+    books = prepared()
+    books.coordinator.void_epoch = 1
+    books.write(0, mark(1, 1, commit=False))
+    books.write(0, data(2, 0, epoch=1))
+    books.decide(COMPLETE)
+    assert books.found == []
