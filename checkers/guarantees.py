@@ -293,6 +293,12 @@ LOST_IN_TRANSACTIONS = {
 }
 """What is permitted too where records of transactions may be lost."""
 
+LEFT_OPEN = dict.fromkeys(
+    ("hanging-txn", "stuck-consumer"),
+    "the marker of a transaction, or the coordinator's record of it, was lost: nobody ends it any more",
+)
+"""The same, of those who wait for the last stable offset."""
+
 HALF_LOST = "the acknowledged one of a doubled record was lost, and its copy stays"
 """Why `wrong-offset` is permitted where loss and duplicates both are."""
 
@@ -323,7 +329,7 @@ def guarantee_for(
     for cell in cells:
         permitted.update({name: reason for name, reason in cell.permits.items() if name not in permitted})
     if config.transaction_version and "lost-write" in permitted:
-        permitted = {**LOST_IN_TRANSACTIONS, **permitted}
+        permitted = {**LOST_IN_TRANSACTIONS, **(LEFT_OPEN if config.isolation == 1 else {}), **permitted}
     if {"lost-write", "duplicate"} <= permitted.keys():
         permitted.setdefault("wrong-offset", HALF_LOST)
     sources = dict.fromkeys(cell.source for cell in cells)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from checkers.history.tables import LISTED, OK, SEND, History, PlayedFault, Process, Row, Told
+from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
 from checkers.history.values import producer_of
 from checkers.metrics import (
     ACKED,
@@ -138,14 +138,15 @@ def _recoveries(sends: list[Row], faults: Iterable[PlayedFault]) -> Iterator[Mea
 def _reader_gaps(told: list[Told], processes: Iterable[Process], healed: int) -> Iterator[Measure]:
     """Progress is an answer with records, or one that says that there are none to be had.
 
-    From healing, or from when the reader began, until it was last heard of.
+    From healing, or from when the reader began, until it was last heard of. A producer that polls in its transactions
+    does that when it has some, and nobody waits for it.
     """
     if healed < 0:
         return
-    last = {process.proc: process.last_t for process in processes}
+    last = {process.proc: process.last_t for process in processes if process.role != PRODUCER}
     points: dict[tuple[int, int], list[int]] = {}
     for each in told:
-        if each.kind == LISTED or each.final:
+        if each.kind == LISTED or each.final or each.proc not in last:
             continue
         times = points.setdefault((each.proc, each.part), [each.t0])
         times[0] = min(times[0], each.t0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from checkers import metrics
-from checkers.history.tables import PlayedFault, Process
+from checkers.history.tables import PRODUCER, PlayedFault, Process
 from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
 from checkers.nemesis_log import FOREVER, windows
 
@@ -138,8 +138,8 @@ def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str
     readers = more = ""
     if context.healed_ns >= 0:
         more = HEALED_GAPS.format(healed=healed)
-        if processes:
-            last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in processes)
+        if reading := [process for process in processes if process.role != PRODUCER]:
+            last_heard = ", ".join(f"{process.proc}, {process.last_t}L" for process in reading)
             readers = READERS.format(healed=healed, last_heard=f"map({last_heard})")
     if faults:
         more += FAULT_GAPS.format(faults=faults)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from broker.protocol.timestamps import EARLIEST, LATEST
-from workloads.client.cluster import Place
-from workloads.reader import RecordedReader
+
+if TYPE_CHECKING:
+    from workloads.client.cluster import Place
+    from workloads.reader import RecordedReader
 
 Beginning = Literal["start", "middle", "end"]
 BEGINNINGS: tuple[Beginning, ...] = ("start", "middle", "end")

@@ -1,22 +1,31 @@
-"""One of a workload's readers beside the load: from the start of its partitions, and on, until it may end."""
+"""One of a workload's readers beside the load: from the start of its partitions, and on, until it may end.
+
+Some begin again and again, as a fresh consumer does: at the start, in the middle and at the end of the log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
+from math import inf
 
 import trio
 
+from broker.env import Env
 from broker.protocol.timestamps import EARLIEST, LATEST
+from workloads.beginnings import Beginning, positions_at
 from workloads.client.client import Client
 from workloads.client.cluster import Place
 from workloads.client.consumer import LOG_TRUNCATED, ReadEvent
 from workloads.client.settings import ClientSettings, ConsumerSettings
 from workloads.libraries import ReaderTask, read_by
+from workloads.live_readers import LiveReaders
 from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 
 POLL_LIMIT_S = 1.0
-LIST_LIMIT_S = 10.0
+LIST_LIMIT_S, AGAIN_LIMIT_S = 10.0, 1.0
+FROM_THE_START: tuple[Beginning, ...] = ("start",)
 LAG_EVERY_S, LAG_LIMIT_S, LAG_PAUSES = 1.0, 0.25, 10
 """A reader asks so often where its partitions end, to know its lag, but at most once in so many of its pauses between
 polls; who does not answer in time is not waited for."""
@@ -29,8 +38,13 @@ async def tail(
     places: Sequence[Place],
     isolation: int,
     poll_pause_ms: int,
+    beginnings: Sequence[Beginning] = FROM_THE_START,
+    again_s: float = inf,
 ) -> None:
-    """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll."""
+    """The reader of this number, of our own client or of its zone's library, until it may end, and its last poll.
+
+    Our own begins at each of `beginnings` by turns, every `again_s` while the load lasts; a library's at the start.
+    """
     zone, readers = around.zone(number), around.readers
     if zone.driver is not None:
         task = ReaderTask(number, places, isolation, zone.name)
@@ -51,16 +65,12 @@ async def tail(
             extra={"reader": number},
         )
         readers.begins(reader.process, "squall", places)
-        starts: dict[Place, int] = {}
-        while len(starts) < len(places) and not readers.may_end.is_set():
-            left = [place for place in places if place not in starts]
-            listed = await reader.list_offsets(left, EARLIEST, LIST_LIMIT_S)
-            starts.update({place: found.offset for place, found in listed.items() if not found.error})
-        reader.assign(starts)
-        readers.moved(reader.process, starts)
+        turns = _Turns(env, reader, readers, beginnings, again_s)
+        await turns.first(places)
         pause_s = poll_pause_ms / 1000
         look_at_s = 0.0
         while not readers.may_end.is_set():
+            await turns.next(places)
             if env.mono() >= look_at_s:
                 await reader.list_offsets(places, LATEST, LAG_LIMIT_S)
                 look_at_s = env.mono() + max(LAG_EVERY_S, LAG_PAUSES * pause_s)
@@ -73,6 +83,37 @@ async def tail(
                 readers.moved(reader.process, {event.place: reader.consumer.positions[event.place]})
             await env.sleep(pause_s)
         client.close()
+
+
+class _Turns:
+    """Where a reader begins, and when it begins again."""
+
+    def __init__(
+        self, env: Env, reader: RecordedReader, readers: LiveReaders, beginnings: Sequence[Beginning], again_s: float
+    ) -> None:
+        self._env, self._reader, self._readers = env, reader, readers
+        self._coming = cycle(beginnings)
+        self._again_s, self._again_at = again_s, inf
+
+    async def first(self, places: Sequence[Place]) -> None:
+        """Begin, once every partition has told where; with some of them if the reader may end before."""
+        beginning, found = next(self._coming), dict[Place, int]()
+        while len(found) < len(places) and not self._readers.may_end.is_set():
+            left = [place for place in places if place not in found]
+            found |= await positions_at(self._reader, left, beginning, LIST_LIMIT_S)
+        self._assign(found)
+
+    async def next(self, places: Sequence[Place]) -> None:
+        """Begin again where it is time. Partitions that do not tell where are read on."""
+        if self._env.mono() < self._again_at or self._readers.settled.is_set():
+            return
+        found = await positions_at(self._reader, places, next(self._coming), AGAIN_LIMIT_S)
+        self._assign({**self._reader.consumer.positions, **found})
+
+    def _assign(self, positions: dict[Place, int]) -> None:
+        self._reader.assign(positions)
+        self._readers.moved(self._reader.process, positions)
+        self._again_at = self._env.mono() + self._again_s
 
 
 async def recover(reader: RecordedReader, event: ReadEvent) -> None:

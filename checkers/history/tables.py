@@ -28,6 +28,10 @@ NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 """Txn.how: what the client asked for at the end of a transaction, if it came to that."""
 
 
+PRODUCER = "producer"
+"""Process.role of those that write."""
+
+
 class Row(NamedTuple):
     """One record handed over or received, or one partition of which a poll returned nothing."""
 

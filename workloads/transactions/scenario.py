@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -25,7 +25,14 @@ from workloads.scenario import (
 from workloads.transactions import brokers
 from workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
 
+if TYPE_CHECKING:
+    from workloads.beginnings import Beginning
+
 TOPIC = "transactions-0"
+FOLLOWERS = 2
+"""So many readers follow the log from its start; the others begin again and again."""
+AGAIN: tuple[Sequence[Beginning], float] = (("middle", "end", "start"), 3.0)
+"""Where those begin, and after how many seconds again."""
 ISOLATIONS: Mapping[str, tuple[int, ...]] = {"read_committed": (1,), "read_uncommitted": (0,), "both": (1, 0)}
 """Choice -> the levels that readers have by turns."""
 
@@ -49,7 +56,7 @@ class TransactionsLoad(Scenario):
     record_bytes: int = Field(200, ge=MIN_BYTES, le=MAX_BYTES, description="Size of each record.")
     partitions: int = Field(3, ge=1, le=64, description="Partitions of the topic.")
     producers: int = Field(3, ge=1, le=64, description="Transactional producers, each with an id of its own.")
-    readers: int = Field(2, ge=1, le=64, description="Readers beside them, at the levels of --isolation.")
+    readers: int = Field(4, ge=1, le=64, description="Readers beside them, at the levels of --isolation.")
     isolation: Literal["read_committed", "read_uncommitted", "both"] = Field(
         "both", description="Isolation level of the load's readers; both: by turns. Final reads have both always."
     )
@@ -155,6 +162,7 @@ class TransactionsLoad(Scenario):
             "partitions": rng.randint(1, 3),
             "aborts": rng.choice((0.1, 0.3)),
             "generation": rng.choice((1, 2)),
+            "readers": rng.choice((2, 3, 4)),
             "isolation": rng.choice(("both", "both", "both", "read_committed", "read_uncommitted")),
             "request_timeout_ms": rng.choice((1000, 3000)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
@@ -183,7 +191,7 @@ class TransactionsLoad(Scenario):
         async with trio.open_nursery() as nursery:
             for number in range(self.readers):
                 read = partial(tail, around, self.client_settings(), number, self.places(), self.level(number))
-                nursery.start_soon(read, self.poll_pause_ms)
+                nursery.start_soon(partial(read, self.poll_pause_ms, *(AGAIN if number >= FOLLOWERS else ())))
             async with trio.open_nursery() as writers:
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")

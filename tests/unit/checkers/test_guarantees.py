@@ -244,8 +244,10 @@ def test_clients_of_transactions_v2_speak_v1_where_the_cluster_has_no_version_2(
 
 
 def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_torn_and_markers_skipped() -> None:
-    follows = {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip"}
+    follows = {"torn-txn", "lost-txn", "poll-skip", "int-poll-skip", "hanging-txn", "stuck-consumer"}
     writes = replace(SAFE, transaction_version=2)
     assert follows <= permitted(writes, "WM")
     assert not follows & permitted(writes, "P", "N", "W1")
     assert not follows & permitted(SAFE, "WM"), "without transactions a loss tears none"
+    held_back = {"hanging-txn", "stuck-consumer"}
+    assert follows & permitted(replace(writes, isolation=0), "WM") == follows - held_back

@@ -137,6 +137,14 @@ def test_a_reader_that_is_behind_and_gets_nothing_is_stuck() -> None:
     assert reader_gap(h, fault_line(began_ms=50, ended_ms=150)) == [(250 * MS, 150 * MS)]
 
 
+def test_a_producer_that_polls_in_its_transactions_is_no_reader_that_could_be_stuck() -> None:
+    h = HistoryBuilder()
+    producer = h.producer()
+    for ms in (100, 200, 300, 400):
+        poll_at(h, producer, ms, 3, 9)
+    assert not reader_gap(h, fault_line(began_ms=50, ended_ms=150))
+
+
 def test_a_reader_at_the_end_is_not_stuck() -> None:
     h = HistoryBuilder()
     reader = h.reader()

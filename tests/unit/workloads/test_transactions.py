@@ -94,6 +94,25 @@ def test_transactions_poll_what_others_committed_and_go_on_where_they_were(histo
     assert max(map(len, of_several.values())) > 2
 
 
+def test_some_readers_begin_in_the_middle_at_the_end_and_at_the_start_at_both_isolations(history: History) -> None:
+    ends = {part.part: part.seen for part in history.partitions}
+    beginnings: dict[int, list[int]] = {}
+    for each in history.assignments:
+        if each.kind == "assign" and each.part == 0:
+            beginnings.setdefault(each.proc, []).append(each.position)
+    again = {proc: found for proc, found in beginnings.items() if len(found) > 3 and found[3] > 0}
+    assert {process.isolation for process in history.processes if process.proc in again} == {0, 1}
+    assert {process.role for process in history.processes if process.proc in again} == {"reader"}
+    for found in again.values():
+        for middle, end, start in zip(*(found[which::3] for which in range(3)), strict=False):
+            assert start == 0 <= middle <= end <= ends[0] + 2
+        assert 0 < found[3] < found[4]
+    follow = [
+        found for proc, found in beginnings.items() if history.processes[proc].role == "reader" and proc not in again
+    ]
+    assert follow == [[0], [0]]
+
+
 @given(st.lists(st.sampled_from([Step("poll"), Step("send", 0), Step("send", 12), Step("pause", 250)]), min_size=1))
 def test_steps_are_what_their_text_says(steps: list[Step]) -> None:
     assert list(steps_of(text_of(steps))) == steps
