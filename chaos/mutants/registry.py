@@ -33,10 +33,17 @@ from chaos.mutants import (
     m23_commit_of_earlier_epochs,
     m23b_no_check_quorum,
     m24_old_states_applied,
+    m29_last_epoch_given_away,
+    m30_two_high_watermarks,
     m31_delayed_fetch_loses_isolation,
     m34_no_producer_state_on_followers,
     m35_window_survives_epochs,
+    m37_answers_before_commit,
     m37b_stable_offset_off_by_one,
+    m48_stable_offset_goes_back,
+    m49_partitions_in_memory,
+    m50_commit_told_as_failed,
+    m59_failed_fence_bumps,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -71,11 +78,18 @@ _ALL: tuple[Mutant, ...] = (
     m23_commit_of_earlier_epochs.MUTANT,
     m23b_no_check_quorum.MUTANT,
     m24_old_states_applied.MUTANT,
+    m29_last_epoch_given_away.MUTANT,
+    m30_two_high_watermarks.MUTANT,
     m31_delayed_fetch_loses_isolation.MUTANT,
     m31_delayed_fetch_loses_isolation.WITHOUT_ABORTED,
     m34_no_producer_state_on_followers.MUTANT,
     m35_window_survives_epochs.MUTANT,
+    m37_answers_before_commit.MUTANT,
     m37b_stable_offset_off_by_one.MUTANT,
+    m48_stable_offset_goes_back.MUTANT,
+    m49_partitions_in_memory.MUTANT,
+    m50_commit_told_as_failed.MUTANT,
+    m59_failed_fence_bumps.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

@@ -59,23 +59,40 @@ def txn_plan(
 
 
 def txn(
-    at_s: float, *, producer: int = 0, records: int = 2, partition: int = 0, pause_ms: int = 0, end: str = COMMIT
+    at_s: float,
+    *,
+    producer: int = 0,
+    records: int = 2,
+    partition: int = 0,
+    pause_ms: int = 0,
+    pause_at: int | None = None,
+    end: str = COMMIT,
 ) -> list[Any]:
-    """One transaction, as the workload's operation: records to partitions by turns, with a pause in the middle."""
+    """One transaction, as the workload's operation: records to partitions by turns, and a pause in the middle, or after
+    `pause_at` records.
+    """
     steps = [f"send {(partition + number) % SMALL['partitions']}" for number in range(records)]
     if pause_ms:
-        steps.insert((records + 1) // 2, f"pause {pause_ms}")
+        steps.insert((records + 1) // 2 if pause_at is None else pause_at, f"pause {pause_ms}")
     return [round(at_s, 3), producer, ", ".join(steps), 100, end]
 
 
-def series(rng: Random, until_s: float, *, producers: int = 1, every_s: float = 0.15, aborts: float = 0.4) -> list[Any]:
+def series(
+    rng: Random,
+    until_s: float,
+    *,
+    producers: int = 1,
+    every_s: float = 0.15,
+    aborts: float = 0.4,
+    pauses_ms: Sequence[int] = (0, 0, 40, 120),
+) -> list[Any]:
     """Transactions of all producers, one after the other, commits and aborts mixed."""
     found = []
     for producer in range(producers):
         at_s = 0.1
         while at_s < until_s:
             end = ABORT if rng.random() < aborts else COMMIT
-            pause_ms, records, partition = rng.choice((0, 0, 40, 120)), rng.randint(1, 4), rng.randrange(2)
+            pause_ms, records, partition = rng.choice(pauses_ms), rng.randint(1, 4), rng.randrange(2)
             one = txn(at_s, producer=producer, records=records, partition=partition, pause_ms=pause_ms, end=end)
             found.append(one)
             at_s += every_s * rng.uniform(0.5, 1.5)

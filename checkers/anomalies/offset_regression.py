@@ -14,7 +14,7 @@ ANOMALIES = (
         "offset-regression",
         Family.READERS,
         "high watermark or last stable offset, as told to one client by one leader epoch, goes back; or the latest "
-        "offset, by whichever epoch",
+        "offset of either isolation level, by whichever epoch",
         source="KIP-207: Offsets returned by ListOffsetsResponse should be monotonically increasing",
         other="the offset told before",
         needs=(Need.MARKS,),
@@ -31,27 +31,27 @@ def find(seen: Seen) -> Iterator[Witness]:
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
     Nor does a fetch after a ListOffsets request: it may have been on its way since before that was asked. But a new
-    leader tells no latest offset before it knows one at least as high as what its predecessors told (KIP-207).
+    leader tells no latest offset before it knows one at least as high as what its predecessors told (KIP-207). So with
+    the last stable offset: whatever was decided below it was committed, and the new leader has it (Redpanda PR 7544).
     """
     before: dict[tuple[object, ...], int] = {}
-    highest: dict[tuple[int, int], dict[int, int]] = {}
+    highest: dict[tuple[object, ...], dict[int, int]] = {}
     for each in seen.view(answers):
-        epoch, hw, listed = each.epoch, each.hw, each.kind == LISTED
+        epoch, listed = each.epoch, each.kind == LISTED
         if epoch < 0:
             continue
-        place = each.proc, each.part
-        by_epoch = highest.setdefault(place, {})
-        for which, off in ((HIGH_WATERMARK, hw), (LAST_STABLE_OFFSET, each.lso)):
+        for which, off in ((HIGH_WATERMARK, each.hw), (LAST_STABLE_OFFSET, each.lso)):
             if off < 0:
                 continue
-            client = which, place, epoch
-            earlier = max(before.get((listed, client), -1), before.get((False, client), -1))
-            if listed and which == HIGH_WATERMARK:
+            told = which, each.proc, each.part
+            by_epoch = highest.setdefault(told, {})
+            earlier = max(before.get((listed, told, epoch), -1), before.get((False, told, epoch), -1))
+            if listed:
                 earlier = max(earlier, max((mark for past, mark in by_epoch.items() if past < epoch), default=-1))
             if off < earlier:
                 yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, earlier)
-            before[listed, client] = off
-        by_epoch[epoch] = max(by_epoch.get(epoch, -1), hw)
+            before[listed, told, epoch] = off
+            by_epoch[epoch] = max(by_epoch.get(epoch, -1), off)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

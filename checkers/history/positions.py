@@ -71,14 +71,15 @@ class Watermarks:
     A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
     partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that
     was answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request.
-    The latest offset is not told by a new leader before it is at least what its predecessors told (KIP-207).
+    A new leader tells no latest offset, of either isolation level, before it is at least what its predecessors told
+    (KIP-207).
     """
 
     def __init__(self) -> None:
         self._fetched: dict[tuple[int, int, int], Bounds] = {}
         self._listed: dict[tuple[int, int, int], Bounds] = {}
-        self._highest: dict[tuple[int, int], dict[int, int]] = {}
-        """(process, partition) to the highest high watermark that each leader epoch told."""
+        self._highest: dict[tuple[int, int], dict[int, Bounds]] = {}
+        """(process, partition) to the highest ones that each leader epoch told."""
 
     def fetched(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
         """Told by a fetch. `client`: process, partition, leader epoch. Returns what it must not be below."""
@@ -86,7 +87,7 @@ class Watermarks:
             return UNKNOWN
         before = self._fetched.get(client, UNKNOWN)
         self._fetched[client] = _newer(before, hw, lso)
-        self._note(client, hw)
+        self._note(client, hw, lso)
         return before
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
@@ -95,14 +96,15 @@ class Watermarks:
             return UNKNOWN
         fetched, before = self._fetched.get(client, UNKNOWN), self._listed.get(client, UNKNOWN)
         self._listed[client] = _newer(before, hw, lso)
-        predecessors = self._highest.get(client[:2], {})
-        highest = max([told for epoch, told in predecessors.items() if epoch < client[2]], default=-1)
-        self._note(client, hw)
-        return max(fetched[0], before[0], highest), max(fetched[1], before[1])
+        earlier = [told for epoch, told in self._highest.get(client[:2], {}).items() if epoch < client[2]]
+        self._note(client, hw, lso)
+        told = fetched, before, *earlier
+        return max(each[0] for each in told), max(each[1] for each in told)
 
-    def _note(self, client: tuple[int, int, int], hw: int) -> None:
+    def _note(self, client: tuple[int, int, int], hw: int, lso: int) -> None:
         by_epoch = self._highest.setdefault(client[:2], {})
-        by_epoch[client[2]] = max(by_epoch.get(client[2], -1), hw)
+        known = by_epoch.get(client[2], UNKNOWN)
+        by_epoch[client[2]] = max(known[0], hw), max(known[1], lso)
 
 
 UNKNOWN: Bounds = (-1, -1)

@@ -30,6 +30,10 @@ class Rules:
 
     # ------------------------------------------------------------------------------------------------- producer epochs
 
+    def first_epoch(self) -> int:
+        """The epoch of a transactional id that nobody has used before."""
+        return 0
+
     def is_exhausted(self, epoch: int) -> bool:
         """Whether an epoch may be fenced but not bumped for a client: the last one is kept for the fence."""
         return epoch >= MAX_EPOCH - 1

@@ -142,7 +142,7 @@ class Shard(Rules):
             born = Transaction(
                 request.transactional_id,
                 fresh_id,
-                0,
+                self.first_epoch(),
                 request.timeout_ms,
                 updated_ms=now_ms,
                 previous_producer_id=fresh_id,

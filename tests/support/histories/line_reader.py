@@ -172,8 +172,8 @@ class _Walk:
             fetched = [getattr(each, which) for each in same if not each.listed and getattr(each, which) >= 0]
             listed = [getattr(each, which) for each in same if each.listed and getattr(each, which) >= 0]
             known = [*fetched[-1:], *(listed[-1:] if now.listed else [])]
-            if now.listed and which == "hw":
-                known += [each.hw for each in earlier if 0 <= each.epoch < now.epoch]
+            if now.listed:
+                known += [getattr(each, which) for each in earlier if 0 <= each.epoch < now.epoch]
             before.append(max(known, default=-1) if now.epoch >= 0 else -1)
         self.found.marks.append(Marks(op, idx, before[0], before[1]))
         self.answers.append(now)

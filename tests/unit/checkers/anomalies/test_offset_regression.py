@@ -104,6 +104,26 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("a last stable offset below what an earlier leader told is a regression, if it was asked for", LSO)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.poll(reader, [], at=0, hw=6, lso=5, epoch=1)
+    h.list_offsets(reader, 4, which="lso", epoch=2)
+    return h
+
+
+@CASES.case("a new leader may know a lower last stable offset, and an earlier one may tell its own late")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.poll(reader, [], at=0, hw=6, lso=5, epoch=1)
+    h.poll(reader, [], at=0, hw=6, lso=4, epoch=2)
+    h.list_offsets(reader, 5, which="lso", epoch=2)
+    h.list_offsets(reader, 5, which="lso", epoch=1)
+    return h
+
+
 @CASES.plant("offset-regression")
 def _(history: GeneratedHistory) -> None:
     reader = next(poll.proc for poll in history.polls if poll.entries)

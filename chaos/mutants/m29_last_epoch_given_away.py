@@ -1,0 +1,53 @@
+"""KAFKA-20090: a client gets the last producer epoch, and its transaction can never be ended.
+
+Epochs are used up after 32,766 transactions, which no plan waits for: ids begin close before that here. Kafka also
+raised the epoch twice where it fenced (KAFKA-19367), and so came there sooner.
+"""
+
+from __future__ import annotations
+
+from broker.coordinators.transactions.rules import Rules
+from broker.coordinators.transactions.shard import Shard
+from broker.coordinators.transactions.values import MAX_EPOCH, V2, Transaction
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+
+def first_epoch(self: Shard) -> int:
+    """A few transactions before the last one."""
+    return MAX_EPOCH - 6
+
+
+def is_exhausted(self: Shard, epoch: int) -> bool:
+    """Not before the very last one, which was to be kept for the fence."""
+    return epoch >= MAX_EPOCH
+
+
+def epoch_of_end(self: Shard, transaction: Transaction, client_version: int) -> int:
+    """Above the last one there is none."""
+    return min(transaction.epoch + 1, MAX_EPOCH) if client_version >= V2 else transaction.epoch
+
+
+def plan(seed: int) -> Plan:
+    """Transactions of the second generation, more of them than there are epochs left."""
+    rng = draw(seed, "29")
+    return txn_plan(seed, [], series(rng, 2.5), time_s=3.0, workload={"transaction_timeout_ms": 1000})
+
+
+MUTANT = Mutant(
+    id="29",
+    name="last-epoch-given-away",
+    title="gives the last epoch of a producer id to a client",
+    source="KAFKA-20090, KAFKA-19367",
+    replaces=(
+        Replaced(Rules, "first_epoch", first_epoch),
+        Replaced(Rules, "is_exhausted", is_exhausted),
+        Replaced(Rules, "epoch_of_end", epoch_of_end),
+    ),
+    expected=("hanging-txn", "stuck-consumer", "lost-txn", "torn-txn"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,40 @@
+"""KAFKA-9807: the last stable offset is made of two high watermarks, one before and one after it has moved."""
+
+from __future__ import annotations
+
+from broker.replicas.hosted import Hosted
+from chaos.mutants.hunt_plans import draw
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+_SOUND = Hosted.first_unstable_offset
+BEFORE, NOW = "high_watermark_before", "high_watermark_now"
+
+
+def first_unstable_offset(self: Hosted) -> int | None:
+    """A transaction that began above the high watermark, as it was before it moved, is above all that is read."""
+    seen, high_watermark = vars(self.log), self.state.high_watermark
+    if seen.get(NOW) != high_watermark:
+        seen[BEFORE], seen[NOW] = seen.get(NOW, 0), high_watermark
+    first = _SOUND(self)
+    return None if first is not None and first >= seen[BEFORE] else first
+
+
+def plan(seed: int) -> Plan:
+    """Readers look again and again while transactions begin and are aborted."""
+    rng = draw(seed, "30")
+    return txn_plan(seed, [], series(rng, 2.0), time_s=2.5, workload={"poll_pause_ms": 0})
+
+
+MUTANT = Mutant(
+    id="30",
+    name="two-high-watermarks",
+    title="compares open transactions with the high watermark before it moved, and reads up to where it is now",
+    source="KAFKA-9807",
+    replaces=(Replaced(Hosted, "first_unstable_offset", first_unstable_offset),),
+    expected=("G1a", "dirty-read", "offset-regression"),
+    faults=(),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,53 @@
+"""Redpanda #3003, #3039, found by Jepsen: the coordinator acts on records that are not replicated yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.errors import ErrorCode
+from broker.replicas.coordinators.coordinator_log import CoordinatorLog
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import txn, txn_plan
+from chaos.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from broker.replicas.coordinators.coordinator_log import OnCommitted
+
+
+def when_committed(self: CoordinatorLog, offset: int, call: OnCommitted) -> None:
+    """At once: it is in the log."""
+    call(ErrorCode.NONE if self.is_ours() else ErrorCode.NOT_COORDINATOR)
+
+
+def plan(seed: int) -> Plan:
+    """In each round transactions end while two brokers stand still, and the third one dies before they go on: each is
+    the third one once, and so is the coordinator.
+    """
+    rng = draw(seed, "37")
+    faults, transactions = [], []
+    for round_, node in enumerate(rng.sample((1, 2, 3), 3)):
+        at_s = 0.5 + 4.0 * round_
+        held_s = rng.uniform(0.3, 0.4)
+        for other in (1, 2, 3):
+            if other != node:
+                faults.append(fault(at_s + held_s, 0.6, "pause", f"node:{other}"))
+        faults.append(fault(at_s + held_s + 0.4, 1.0, "kill", f"node:{node}"))
+        for producer in range(3):
+            pause_ms = rng.randint(450, 650)
+            transactions.append(txn(at_s, producer=producer, pause_ms=pause_ms, pause_at=2))
+            transactions.append(txn(at_s + 2.5, producer=producer))
+    return txn_plan(seed, faults, transactions, workload={"producers": 3})
+
+
+MUTANT = Mutant(
+    id="37",
+    name="answers-before-commit",
+    title="acknowledges the end of a transaction, and writes its markers, before the decision is replicated",
+    source="Redpanda #3003, #3039, Jepsen 2022",
+    replaces=(Replaced(CoordinatorLog, "when_committed", when_committed),),
+    expected=("torn-txn", "lost-txn", "G1a", "hanging-txn"),
+    faults=("kill", "pause"),
+    plan=plan,
+    group=TRANSACTIONS,
+)

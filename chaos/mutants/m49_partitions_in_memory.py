@@ -1,0 +1,46 @@
+"""Redpanda #6018: a new coordinator does not know to which partitions an open transaction has written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.coordinators.transactions import records
+from broker.coordinators.transactions.values import State
+from broker.protocol.records import Record
+from broker.replicas.coordinators.transaction_coordinator import HostedShard, TransactionCoordinator
+from chaos.mutants.hunt_plans import draw, killings
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import series, txn_plan
+from chaos.plans.plan import Plan
+
+
+def _replay(self: TransactionCoordinator, shard: HostedShard, record: Record) -> None:
+    """All but the partitions of what is open."""
+    written = None if record.key is None else records.decode(record.key, record.value)
+    if written is None:
+        return
+    found = written.transaction
+    if found is not None and found.state == State.ONGOING:
+        written = replace(written, transaction=replace(found, partitions=()))
+    shard.machine.replay(written, record.offset)
+
+
+def plan(seed: int) -> Plan:
+    """Coordinators die in the middle of transactions, which pause for so long that they meet it."""
+    rng = draw(seed, "49")
+    kills = killings(rng, rounds=3)
+    transactions = series(rng, kills[-1]["at_s"], producers=2, every_s=0.6, aborts=0.2, pauses_ms=(600, 900, 1200))
+    return txn_plan(seed, kills, transactions, workload={"producers": 2, "transaction_timeout_ms": 6000})
+
+
+MUTANT = Mutant(
+    id="49",
+    name="partitions-in-memory",
+    title="forgets the partitions of open transactions when another coordinator takes over",
+    source="Redpanda #6018",
+    replaces=(Replaced(TransactionCoordinator, "_replay", _replay),),
+    expected=("lost-txn", "torn-txn", "hanging-txn", "lost-write", "G1a"),
+    faults=("kill",),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,72 @@
+"""KAFKA-9666: a fence that could not be written has raised the epoch all the same, and each attempt raises it again.
+
+Kafka's coordinator then could not fence any more, and the transaction was never ended. Ids begin close before the last
+epoch here: each attempt costs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.coordinators.transactions.rules import Rules
+from broker.coordinators.transactions.shard import Shard
+from broker.coordinators.transactions.values import MAX_EPOCH, State, Transaction
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import LEAVE, series, txn, txn_plan
+from chaos.plans.plan import Plan
+
+
+def first_epoch(self: Shard) -> int:
+    """A few attempts before the last one."""
+    return MAX_EPOCH - 12
+
+
+def fenced_epoch(self: Shard, transaction: Transaction) -> int:
+    """Raised in memory, whatever comes of the record. ValueError where there is none above (Kafka's
+    IllegalStateException)."""
+    raised = transaction.epoch + 1
+    if raised > MAX_EPOCH:
+        raise ValueError(f"cannot fence {transaction.transactional_id}: its epoch would overflow")
+    self.transactions[transaction.transactional_id] = replace(transaction, epoch=raised)
+    return raised
+
+
+def is_timed_out(self: Shard, transaction: Transaction, now_ms: int) -> bool:
+    """As ever, where it can be fenced."""
+    late = transaction.started_ms + transaction.timeout_ms < now_ms
+    return transaction.state == State.ONGOING and late and transaction.epoch < MAX_EPOCH
+
+
+def plan(seed: int) -> Plan:
+    """A client leaves its transaction open, and the coordinator's log takes nothing: a replica is gone, and all three
+    must be in sync. Whoever wants to fence tries again and again.
+    """
+    rng = draw(seed, "59")
+    open_s = rng.uniform(1.0, 1.4)
+    down = fault(open_s + rng.uniform(0.1, 0.3), rng.uniform(6.0, 7.0), "kill", f"node:{rng.randint(1, 3)}")
+    transactions = [
+        *series(rng, 0.8, every_s=0.3),
+        txn(open_s, producer=1, records=1, partition=rng.randrange(2), end=LEAVE, pause_ms=1500),
+        txn(open_s + 1.0, producer=1, records=2),
+    ]
+    settings = {"transaction.state.log.min.isr": "3"}
+    workload = {"producers": 2, "transaction_timeout_ms": 1000}
+    return txn_plan(seed, [down], transactions, settings=settings, workload=workload)
+
+
+MUTANT = Mutant(
+    id="59",
+    name="failed-fence-bumps",
+    title="raises the epoch in memory for each fence that it tries to write",
+    source="KAFKA-9666",
+    replaces=(
+        Replaced(Rules, "first_epoch", first_epoch),
+        Replaced(Rules, "fenced_epoch", fenced_epoch),
+        Replaced(Rules, "is_timed_out", is_timed_out),
+    ),
+    expected=("hanging-txn", "stuck-consumer"),
+    faults=("kill",),
+    plan=plan,
+    group=TRANSACTIONS,
+)
