@@ -326,6 +326,8 @@ class Kind:
     """
     evidence: str
     """What proves that it landed."""
+    proves: Callable[[Mapping[str, Any], Params, Sequence[Any]], str]
+    """(evidence, parameters, what it hit) -> what is missing in the evidence, in words (`chaos.faults.proofs`)."""
     tell: Callable[[Any], str]
     """The evidence of one fault in words. If it did not land, what was seen instead."""
     called: Callable[[Params], str] = listed

@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from chaos.errors import HarnessError
+from chaos.faults.audit import audit
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
 from chaos.runs.spark import HERE, Spark
@@ -68,7 +69,7 @@ def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spa
         compare_replicas(directory, troubles)
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
-    troubles += [*_of_the_run(info), *shaken]
+    troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
     workload = of_directory(directory, troubles)
     judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
@@ -135,6 +136,14 @@ def _of_the_run(info: Mapping[str, Any]) -> list[str]:
         last = (ended["last_words"].strip().splitlines() or ["without a word"])[-1]
         found.append(f"broker {ended['node']} ended by itself with code {ended['code']}: {last}")
     return found
+
+
+def _of_the_faults(directory: RunDirectory) -> list[str]:
+    """What no kind of fault would have written into nemesis.jsonl."""
+    if not directory.nemesis.exists():
+        return []
+    with directory.nemesis.open("rb") as lines:
+        return audit(lines)
 
 
 def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from chaos.errors import HarnessError, trouble_of
+from chaos.faults.audit import audit
 from chaos.faults.kind import Trait
 from chaos.plans.operations import concrete
 from chaos.plans.plan import Plan, write_plan
@@ -254,13 +255,14 @@ def _papers(
 def _judge(sim: _Sim, troubles: list[str]) -> Judgement:
     info = sim.run.info if sim.run else {}
     plan = sim.plan.model_dump(mode="python", exclude={"operations"})
+    lines = [line.encode() for line in sim.papers.faults]
     return judge_bytes(
         sim.papers.run_id,
         sim.papers.history_bytes,
-        "".join(sim.papers.faults).encode(),
+        b"".join(lines),
         plan,
         info=info,
-        troubles=troubles,
+        troubles=[*troubles, *audit(lines)],
         checks=sim.plan.workload.CHECKS,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -39,6 +40,7 @@ KIND = Kind(
     draw=Draw(params=lambda rng: {"kb_per_s": rng.choice((8, 32, 128)), "side": rng.choice(SIDES)}, swarm="newer"),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("longer_by_ms", "pad_bytes"),
     evidence="a large request takes as much longer as that allows, than just before and just after",
     tell=round_trips,
     done=hit_by("bandwidth"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import Draw, Kind, Number, Trait
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, objects
@@ -45,6 +46,7 @@ KIND = Kind(
     traits=frozenset({Trait.DAMAGES_FILES, Trait.NEEDS_FILES}),
     draw=Draw(params=lambda rng: {"bits": rng.choice((1, 8))}),
     play=play,
+    proves=proofs.rotten,
     evidence="the file's digest before and after",
     tell=tell,
     done=lambda params, node, links: "losing bits on its disk",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.pace import POLL_S
@@ -114,6 +115,7 @@ KIND = Kind(
     check_target=check_target,
     draw=Draw(params=lambda rng: {"how": rng.choice(("crash", "pause"))}, target=aimed, swarm="newer"),
     play=play,
+    proves=proofs.of_a_client,
     evidence="the process id of the history changed; nothing was handed over or polled meanwhile, and something after",
     tell=tell,
     done=hit_by("client"),

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chaos.errors import HarnessError
+from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait, listed
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, mapping, number
@@ -148,6 +149,7 @@ KIND = Kind(
         swarm="first",
     ),
     play=play,
+    proves=proofs.bent,
     evidence="what the node's own trace shows of its wall clock: off by as much as it was bent",
     tell=tell,
     done=lambda params, node, links: f"given a wrong clock{listed(params)}",

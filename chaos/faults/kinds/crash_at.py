@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from chaos.errors import HarnessError
+from chaos.faults import proofs
 from chaos.faults.calls import hit_by_calls, on_writes
 from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
 from chaos.faults.words import Json, came_back, mapping, nth
@@ -71,6 +72,7 @@ KIND = Kind(
     draw=Draw(params=drawn, swarm="first", likely=on_writes),
     lands=hit_by_calls,
     play=play,
+    proves=proofs.gone_and_back,
     evidence="it came to that point and is gone; a new incarnation registers after the restart",
     tell=tell,
     done=lambda params, node, links: f"to crash at its {nth(params)} {params.get('op', 'fsync')}",

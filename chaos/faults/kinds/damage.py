@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from chaos.errors import HarnessError
+from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
 from chaos.faults.targets import Unresolved
 from chaos.faults.words import Json, mapping
@@ -71,6 +72,7 @@ KIND = Kind(
     ),
     draw=Draw(params=lambda rng: {"how": rng.choice(("tail", "file")), "bytes": rng.choice((1, 100, 10_000))}),
     play=play,
+    proves=proofs.damaged,
     evidence="the file's size and digest before and after; the process is gone; a new incarnation registers",
     tell=tell,
     done=lambda params, node, links: (

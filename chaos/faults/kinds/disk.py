@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults import proofs
 from chaos.faults.calls import hit_by_calls, on_writes
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Trait
 from chaos.faults.words import Json, came_back, objects
@@ -97,6 +98,7 @@ KIND = Kind(
     ),
     lands=hit_by_calls,
     play=play,
+    proves=proofs.disk_struck,
     evidence="how many calls failed, or took longer",
     tell=tell,
     done=lambda params, node, links: (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, MANNERS, SIDES, Choice, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.words import Json, integer, objects
@@ -53,6 +54,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.flapped,
     evidence="in each turn a probe over each link fails while it is cut; probes between two cuts work",
     tell=tell,
     done=hit_by("flapping"),

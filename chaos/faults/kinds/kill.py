@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
 from chaos.faults.words import Json, after, came_back, capital, objects, process, was_down
 
@@ -40,6 +41,7 @@ KIND = Kind(
     worlds=EVERYWHERE,
     draw=Draw(lasts_s=(1.0, 4.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
+    proves=proofs.taken_down("gone"),
     evidence="the process is gone; a new incarnation registers after the restart",
     tell=tell,
     done=lambda params, node, links: "killed",

@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -58,6 +59,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("longer_by_ms"),
     evidence="round trips over a link take 1.6 times `latency_ms` - `jitter_ms` longer than just before and just after",
     tell=round_trips,
     called=lambda params: f" (+{_ms(params, 'latency_ms')} ± {_ms(params, 'jitter_ms')} ms)",

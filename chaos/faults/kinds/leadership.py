@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from chaos.draws import rng_for
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
 from chaos.faults.words import Json, mapping
 
@@ -117,6 +118,7 @@ KIND = Kind(
     alone=alone,
     of_strangers=of_strangers,
     play=play,
+    proves=proofs.led_anew,
     evidence="what the controller answered; leaders and replicas, or controller and its epoch, before and after",
     tell=tell,
     done=lambda params, node, links: (

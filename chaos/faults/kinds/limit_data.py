@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -48,6 +49,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("limit_bytes"),
     evidence="a connection ends while more bytes than that are sent over it; just before and after all of them pass",
     tell=how_they_ended,
     done=hit_by("limit_data"),

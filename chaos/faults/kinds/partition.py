@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, MANNERS, SHAPES, SIDES, TRAFFIC, Choice, Draw, Kind, Params, Trait
 from chaos.faults.link_faults import BETWEEN_BROKERS, ON_S, untold
 from chaos.faults.shapes import partition_cuts
@@ -124,6 +125,7 @@ KIND = Kind(
     ),
     of_clients=lambda params: {**params, "shape": "isolate", "side": "clients"},
     play=play,
+    proves=proofs.silent,
     evidence="a probe over each cut link fails while on and works afterwards",
     tell=cut_and_healed,
     called=called,

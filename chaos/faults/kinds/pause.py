@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from chaos.errors import HarnessError
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Trait
 from chaos.faults.words import Json, mapping, objects, process, texts
 from chaos.runtimes.contract import NodeState
@@ -107,6 +108,7 @@ KIND = Kind(
     worlds=EVERYWHERE,
     draw=Draw(lasts_s=(1.0, 5.0), by_default=True, on_strangers=True, swarm="first"),
     play=play,
+    proves=proofs.held,
     evidence="the process is stopped and answers nothing when it begins, and is stopped still when it is let go",
     tell=tell,
     done=lambda params, node, links: "paused",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from chaos.faults import proofs
 from chaos.faults.kind import Draw, Kind, Number, Trait
 from chaos.faults.words import Json, came_back, mapping
 
@@ -66,6 +67,7 @@ KIND = Kind(
     ),
     draw=Draw(swarm="first"),
     play=play,
+    proves=proofs.lost_power,
     evidence="what was pending on the disk and what was lost of it; a new incarnation registers after the restart",
     tell=tell,
     done=lambda params, node, links: "without power",

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from chaos.draws import rng_for
+from chaos.faults import proofs
 from chaos.faults.calls import many_records
 from chaos.faults.kind import HOLDING, SIDES, TRAFFIC, Choice, Draw, Fault, Kind, Number, Params, Setting, Site, Trait
 from chaos.faults.link_faults import off_peers, on_clients_side, untold
@@ -182,6 +183,7 @@ KIND = Kind(
     alone=off_peers,
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.struck,
     evidence="how many frames were hit",
     tell=counted,
     done=lambda params, node, links: (

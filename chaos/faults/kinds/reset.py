@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Choice, Draw, Fault, Kind, Number, Site, Trait
 from chaos.faults.link_faults import off_peers, on_clients_side
 from chaos.faults.words import Json, objects
@@ -53,6 +54,7 @@ KIND = Kind(
     alone=off_peers,
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.reset,
     evidence="how many connections were reset",
     tell=tell,
     done=lambda params, node, links: "losing its connections",

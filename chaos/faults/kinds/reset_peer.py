@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -52,6 +53,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("after_ms"),
     evidence="a connection over a link ends by itself while on, and stays open as long just before and just after",
     tell=how_they_ended,
     done=hit_by("reset_peer"),

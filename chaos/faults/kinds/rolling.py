@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.words import steps_in_turn
@@ -34,6 +35,7 @@ KIND = Kind(
         swarm="newer",
     ),
     play=play,
+    proves=proofs.restarted,
     evidence="each step's: down as asked, up as a new incarnation, every partition in sync within the length",
     tell=steps_in_turn,
     done=hit_by("rolling"),

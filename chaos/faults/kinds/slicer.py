@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Params, Trait
 from chaos.faults.link_faults import MEASURED_BYTES, ON_S, PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -79,6 +80,7 @@ KIND = Kind(
     ),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("longer_by_ms"),
     evidence="a large request takes as much longer as its pieces' pauses, than just before and just after",
     tell=round_trips,
     done=hit_by("slicer"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults import proofs
 from chaos.faults.kind import Draw, Kind, Number, Trait, listed
 from chaos.faults.words import Json, number, objects
 
@@ -56,6 +57,7 @@ KIND = Kind(
     traits=frozenset({Trait.NEEDS_NODE, Trait.OUT_OF_SYNC}),
     draw=Draw(params=lambda rng: {"share": rng.choice((0.05, 0.1, 0.3))}),
     play=play,
+    proves=proofs.slowed(SHARE_TOLERANCE),
     evidence="how often it was held, the share of the time that it was let run, and its CPU time",
     tell=tell,
     done=lambda params, node, links: f"slow{listed(params)}",

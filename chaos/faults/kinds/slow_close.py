@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, SIDES, Draw, Kind, Number, Trait
 from chaos.faults.link_faults import ON_S, PEERS, both_ends, hit_by, on_clients_side
 from chaos.faults.pace import PROBE_TIMEOUT_S
@@ -48,6 +49,7 @@ KIND = Kind(
     draw=Draw(params=lambda rng: {"delay_ms": rng.choice((100, 500)), "side": rng.choice(SIDES)}, swarm="newer"),
     of_clients=on_clients_side,
     play=play,
+    proves=proofs.compared("longer_by_ms"),
     evidence="a connection that a broker ends is open for longer at its other end than just before and just after",
     tell=how_they_ended,
     done=hit_by("slow_close"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from chaos.faults import proofs
 from chaos.faults.kind import Choice, Draw, Kind, Number, Params, Setting, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.words import Json, mapping, objects, steps_in_turn
@@ -71,6 +72,7 @@ KIND = Kind(
         lasts_s=(20.0, 22.0),
     ),
     play=play,
+    proves=proofs.upgraded,
     evidence="each step's; what ran before and after, as engine or kernel have it, and what the broker itself speaks",
     tell=tell,
     done=hit_by("upgrade"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import MANNERS, OUR_WORLDS, Choice, Draw, Kind, Params, Trait
 from chaos.faults.link_faults import ON_S
 from chaos.faults.targets import Unresolved
@@ -79,6 +80,7 @@ KIND = Kind(
         target=lambda rng, params: "zone:1",
     ),
     play=play,
+    proves=proofs.silent,
     evidence="a probe over each link of the zone but those to one broker fails while on and works afterwards",
     tell=tell,
     done=done,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.audit import audit
 from chaos.faults.kind import Kind, Trait
 from chaos.faults.kinds import KINDS
 from chaos.plans.plan import Plan, make_plan, read_plan, write_plan
@@ -83,6 +84,7 @@ def test_each_kind_is_played_proven_judged_and_told(kind: Kind, tmp_path: Path) 
     assert line["traits"] == sorted((kind.traits | kind.more_traits(line["params"])) & fault_traits.ALL)
     (again,), problem = parse_faults(lines)
     assert problem is None
+    assert audit(lines) == [], "its kind finds in it what it wrote"
     assert class_of(again.action, again.fault_class) in classes_of([again])
 
     files = read_run(directory.path)

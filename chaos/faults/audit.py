@@ -1,0 +1,57 @@
+"""Compares lines of nemesis.jsonl with the kinds of faults: class, traits, parameters, and what proves the fault. Pure.
+
+The nemesis writes down what follows from a fault's kind, so that checkers need not know the kinds. Here the kinds are
+asked again. A line that its kind could not have written makes the verdict `unknown`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from chaos.faults.kind import FaultError
+from chaos.faults.kinds import KINDS
+from checkers import fault_traits
+from checkers.history.tables import Problem
+from checkers.nemesis_log import FILE
+
+
+def audit(lines: Iterable[bytes]) -> list[str]:
+    """What is wrong, with file and line. Early lines, which name no schema, lack what is compared here. A line that is
+    no line of a fault ends this without a word: whoever reads the file says so.
+    """
+    found: list[str] = []
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = json.loads(raw)
+            if line.get("schema") is not None:
+                found += (str(Problem(FILE, number, why)) for why in _wrong(line))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            break
+    return found
+
+
+def _wrong(line: Mapping[str, Any]) -> Iterator[str]:
+    here = f"fault {line['id']} ({line['action']})"
+    kind = KINDS.get(line["action"])
+    if kind is None:
+        yield f"{here} is of no kind that this version of Squall knows"
+        return
+    params = line.get("params") or {}
+    if line["fault_class"] != kind.fault_class:
+        yield f"{here} is of class {kind.fault_class}, and here of {line['fault_class']}"
+    traits = sorted({trait.value for trait in kind.traits | kind.more_traits(params)} & fault_traits.ALL)
+    if line["traits"] != traits:
+        yield f"{here} has the traits {', '.join(traits) or 'none'}, and here {', '.join(line['traits']) or 'none'}"
+    if unlike := set(params) ^ set(kind.params):
+        yield f"{here} has the parameters {', '.join(kind.params) or 'none'}: not {', '.join(sorted(unlike))}"
+    for name in params.keys() & kind.params.keys():
+        try:
+            kind.params[name].check(name, params[name])
+        except FaultError as wrong:
+            yield f"{here}: {wrong}"
+    if seen := line.get("evidence"):
+        hit = (line.get("target") or {}).get("resolved") or ()
+        if missing := kind.proves(seen, params, hit):
+            yield f"{here}: its evidence does not prove it: {missing}"

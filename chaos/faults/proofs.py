@@ -1,0 +1,220 @@
+"""What a landed fault's evidence looks like, as it stands in nemesis.jsonl. Pure.
+
+Each kind of fault says what it must find in its evidence: what the nemesis looked at before it called the fault landed.
+Whoever judges a run looks again, so that a line that merely has some evidence proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from chaos.faults.words import Json, integer, mapping, number, objects, texts
+from chaos.runtimes.contract import NodeState
+
+Proves = Callable[[Json, Mapping[str, Any], Sequence[Any]], str]
+"""(evidence, parameters, what the fault hit) -> what is missing in the evidence, in words. Empty: nothing is."""
+
+
+def _came_back(up: Sequence[Json], count: int) -> bool:
+    """As `Stage.came_back`: every node is up again, or is still held down by another fault."""
+    ready = [integer(each.get("ready_ns")) > 0 or each.get("state") == NodeState.DOWN for each in up]
+    return len(ready) == count and all(ready)
+
+
+def taken_down(proof: str) -> Proves:
+    """Nodes that were taken down and started again. `proof`: what is said of each that was."""
+
+    def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+        down = objects(seen.get("down"))
+        shown = [not integer(each.get("answered"), 1) if "found" in each else bool(each.get(proof)) for each in down]
+        if len(shown) != len(hit) or not all(shown):
+            return f"not every node was {proof}"
+        return "" if _came_back(objects(seen.get("up")), len(hit)) else "not every node came back"
+
+    return missing
+
+
+def lost_power(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """What was pending on each node's disk; who was in sync; who came back."""
+    nodes = mapping(mapping(seen.get("lost")).get("nodes"))
+    if any(integer(mapping(nodes.get(str(node))).get("bytes_pending")) < 0 for node in hit) or not hit:
+        return "it does not say of every node what was pending on its disk"
+    if not isinstance(seen.get("isr"), Mapping):
+        return "it does not say who was in sync"
+    return "" if _came_back(objects(seen.get("up")), len(hit)) else "not every node came back"
+
+
+def gone_and_back(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """One node that was gone and came back."""
+    if not mapping(seen.get("down")).get("gone"):
+        return "the node was not gone"
+    return "" if _came_back([mapping(seen.get("up"))], 1) else "the node did not come back"
+
+
+def damaged(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """A file that is not what it was, of a node that was gone and came back."""
+    done = mapping(seen.get("damaged"))
+    if not done.get("path") or "before" not in done or done.get("before") == done.get("after"):
+        return "no file is another than before"
+    return gone_and_back(seen, params, hit)
+
+
+def rotten(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """A file that is not what it was."""
+    changed = any(each.get("before") != each.get("after") for each in objects(seen.get("rotten")) if each.get("path"))
+    return "" if changed else "no file is another than before"
+
+
+def held(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Nodes that were stopped, answered nothing, and were stopped still when they were let go."""
+    paused, resumed = objects(seen.get("paused")), objects(seen.get("resumed"))
+    stopped = [each.get("state") == "T" and mapping(each.get("probe")).get("ok") is False for each in paused]
+    if len(stopped) != len(hit) or not all(stopped):
+        return "not every node was stopped and answered nothing"
+    kept = ["held_by" in each or each.get("found") == "T" for each in resumed]
+    return "" if len(kept) == len(hit) and all(kept) else "not every node was stopped still at the end"
+
+
+def restarted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Each node's step: down as asked, up again, everything in sync."""
+    steps = objects(seen.get("steps"))
+    proof = "gone" if params.get("how") == "kill" else "controlled"
+    whole = [
+        bool(mapping(step.get("down")).get(proof))
+        and integer(mapping(step.get("up")).get("ready_ns")) > 0
+        and integer(step.get("in_sync_ns")) > 0
+        for step in steps
+    ]
+    return "" if len(whole) == len(hit) and all(whole) else f"not every node was {proof}, came back and was in sync"
+
+
+def upgraded(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """As `restarted`, and each node runs something else than before."""
+    pairs = [
+        (mapping(step.get("was")).get("runs"), mapping(step.get("is")).get("runs"))
+        for step in objects(seen.get("steps"))
+    ]
+    same = not pairs or any(now is None or now == was for was, now in pairs)
+    return restarted(seen, params, hit) or ("a node runs what it ran before" if same else "")
+
+
+def _proven(seen: Json) -> str:
+    links, proven = texts(seen.get("links")), texts(seen.get("proven"))
+    if not links or not proven or not set(proven) <= set(links):
+        return "no link of the fault's own proves it"
+    return ""
+
+
+def silent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Links that answered, did not while they were cut, and did again."""
+    links, before, after = texts(seen.get("links")), texts(seen.get("before")), objects(seen.get("after"))
+    of = before if seen.get("traffic") else links
+    during = [*objects(seen.get("during")), *objects(seen.get("last"))]
+    if missing := _proven(seen):
+        return missing
+    if len(objects(seen.get("during"))) != len(of) or any(each.get("ok") is not False for each in during):
+        return "not every link was silent while it was cut"
+    if not before or len(after) != len(before) or any(each.get("ok") is not True for each in after):
+        return "not every link that answered before answered again"
+    other = dict(zip(before, objects(seen.get("other")), strict=False))
+    if seen.get("traffic") and any(mapping(other.get(link)).get("ok") is not True for link in texts(seen["proven"])):
+        return "other requests over these links got no answer either"
+    return ""
+
+
+def flapped(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Links that answered in no turn while cut, in some turn while healed, and at the end."""
+    turns, after = objects(seen.get("turns")), objects(seen.get("after"))
+    if not turns or any(turn.get("down") != 0 for turn in turns) or not any(turn.get("up") for turn in turns):
+        return "its links did not fall silent and answer again in turns"
+    whole = bool(after) and all(each.get("ok") is True for each in after)
+    return "" if whole and texts(seen.get("links")) else "not every link answered at the end"
+
+
+def compared(*told: str) -> Proves:
+    """Links that were measured before, during and after. `told`: the numbers that its proof names beside."""
+
+    def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+        links = texts(seen.get("links"))
+        measured = {when: objects(seen.get(when)) for when in ("before", "during", "after")}
+        if any(len(probes) != len(links) for probes in measured.values()):
+            return "its links were not measured before, during and after it"
+        if unknown := [name for name in told if number(seen.get(name)) is None]:
+            return f"it does not say {', '.join(unknown)}"
+        return _proven(seen) or _measured(links, texts(seen["proven"]), measured)
+
+    return missing
+
+
+def _measured(links: Sequence[str], proven: Sequence[str], measured: Mapping[str, Sequence[Json]]) -> str:
+    """A link that proves the fault was measured while it was on, and before or after it."""
+    for link in proven:
+        during, *quiet = (
+            number(measured[w][links.index(link)].get("round_trip_ms")) for w in ("during", "before", "after")
+        )
+        if during is None or all(each is None for each in quiet):
+            return f"link {link} was not measured with and without it"
+    return ""
+
+
+def struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """How often it struck over each of its links: at least once over all."""
+    hits = [integer(each) for each in seen.get("hits") or ()] if isinstance(seen.get("hits"), list) else []
+    sound = len(hits) == len(texts(seen.get("links"))) and all(each >= 0 for each in hits)
+    return "" if sound and sum(hits) > 0 else "it does not say how often it struck over which links"
+
+
+def reset(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """Connections that were open, and were reset."""
+    opened, ended = texts(seen.get("opened")), mapping(seen.get("ended"))
+    if not opened or not set(opened) <= set(texts(seen.get("links"))) or not objects(seen.get("resets")):
+        return "no connection over its links was open"
+    whole = all(mapping(ended.get(link)).get("ok") is True for link in opened)
+    return "" if whole else "not every connection was reset"
+
+
+def led_anew(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """The controller's answers, and who led and held what; or the quorum's epoch, which went up."""
+    before, after, answers = (mapping(seen.get(name)) for name in ("before", "after", "answers"))
+    if params.get("how") == "resign":
+        later = integer(after.get("epoch")) > integer(before.get("epoch")) >= 0
+        asked = integer(seen.get("asked")) > 0 and before.get("controller") in hit
+        return "" if later and asked else "no controller that was asked was followed in a later epoch"
+    if not answers or not set(answers) <= set(before) or not set(answers) <= set(after):
+        return "it does not say of which partitions what was answered, and who led them before and after"
+    return "" if any(error in ("", "ELECTION_NOT_NEEDED") for error in answers.values()) else "the controller refused"
+
+
+def of_a_client(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """A process that has a successor, or operations before and after a gap."""
+    if params.get("how") == "crash":
+        gone, then = integer(seen.get("process")), integer(seen.get("followed_by"))
+        return "" if min(gone, then) >= 0 and gone != then else "no process followed another"
+    counts = [integer(seen.get(when)) for when in ("before", "during", "after")]
+    return "" if counts[0] > 0 and counts[1] == 0 and counts[2] > 0 else "it has no gap between operations"
+
+
+def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """What each node's own trace shows of its clock."""
+    said = mapping(seen.get("said"))
+    shown = [mapping(said.get(str(node))).get("off") is True for node in hit]
+    return "" if shown and all(shown) else "not every node's trace shows a wrong clock"
+
+
+def slowed(tolerance: float) -> Proves:
+    """How often each node was held, and for how much of the time it ran: its share, and `tolerance` more."""
+
+    def missing(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+        most = (number(params.get("share")) or 0.0) + tolerance
+        ran = [number(each.get("ran_share")) for each in objects(seen.get("healed")) if integer(each.get("stops")) > 0]
+        sound = len(ran) == len(hit) and all(each is not None and each <= most for each in ran)
+        return "" if sound else "not every node was held for most of the time"
+
+    return missing
+
+
+def disk_struck(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """How many calls it hit on each node's disk: at least one."""
+    hits = [integer(each.get("hits"), 0) for each in objects(seen.get("healed"))]
+    return "" if len(hits) == len(hit) and sum(hits) > 0 else "it does not say how many calls it hit"
