@@ -55,6 +55,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--warmup", type=float, default=60, help="seconds of load before a JVM is measured, in each round"
     )
+    parser.add_argument("--only", default="", metavar="TEXT", help="only what has this in its name: transactions")
     parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", type=Path, help="also write every single figure here")
     return parser.parse_args(given)

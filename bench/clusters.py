@@ -20,15 +20,15 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class Cluster:
-    """Three nodes as processes."""
+    """Nodes as processes, three if nothing else is said."""
 
     name = ""
 
-    def __init__(self, folder: Path, extra: dict[str, str] | None = None) -> None:
-        self.folder, self.extra = folder, extra or {}
-        ports = free_ports(2 * len(NODES), claimed_ports(), random.SystemRandom())
-        self.ports = dict(zip(NODES, ports[:3], strict=True))
-        self.internal = dict(zip(NODES, ports[3:], strict=True))
+    def __init__(self, folder: Path, extra: dict[str, str] | None = None, nodes: Sequence[int] = NODES) -> None:
+        self.folder, self.extra, self.nodes = folder, extra or {}, nodes
+        ports = free_ports(2 * len(nodes), claimed_ports(), random.SystemRandom())
+        self.ports = dict(zip(nodes, ports[: len(nodes)], strict=True))
+        self.internal = dict(zip(nodes, ports[len(nodes) :], strict=True))
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.launched_at = 0.0
 
@@ -54,14 +54,18 @@ class Cluster:
 
     def start(self) -> None:
         """Write configurations and launch every node; `launched_at` is when that began."""
-        for node in NODES:
+        for node in self.nodes:
             (self.folder / f"n{node}").mkdir(parents=True, exist_ok=True)
-            lines = [f"{key}={value}" for key, value in {**self.settings(node), **self.extra}.items()]
-            self._config(node).write_text("\n".join(lines) + "\n")
+            self.configure(node)
         self.prepare()
         self.launched_at = time.monotonic()
-        for node in NODES:
+        for node in self.nodes:
             self.launch(node)
+
+    def configure(self, node: int) -> None:
+        """Write the file of properties that one node is launched with."""
+        lines = [f"{key}={value}" for key, value in {**self.settings(node), **self.extra}.items()]
+        self._config(node).write_text("\n".join(lines) + "\n")
 
     def _config(self, node: int) -> Path:
         return self.folder / f"n{node}.properties"
@@ -114,8 +118,15 @@ class Squall(Cluster):
 
     name = "squall"
 
-    def __init__(self, folder: Path, extra: dict[str, str] | None = None, *, root: Path | None = None) -> None:
-        super().__init__(folder, extra)
+    def __init__(
+        self,
+        folder: Path,
+        extra: dict[str, str] | None = None,
+        nodes: Sequence[int] = NODES,
+        *,
+        root: Path | None = None,
+    ) -> None:
+        super().__init__(folder, extra, nodes)
         self._root = root
 
     def environ(self) -> dict[str, str] | None:
@@ -124,7 +135,7 @@ class Squall(Cluster):
 
     def settings(self, node: int) -> dict[str, str]:
         """Kafka's defaults, but for what a three-node cluster on loopback needs."""
-        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in NODES)
+        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "node.id": str(node),
             "process.roles": "broker,controller",
@@ -147,13 +158,13 @@ class Kafka(Cluster):
 
     name = "kafka"
 
-    def __init__(self, folder: Path, extra: dict[str, str] | None = None) -> None:
-        super().__init__(folder, extra)
+    def __init__(self, folder: Path, extra: dict[str, str] | None = None, nodes: Sequence[int] = NODES) -> None:
+        super().__init__(folder, extra, nodes)
         self.kafka = apache_kafka(lambda line: print(line, file=sys.stderr))
 
     def settings(self, node: int) -> dict[str, str]:
         """The same as ours, in Kafka's way."""
-        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in NODES)
+        voters = ",".join(f"{n}@127.0.0.1:{self.internal[n]}" for n in self.nodes)
         return {
             "process.roles": "broker,controller",
             "node.id": str(node),
@@ -177,7 +188,7 @@ class Kafka(Cluster):
 
     def prepare(self) -> None:
         """Format each node's directory; not part of the start-up time."""
-        for node in NODES:
+        for node in self.nodes:
             subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._config(node))),
                 check=True,

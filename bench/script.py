@@ -11,6 +11,7 @@ from bench.client import LINGER_MS, first_ack, latency, throughput
 from bench.clusters import Cluster
 from bench.failover import failover
 from bench.sheet import Step, say
+from bench.transactions import transactions
 
 WARM_UP = ((1024, True), (1024, False), (100, True), (100, False))
 """Record size, idempotent: what a JVM is warmed up with, a quarter of the time each."""
@@ -19,25 +20,28 @@ FURTHER = ((100, True, True), (1024, False, False), (100, False, False))
 """Record size, idempotent, handed over in C. The first come right after the warm-up: each load is more of it."""
 RATES = ((1000, 5), (1000, 0), (5000, 5))
 """Records per second and the client's linger.ms."""
+TRANSACTING = (1, 4, 16)
+"""Transactional producers at once."""
 REST_S = 3.0
 
 Figures = Mapping[str, float]
 
 
 def script(cluster: Cluster, arguments: argparse.Namespace, *, failovers: bool) -> list[Step]:
-    """The steps of a round of a cluster that is being launched."""
+    """The steps of a round of a cluster that is being launched: those that are needed, and what was asked for."""
     steps = [Step("launch", partial(_launch, cluster), needed=True), Step("memory at rest", partial(_at_rest, cluster))]
     if cluster.name == "kafka" and arguments.warmup:
         steps.append(Step("warm-up", partial(_warm_up, cluster, arguments.warmup), needed=True))
     steps += [_load(cluster, arguments, *load) for load in ASKED_FIRST]
     steps += [_rate(cluster, arguments, *rate) for rate in RATES]
     steps += [_load(cluster, arguments, *load) for load in FURTHER]
+    steps += [_transactions(cluster, arguments, producers) for producers in TRANSACTING]
     steps.append(_load(cluster, arguments, 100, True, False, ", at the end"))
     steps.append(Step("memory after load", lambda: {"memory after load, MB a broker": max(cluster.rss_mb())}))
     for controller in (False, True) if failovers else ():
         kind = "failover of leader" + (" and controller" if controller else "")
         steps.append(Step(kind, partial(_failover, cluster, controller, kind)))
-    return steps
+    return [step for step in steps if step.needed or arguments.only in step.name]
 
 
 def _launch(cluster: Cluster) -> Figures:
@@ -53,6 +57,7 @@ def _warm_up(cluster: Cluster, seconds: float) -> Figures:
     say(f"  {cluster.name:>7} warm-up of {seconds:g} s")
     for size, idempotent in WARM_UP:
         throughput(cluster, size, idempotent=idempotent, seconds=seconds / len(WARM_UP))
+    transactions(cluster, TRANSACTING[-1], seconds / len(WARM_UP))
     return {}
 
 
@@ -82,6 +87,21 @@ def _rate(cluster: Cluster, arguments: argparse.Namespace, rate: int, linger_ms:
             f"{kind}, p99 ms": found.p99_ms,
             f"{kind}, p99.9 ms": found.p999_ms,
             f"{kind}, broker cores": found.broker_cores,
+        }
+
+    return Step(kind, take)
+
+
+def _transactions(cluster: Cluster, arguments: argparse.Namespace, producers: int) -> Step:
+    kind = f"transactions, {producers} producer{'s' if producers > 1 else ''}"
+
+    def take() -> Figures:
+        found = transactions(cluster, producers, arguments.seconds)
+        return {
+            f"{kind}, a second": found.per_s,
+            f"{kind}, p50 ms": found.p50_ms,
+            f"{kind}, p99 ms": found.p99_ms,
+            f"{kind}, broker CPU ms each": found.broker_cpu_ms,
         }
 
     return Step(kind, take)

@@ -14,6 +14,7 @@ from bench import __main__ as program
 from bench import script as scripts
 from bench.client import Latency, Throughput
 from bench.sheet import Sheet, Step, table
+from bench.transactions import TransactionRate
 
 
 def gives(**figures: float) -> Callable[[], Mapping[str, float]]:
@@ -119,6 +120,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setattr(scripts, "first_ack", lambda *_: 1.0)
     monkeypatch.setattr(scripts, "throughput", found.throughput)
     monkeypatch.setattr(scripts, "latency", lambda *_, **__: Latency(1, 1, 1, 1))
+    monkeypatch.setattr(scripts, "transactions", lambda *_: TransactionRate(1, 1, 1, 1))
     monkeypatch.setattr(scripts, "failover", lambda *_, **__: (1.0, 0))
     return found
 
@@ -139,6 +141,13 @@ def test_without_failures_nothing_stands_under_the_table(
     assert list(found["squall"]) == list(found["kafka"])
     assert [len(found["squall"][f]) for f in ("100 B, idempotent, MB/s", "failover of leader, s to next ack")] == [2, 1]
     assert not any(each.running for each in loads.clusters)
+
+
+def test_only_what_was_asked_for_is_measured(loads: Loads, tmp_path: Path) -> None:
+    loads.failing = lambda cluster, size, seconds: True
+    code, found = run(tmp_path, "--only", "transactions, 4")
+    assert code == 0, "loads that nobody asked for did not fail"
+    assert [figure.partition(", ")[0] for figure in found["squall"]] == ["launch to first ack"] + 4 * ["transactions"]
 
 
 def test_a_figure_of_ours_that_failed_is_told_and_the_exit_code_is_1(
