@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from checkers.anomalies.registry import CATALOG
+from checkers.history.tables import LATE_END
 
 
 class FaultClass(StrEnum):
@@ -48,7 +49,7 @@ class RunConfiguration:
     isolation: int = 1
     """0 read_uncommitted, 1 read_committed; of readers."""
     transaction_version: int = 0
-    """0: no transactions. 1: V1. 2: V2 (KIP-890)."""
+    """Of producers. 0: no transactions. 1: V1. 2: V2 (KIP-890)."""
     hw_truncation: bool = False
     """Followers truncate to the high watermark, as before KIP-101."""
     marks_of_several_moments: bool = False
@@ -195,7 +196,10 @@ _BEFORE_101 = "a follower that truncates to its high watermark drops what was co
 _SEVERAL_MOMENTS = "the high watermark is looked at first, then the last stable offset, then the log: each may be newer"
 _REQUESTED = "somebody asked for a leader that was not in sync: what it lacks is gone"
 _DOUBLED = "one copy of a request was refused, and the other one appended a moment later"
-_DELAYED_END = "a delayed EndTxn ends the next transaction of the same epoch (transactions V1)"
+_DELAYED_END = (
+    "its client asked twice for the end of an earlier transaction, and the first EndTxn may have come late: with "
+    "transactions V1 it then ends this one, which has the same epoch"
+)
 
 ADDED: tuple[Row, ...] = (
     _added(
@@ -250,7 +254,10 @@ ADDED: tuple[Row, ...] = (
     _added(
         "transactions V1",
         lambda c: c.transaction_version == 1,
-        Cell(dict.fromkeys(("G1a", "lost-txn", "torn-txn"), _DELAYED_END), "KAFKA-17754; mended by KIP-890"),
+        Cell(
+            {f"{name}/{LATE_END}": _DELAYED_END for name in ("G1a", "dirty-read", "torn-txn", "lost-txn", "G1c")},
+            "KAFKA-17754, also in Apache Kafka 4.3; KIP-890 part 2: with V2 each transaction has its own epoch",
+        ),
     ),
     _added(
         "truncation to the high watermark",

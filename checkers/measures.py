@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from checkers import measured_transactions
 from checkers.history.tables import LISTED, OK, PRODUCER, SEND, History, PlayedFault, Process, Row, Told
 from checkers.history.values import producer_of
 from checkers.metrics import (
@@ -22,7 +23,6 @@ from checkers.metrics import (
     LATENCY_UNIT_NS,
     LOAD,
     OVERALL,
-    PERCENTILES,
     READER_GAP,
     READS,
     RECOVERY,
@@ -31,6 +31,8 @@ from checkers.metrics import (
     STALE,
     Context,
     Measure,
+    percentile,
+    spread,
 )
 from checkers.nemesis_log import windows
 
@@ -54,6 +56,7 @@ def measure(history: History, context: Context) -> list[Measure]:
         *_spread(LAG, _lags(told)),
         *_acked(sends, LOAD),
         *_acked(after, AFTERWARDS),
+        *measured_transactions.measure(history),
     ]
     return sorted(measures)
 
@@ -67,14 +70,6 @@ def _latency(send: Row) -> int:
     return (send.t1 - send.t0) // LATENCY_UNIT_NS
 
 
-def _percentile(times: list[int], fraction: float) -> float:
-    """Between the two nearest ones of sorted `times`."""
-    position = fraction * (len(times) - 1)
-    lower = int(position)
-    upper = min(lower + 1, len(times) - 1)
-    return times[lower] + (times[upper] - times[lower]) * (position - lower)
-
-
 def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
     faulty = windows(context.faults)
     by_flag: dict[int, list[int]] = {}
@@ -85,8 +80,7 @@ def _latencies(sends: list[Row], context: Context) -> Iterator[Measure]:
             by_flag.setdefault(ALL, []).append(_latency(send))
     for flag, times in by_flag.items():
         times.sort()
-        percentiles = (_percentile(times, fraction) for fraction in PERCENTILES)
-        yield Measure(LATENCY, flag, 0, (len(times), *percentiles, times[-1]))
+        yield Measure(LATENCY, flag, 0, spread(times))
 
 
 def _gaps(sends: list[Row], context: Context) -> Iterator[Measure]:
@@ -174,7 +168,7 @@ def _by_second(sends: list[Row], told: list[Told], origin: int) -> Iterator[Meas
     yield from (Measure(READS, second, 0, (count,)) for second, count in reads.items())
     for second, times in latencies.items():
         times.sort()
-        numbers = (len(times), _percentile(times, 0.5), _percentile(times, 0.99), times[-1])
+        numbers = (len(times), percentile(times, 0.5), percentile(times, 0.99), times[-1])
         yield Measure(SECOND, second, 0, numbers)
 
 
@@ -231,5 +225,4 @@ def _spread(name: str, values: Iterable[tuple[Reader, int]]) -> Iterator[Measure
         groups.setdefault((ALL, ALL), []).append(value)
     for (proc, part), members in groups.items():
         members.sort()
-        percentiles = (_percentile(members, fraction) for fraction in PERCENTILES)
-        yield Measure(name, proc, part, (len(members), *percentiles, members[-1]))
+        yield Measure(name, proc, part, spread(members))

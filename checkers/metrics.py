@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from checkers.history.tables import FinalRead, History, Partition, PlayedFault
@@ -24,11 +25,32 @@ LATENCY, GAP, HEALED_GAP, FAULT_GAP = "latency", "gap", "healed gap", "fault gap
 RECOVERY, READER_GAP, ACKED = "recovery", "reader gap", "acked"
 SENDS, READS, SECOND = "sends", "reads", "latency by second"
 STALE, LAG = "stale", "lag"
+TRANSACTIONS, COMMIT_LATENCY = "transactions", "commit latency"
+UNCOMMITTED, UNCOMMITTED_OFFSETS = "uncommitted", "uncommitted offsets"
 
 LOAD, AFTERWARDS = 0, 1
 """Measure.b of what was acknowledged: to the load's producers, and to those that wrote after healing."""
+ABORTED_DATA, NEVER_ENDED_DATA, EARLY_DATA = 0, 1, 2
+"""Measure.a of what was read uncommitted: of a transaction that was aborted or failed; of one whose client never asked
+for its end; of one whose commit was asked for later."""
 ALL, CALM, FAULTY = -1, 0, 1
 """Measure.a of a latency: any, of sends outside and inside the faults' times."""
+
+
+class TxnEnd(IntEnum):
+    """How a transaction ended, as its client saw it. Measure.a of TRANSACTIONS."""
+
+    COMMITTED = 0
+    ABORTED = 1
+    """Its client asked for that, and the coordinator did it."""
+    TIMED_OUT = 2
+    """It definitely did not commit, and its client heard that only after the transaction's time-out."""
+    FAILED = 3
+    """It definitely did not commit, for another reason: its producer was fenced, or could not write."""
+    LEFT = 4
+    """Its client never asked for its end. The coordinator aborts it in time."""
+    UNKNOWN = 5
+    """The request for its end has no answer that says what came of it."""
 
 
 class Measure(NamedTuple):
@@ -47,11 +69,18 @@ class Measure(NamedTuple):
     | reads | second | 0 | how many records were received in it |
     | stale | process or ALL | partition or ALL | count, p50, p99, p99.9, max of the age of polls, see below |
     | lag | process or ALL | partition or ALL | count, p50, p99, p99.9, max of offsets that readers were behind |
+    | transactions | a TxnEnd | 0 | how many ended so |
+    | commit latency | 0 | 0 | count, p50, p99, p99.9, max of the time from asking for a commit to its acknowledgement |
+    | uncommitted | ABORTED_DATA ... | 1: final reads | of how many transactions, how many reads; see below |
+    | uncommitted offsets | the same | the same | at how many offsets of these transactions |
     | latency by second | second | 0 | count, p50, p99, max of what was acknowledged in it |
 
     The age of a poll is the time from when somebody was first told of an offset behind its last record until the poll
     began; 0 where nobody was. A reader asks now and then for the latest offset (with read_committed for the last stable
     one): that less its position is its lag (R6). Final reads count for neither.
+
+    Uncommitted is what readers at read_uncommitted got of transactions before anybody asked for a commit, or although
+    nobody ever did. It shows that there was something which readers at read_committed were not to be given.
     """
 
     name: str
@@ -80,6 +109,11 @@ class Context:
     outcomes: Mapping[str, Mapping[str, int]]
     afterwards: Sequence[int] = ()
     """Producers that wrote after healing: their sends are no load, and what is measured leaves them out."""
+
+    @property
+    def transactions(self) -> bool:
+        """Whether there was any."""
+        return bool(self.outcomes.get("txn"))
 
     @property
     def healed_ns(self) -> int:
@@ -120,6 +154,7 @@ def shape(measures: Iterable[Measure], context: Context) -> dict[str, Any]:
             ],
         },
         "reading": _reading(by_name, names),
+        "transactions": _transactions(by_name) if context.transactions else None,
         "partitions": {
             partition.name: {
                 "part": partition.part,
@@ -179,6 +214,42 @@ def _reading(by_name: Mapping[str, Sequence[Measure]], names: Mapping[int, str])
 _READING = ((STALE, "stale_ms", LATENCY_UNIT_NS / 1e6), (LAG, "lag", 1))
 """Measure, its name in metrics.json, its unit there."""
 _LATENCIES = {"all": ALL, "without_faults": CALM, "with_faults": FAULTY}
+
+
+def _transactions(by_name: Mapping[str, Sequence[Measure]]) -> dict[str, Any]:
+    """How they ended, and what readers at read_uncommitted got of them that was not committed."""
+    ended = {each.a: int(each.numbers[0]) for each in by_name.get(TRANSACTIONS, ())}
+    got = {(each.a, each.b): map(int, each.numbers) for each in by_name.get(UNCOMMITTED, ())}
+    offsets = {(each.a, each.b): int(each.numbers[0]) for each in by_name.get(UNCOMMITTED_OFFSETS, ())}
+
+    def amount(data: int, final: int) -> dict[str, int]:
+        transactions, reads = got.get((data, final), (0, 0))
+        return {"transactions": transactions, "offsets": offsets.get((data, final), 0), "reads": reads}
+
+    return {
+        "ended": {end.name.lower(): ended.get(end, 0) for end in TxnEnd},
+        "commit_ms": _latency(by_name.get(COMMIT_LATENCY, ()), 0),
+        "read_uncommitted": {
+            when: {which: amount(data, final) for which, data in _UNCOMMITTED.items()}
+            for final, when in enumerate(("under_load", "final_reads"))
+        },
+    }
+
+
+_UNCOMMITTED = {"aborted": ABORTED_DATA, "never_ended": NEVER_ENDED_DATA, "before_commit": EARLY_DATA}
+
+
+def spread(ordered: Sequence[int]) -> tuple[float, ...]:
+    """Count, percentiles and maximum of sorted numbers."""
+    return (len(ordered), *(percentile(ordered, fraction) for fraction in PERCENTILES), ordered[-1])
+
+
+def percentile(ordered: Sequence[int], fraction: float) -> float:
+    """Between the two nearest ones of sorted numbers."""
+    position = fraction * (len(ordered) - 1)
+    lower = int(position)
+    upper = min(lower + 1, len(ordered) - 1)
+    return ordered[lower] + (ordered[upper] - ordered[lower]) * (position - lower)
 
 
 def _by_name(measures: Iterable[Measure]) -> dict[str, list[Measure]]:

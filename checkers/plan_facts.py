@@ -136,8 +136,11 @@ def configuration_of(process: Process, plan: RunConfiguration) -> RunConfigurati
     settings = process.settings
     if process.role != "producer":
         return replace(plan, acks=-1, idempotence=True, isolation=process.isolation)
+    # Confluent's client, aiokafka and kafka-python write as V1 does, whatever the cluster has.
+    newest = plan.transaction_version if process.client == OURS else min(plan.transaction_version, 1)
     return replace(
         plan,
+        transaction_version=newest,
         acks=_acks(settings.get("acks", plan.acks)),
         idempotence=bool(settings.get("idempotence", plan.idempotence)),
         max_in_flight=int(settings.get("max_in_flight", plan.max_in_flight)),

@@ -16,6 +16,7 @@ from reports.lanes import terms
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
 from reports.samples import Samples, histories_of, read_samples
 from reports.sections.of_run import section_of
+from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
 from reports.stories import Line, cause_of, story, witness_text
 from reports.telling import tellings_of
@@ -42,6 +43,7 @@ def render(run_dir: Path) -> Path:
     found = checks.checks_of(files)
     own, own_trouble = section_of(files)
     transactions, txns, txns_trouble = _transactions(files)
+    sections = [each for each in (own, in_figures(files)) if each is not None]
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -58,11 +60,10 @@ def render(run_dir: Path) -> Path:
             timeline=timeline,
             timeline_trouble=trouble,
             exact_gaps=samples.exact_gaps,
-            own=own,
+            sections=[(each, strip_svg(each.strip) if each.strip is not None else "") for each in sections],
             own_trouble=own_trouble,
             txns=txns,
             txns_trouble=txns_trouble,
-            strip=strip_svg(own.strip) if own is not None and own.strip is not None else "",
             checks=found,
             groups=_groups(files, found),
             faults=rows,

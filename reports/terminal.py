@@ -16,6 +16,7 @@ from reports.fault_words import FaultRow, fault_rows
 from reports.page import FILE
 from reports.run_files import RunFiles, number, read_run
 from reports.sections.of_run import section_of
+from reports.sections.of_transactions import in_figures
 from reports.sections.on_terminal import drawn
 
 _WORD_STYLES = {checks.VALID: "bold green", checks.INVALID: "bold red", checks.UNKNOWN: "bold yellow"}
@@ -37,8 +38,8 @@ def summary(run_dir: Path, console: Console) -> None:
     if rows and not console.is_terminal:
         console.print()
     own, _ = section_of(files)
-    if own is not None:
-        for part in drawn(own, console.width):
+    for section in (own, in_figures(files)):
+        for part in drawn(section, console.width) if section is not None else ():
             console.print(part)
     for part in _checks(files, console):
         _put(console, part)

@@ -100,7 +100,7 @@ def run_queries(
     """The findings and measures in the tables in `folder`. `out`, `few`: as `witnesses.collect` takes them."""
     found = [each for query in _queries() for each in query(converted)]
     kept = []
-    for name in views.in_order({*views_of(found), *measures.VIEWS}):
+    for name in views.in_order({*views_of(found), *measures.views(context)}):
         view = views.VIEWS.get(name)
         table = _view(spark, context, view) if view else _table(spark, folder, name)
         table.createOrReplaceTempView(name)

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from checkers import metrics
 from checkers.history.tables import PRODUCER, PlayedFault, Process
-from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure
+from checkers.metrics import CALM, FAULTY, LATENCY_UNIT_NS, OVERALL, PERCENTILES, Context, Measure, TxnEnd
 from checkers.nemesis_log import FOREVER, windows
 
-VIEWS = ("standing", "told")
-"""What the statements read."""
+
+def views(context: Context) -> tuple[str, ...]:
+    """What the statements read."""
+    return "standing", "told", *(("txns", "txn_values", "records") if context.transactions else ())
 
 
 def _count(name: str, a: str, b: str = "0", x: str = "null", took: str = "null") -> str:
@@ -71,13 +73,39 @@ counted as (
                   partition by proc, part order by op, idx rows between unbounded preceding and 1 preceding)
                 position_before
       from told))
-  where kind = 3 and position_before is not null)
+  where kind = 3 and position_before is not null{{transactions}})
 select name, a, b, concat(array(double(count(*)), sum(double(x)), double(min(x))),
                           coalesce(percentile(took, array({", ".join(map(str, PERCENTILES))})),
                                    array({", ".join("0.0D" for _ in PERCENTILES)})),
                           array(double(max(took)))) numbers
 from counted group by name, a, b
 """
+
+TRANSACTIONS = f"""
+  union all
+  select inline(array_compact(array(
+    {_count("transactions", "ended")},
+    if(st = 0 and how = 1, {_count("commit latency", "0", took=f"(t1 - te) div {LATENCY_UNIT_NS}")}, null))))
+  from (
+    select *, case when st = 0 then if(how = 1, {TxnEnd.COMMITTED:d}, {TxnEnd.ABORTED:d})
+                   when st = 1 then if(t1 - t0 >= timeout_ms * 1000000L, {TxnEnd.TIMED_OUT:d}, {TxnEnd.FAILED:d})
+                   else if(how = 0, {TxnEnd.LEFT:d}, {TxnEnd.UNKNOWN:d}) end ended
+    from txns)
+  union all
+  select inline(array(
+    {_count("uncommitted", "which", "final", x="reads")},
+    {_count("uncommitted offsets", "which", "final", x="offsets")}))
+  from (
+    select which, final, txn, sum(reads) reads, count(*) offsets
+    from (
+      select t.txn, r.part, r.off, if(r.final > 0, 1, 0) final, count(*) reads,
+             case when t.never_commits then if(t.aborted, {metrics.ABORTED_DATA}, {metrics.NEVER_ENDED_DATA})
+                  when r.t1 < t.te then {metrics.EARLY_DATA} end which
+      from records r join txn_values t on t.val = r.val
+      where r.kind = 1 and r.iso = 0 and r.val >= 0
+      group by 1, 2, 3, 4, 6)
+    where which is not null group by which, final, txn)"""
+"""A place belongs to one transaction: so offsets are counted by transaction."""
 
 RECOVERIES = f""",
     transform(filter({{faults}}, fault -> fault.began >= 0 and t0 >= fault.whole_since),
@@ -132,6 +160,7 @@ def statements(context: Context, processes: Sequence[Process]) -> tuple[str, str
         after=wrote_after,
         origin=f"{context.origin_ns}L",
         flag=f"if({_faulty(windows(context.faults))}, {FAULTY}, {CALM})",
+        transactions=TRANSACTIONS if context.transactions else "",
         recoveries=RECOVERIES.format(faults=faults) if faults else "",
     )
     healed = f"{context.healed_ns}L"
@@ -151,6 +180,10 @@ _COUNTED: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
     metrics.LATENCY: lambda row: (row[0], *row[3:]),
     metrics.STALE: lambda row: (row[0], *row[3:]),
     metrics.LAG: lambda row: (row[0], *row[3:]),
+    metrics.TRANSACTIONS: lambda row: row[:1],
+    metrics.COMMIT_LATENCY: lambda row: (row[0], *row[3:]),
+    metrics.UNCOMMITTED: lambda row: row[:2],
+    metrics.UNCOMMITTED_OFFSETS: lambda row: row[1:2],
     metrics.SECOND: lambda row: (row[0], row[3], row[4], row[-1]),
     metrics.SENDS: lambda row: row[:1],
     metrics.READS: lambda row: row[1:2],

@@ -47,23 +47,24 @@ from places where val >= 0 group by part, val
 
 TXN_VALUES = """
 select m.val, m.part, t.op txn, t.proc txn_proc, t.id, t.te, t.t1 txn_t1, t.timeout_ms,
-       t.st = 0 and t.how = 1 committed, t.how <> 1 or t.st = 1 never_commits
+       t.st = 0 and t.how = 1 committed, t.how <> 1 or t.st = 1 never_commits,
+       t.how = 2 or t.st = 1 aborted, t.late_commit = 1 late_commit, t.late_abort = 1 late_abort
 from members m join txns t on m.txn = t.op where m.kind = 0
 """
 """One row for each value that was sent in a transaction."""
 
 COMMITTED_READS = """
-select t.txn, t.txn_proc, t.te, t.never_commits, r.part, r.val,
+select t.txn, t.txn_proc, t.te, t.never_commits, t.late_commit, r.part, r.val,
        min(r.off) off, min(r.op) op, min(r.t1) first, max(r.final) > 0 final
 from records r join txn_values t on r.val = t.val
 where r.kind = 1 and r.iso = 1 and r.val >= 0
-group by t.txn, t.txn_proc, t.te, t.never_commits, r.part, r.val
+group by t.txn, t.txn_proc, t.te, t.never_commits, t.late_commit, r.part, r.val
 """
 """What read_committed readers got of values of transactions."""
 
 WR_EDGES = """
 select w.txn writer, t.op reader, w.te writer_at, t.te reader_at, max(t.proc) proc,
-       min(struct(r.part, r.off, r.val)) read
+       max(w.late_commit) late, min(struct(r.part, r.off, r.val)) read
 from records r join members m on m.kind = 1 and m.op = r.op join txns t on t.op = m.txn
 join txn_values w on w.val = r.val
 where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and t.st <> 1 and not w.never_commits
@@ -71,7 +72,7 @@ where r.kind = 1 and r.iso = 1 and r.val >= 0 and r.t1 <= t.te and t.how = 1 and
 group by w.txn, t.op, w.te, t.te
 """
 """A row for each two transactions that may have committed, of which one read of the other before its commit was asked
-for; `read`: the first such record."""
+for; `read`: the first such record; `late`: a late EndTxn may have committed the writer."""
 
 ALONE = "select *, coalesce(st = 0, false) acked, false in_txn from"
 IN_TRANSACTIONS = """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import FINAL, JEPSEN, READS, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.transactions import committed_reads
+from checkers.anomalies.transactions import committed_reads, ended_late
 from checkers.findings import Witness
+from checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
     Anomaly(
@@ -25,9 +26,10 @@ ANOMALIES = (
 
 def find(seen: Seen) -> Iterator[Witness]:
     """A commit that was asked for and not answered may have happened: its records are no witnesses."""
+    late = seen.view(ended_late)
     for got in seen.view(committed_reads):
         if got.txn.never_commits:
-            evidence = FINAL if got.final else READS
+            evidence = LATE_END if COMMIT in late[got.txn.op] else FINAL if got.final else READS
             yield Witness("G1a", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 

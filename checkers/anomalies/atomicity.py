@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import Value, logs_of
+from checkers.anomalies.transactions import ended_late
 from checkers.findings import Witness
-from checkers.history.tables import OK, FinalRead, History, Partition, Txn
+from checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, Partition, Txn
 
 EOS = "KIP-98: Exactly Once Delivery and Transactional Messaging (atomic writes to several partitions)"
 
@@ -39,6 +40,7 @@ def find(seen: Seen) -> Iterator[Witness]:
     finals = _committed_finals(seen.history)
     standing = _final_values(seen.history)
     of_txn: dict[int, list[tuple[Value, Partition]]] = {}
+    late = seen.view(ended_late)
     damaged = {(log.partition.part, off) for log in seen.view(logs_of) for off in log.corrupt_finally}
     for log in seen.view(logs_of):
         for value in log.values.values():
@@ -55,16 +57,19 @@ def find(seen: Seen) -> Iterator[Witness]:
             and (value.part, value.acked_at) not in damaged
             and _judged(value, partition, txn, finals.get(value.part, []))
         ]
-        yield from _of(txn, visible, missing)
+        yield from _of(txn, visible, missing, late[txn.op])
 
 
-def _of(txn: Txn, visible: list[Value], missing: list[Value]) -> Iterator[Witness]:
+def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[int]) -> Iterator[Witness]:
+    """`late`: as `ended_late` has it. Either end makes half a transaction; an abort makes one vanish."""
     if visible:
+        evidence = LATE_END if late else ""
         for value in missing:
-            yield Witness("torn-txn", "", value.part, value.acked_at, value.val, txn.op, txn.proc, len(visible))
+            yield Witness("torn-txn", evidence, value.part, value.acked_at, value.val, txn.op, txn.proc, len(visible))
     elif missing and txn.committed:
         first = min(missing, key=lambda value: value.val)
-        yield Witness("lost-txn", "", first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
+        evidence = LATE_END if ABORT in late else ""
+        yield Witness("lost-txn", evidence, first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
 
 
 def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.transactions import committed_reads
+from checkers.anomalies.transactions import committed_reads, ended_late
 from checkers.findings import Witness
+from checkers.history.tables import COMMIT, LATE_END
 
 ANOMALIES = (
     Anomaly(
@@ -24,9 +25,11 @@ ANOMALIES = (
 
 def find(seen: Seen) -> Iterator[Witness]:
     """One clock times both, and the request for the commit leaves the client after it was recorded."""
+    late = seen.view(ended_late)
     for got in seen.view(committed_reads):
         if not got.txn.never_commits and got.first < got.txn.te:
-            yield Witness("dirty-read", "", got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
+            evidence = LATE_END if COMMIT in late[got.txn.op] else ""
+            yield Witness("dirty-read", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, got.op)
 
 
 CHECK = Check(__name__, ANOMALIES, find)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.anomalies.transactions import transactions_of
+from checkers.anomalies.transactions import ended_late, transactions_of
 from checkers.findings import Witness
-from checkers.history.tables import POLL, SEND, History, Row
+from checkers.history.tables import ABORT, POLL, SEND, History, Row
 
 
 def consecutive_reads(history: History) -> list[tuple[Row, Row]]:
@@ -27,16 +27,17 @@ Order = dict[int, dict[int, int]]
 def version_orders(history: History) -> tuple[Order, Order]:
     """The order over offsets of polls and acknowledged sends, for read_uncommitted readers and for read_committed ones.
 
-    A read_committed reader need not be given a record of a transaction whose commit was not acknowledged, unless some
-    reader at its level got it.
+    A read_committed reader need not be given a record of a transaction whose commit was not acknowledged, or which a
+    late EndTxn may have aborted, unless some reader at its level got it.
     """
-    transactions = transactions_of(history).of_value
+    transactions, late = transactions_of(history).of_value, ended_late(history)
     offsets: tuple[dict[int, set[int]], ...] = ({}, {})
     for record in history.records.rows():
         if record.kind not in (SEND, POLL) or record.off < 0:
             continue
         txn = transactions.get(record.val)
-        committed = txn is None or txn.committed or record.iso == 1
+        visible = txn is None or (txn.committed and ABORT not in late[txn.op])
+        committed = visible or record.iso == 1
         for seen in offsets if committed else offsets[:1]:
             seen.setdefault(record.part, set()).add(record.off)
     uncommitted, committed_only = (

@@ -46,6 +46,26 @@ def transactions_of(history: History) -> Transactions:
     return found
 
 
+def ended_late(history: History) -> dict[int, frozenset[int]]:
+    """Transaction -> how earlier ones were to end whose EndTxn may have ended this one, COMMIT or ABORT: `LATE_END`."""
+    found: dict[int, frozenset[int]] = {}
+    by_process = _by_process(history)
+    for process in history.processes:
+        txns, limit = by_process.get(process.proc, []), process.request_timeout_ns
+        for index, txn in enumerate(txns):
+            earlier = [each for each in txns[:index] if -1 in (each.epoch, txn.epoch) or each.epoch == txn.epoch]
+            waited = [each for each in earlier if each.te >= 0 and (each.t1 < 0 or each.t1 - each.te >= limit)]
+            found[txn.op] = frozenset(each.how for each in waited if limit)
+    return found
+
+
+def _by_process(history: History) -> dict[int, list[Txn]]:
+    found: dict[int, list[Txn]] = {}
+    for txn in sorted(history.txns.rows()):
+        found.setdefault(txn.proc, []).append(txn)
+    return found
+
+
 def committed_reads(history: History) -> list[Got]:
     """What read_committed readers got of values that were sent in transactions, by value and partition."""
     transactions = transactions_of(history)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import JEPSEN, Anomaly, Check, Family, Need, Seen
-from checkers.anomalies.transactions import Transactions, transactions_of
+from checkers.anomalies.transactions import Transactions, ended_late, transactions_of
 from checkers.findings import Witness
-from checkers.history.tables import POLL, History, Row, Txn
+from checkers.history.tables import COMMIT, LATE_END, POLL, History, Row, Txn
 
 ANOMALIES = (
     Anomaly(
@@ -35,11 +35,12 @@ def find(seen: Seen) -> Iterator[Witness]:
     Write-write and read-write edges are left out: Kafka neither isolates writes nor gives reads of one moment.
     """
     edges = seen.view(edges_of)
-    by_op = transactions_of(seen.history).by_op
+    by_op, late = transactions_of(seen.history).by_op, seen.view(ended_late)
     for component in _components(edges):
+        evidence = LATE_END if any(COMMIT in late[op] for op in component) else ""
         for op in component:
             (part, off, val), writer = min((edges[each][op], each) for each in component if op in edges[each])
-            yield Witness("G1c", "", part, off, val, op, by_op[op].proc, writer)
+            yield Witness("G1c", evidence, part, off, val, op, by_op[op].proc, writer)
 
 
 def edges_of(history: History) -> Edges:

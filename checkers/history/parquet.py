@@ -36,7 +36,7 @@ ROW_GROUP = 1 << 17
 """Rows. Small enough that a history of half a million rows is read by more than one core."""
 
 _NARROW = {
-    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how"),
+    pa.int8(): ("kind", "st", "iso", "final", "whole", "inside", "how", "late_commit", "late_abort"),
     pa.int32(): ("proc", "part", "idx", "seg", "key", "f", "err", "records", "round"),
 }
 _TYPES = {name: kind for kind, names in _NARROW.items() for name in names}

@@ -15,6 +15,7 @@ from zlib import crc32
 
 import msgspec
 
+from checkers.history.late_ends import LateEnds
 from checkers.history.positions import FinalReads, Positions, Watermarks
 from checkers.history.tables import (
     ABORT,
@@ -95,6 +96,7 @@ class Parser:
         self._outcomes: dict[str, Counter[str]] = {}
         self._ends_asked: dict[int, tuple[int, int]] = {}
         """Transaction under way -> (how it is to end, when that was asked for)."""
+        self._late_ends = LateEnds()
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "h": self._header, "p": self._process, "t": self._partition, "i": self._invoked, "c": self._completed,
             "x": self._event,
@@ -390,8 +392,11 @@ class Parser:
         if line["st"] == OK and NOT_ENDED in (how, told):
             raise Malformed(f"transaction {op} ended well, and nobody asked for its end")
         pid, epoch = whole(line.get("pid", -1)), whole(line.get("pe", -1))
-        row = (op, invoked["p"], self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
-        self.history.txns.append((*row, invoked["timeout"]))
+        proc = invoked["p"]
+        row = (op, proc, self._name(invoked["x"]), line["st"], how, invoked["t"], asked, line["t"], pid, epoch)
+        late = self._late_ends.before(proc, epoch)
+        self.history.txns.append((*row, invoked["timeout"], int(COMMIT in late), int(ABORT in late)))
+        self._late_ends.ended(self._processes[proc], epoch, how, asked, line["t"])
 
     def _of_transactions(self, kind: str, t: int, proc: int, line: dict[str, Any]) -> None:
         if kind == "txn_end":

@@ -31,6 +31,10 @@ NOT_ENDED, COMMIT, ABORT = 0, 1, 2
 PRODUCER = "producer"
 """Process.role of those that write."""
 
+LATE_END = "late end"
+"""Evidence: an EndTxn of an earlier transaction of the same producer id and epoch may have ended this one, KAFKA-17754.
+With transactions V2 each transaction has an epoch of its own, so this never is the evidence."""
+
 
 class Row(NamedTuple):
     """One record handed over or received, or one partition of which a poll returned nothing."""
@@ -130,6 +134,11 @@ class Txn(NamedTuple):
     epoch: int
     """Of the producer when it began; -1 if not known."""
     timeout_ms: int
+    late_commit: int
+    """1 where a commit that an earlier transaction of the same producer id and epoch asked for may arrive only now:
+    its client asked twice, because the answer took longer than a request may take. See `LATE_END`."""
+    late_abort: int
+    """The same of an abort."""
 
     @property
     def committed(self) -> bool:
@@ -263,6 +272,12 @@ class Process:
     def isolation(self) -> int:
         """0 read_uncommitted, 1 read_committed."""
         return 1 if self.settings.get("isolation") in (1, "read_committed") else 0
+
+    @property
+    def request_timeout_ns(self) -> int:
+        """After this long without an answer its client asks again; 0 where that is not known."""
+        timeout_ms = self.settings.get("request_timeout_ms")
+        return timeout_ms * 1_000_000 if isinstance(timeout_ms, int) else 0
 
     @property
     def round(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.history.conversion import Conversion
+from checkers.history.tables import LATE_END
 from spark_analysis.query import Rule, Select, has_transactions
 
 
@@ -17,7 +18,7 @@ def query(history: Conversion) -> Sequence[Rule | Select]:
             "committed_reads",
             "never_commits",
             "'G1a'",
-            evidence="if(final, 'final', 'reads')",
+            evidence=f"if(late_commit, '{LATE_END}', if(final, 'final', 'reads'))",
             off="off",
             val="val",
             op="txn",

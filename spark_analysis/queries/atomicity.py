@@ -9,7 +9,8 @@ from spark_analysis.query import Rule, Select, has_transactions
 
 SQL = """
 with sent_in as (
-  select t.txn, t.txn_proc, t.txn_t1, t.committed, s.part, s.val, s.acked_at, c.val is not null visible
+  select t.txn, t.txn_proc, t.txn_t1, t.committed, t.late_abort,
+         t.late_abort or t.late_commit late, s.part, s.val, s.acked_at, c.val is not null visible
   from standing s join txn_values t on t.part = s.part and t.val = s.val
   left join (select part, val from committed_reads where final) c on c.part = s.part and c.val = s.val
   where s.sent = 1 and s.st = 0 and not t.never_commits),
@@ -28,13 +29,15 @@ missing as (
   left anti join damaged d on d.part = m.part and d.off = m.acked_at
   where not m.visible and (passed or read_after) and not (m.acked_at >= 0 and m.acked_at < p.judged_from)),
 visible as (select txn, count(*) records from sent_in where visible group by txn)
-select 'torn-txn' anomaly, '' evidence, m.part, m.acked_at off, m.val, m.txn op, bigint(m.txn_proc) proc, records other
+select 'torn-txn' anomaly, if(m.late, 'late end', '') evidence,
+       m.part, m.acked_at off, m.val, m.txn op, bigint(m.txn_proc) proc, records other
 from missing m join visible v on v.txn = m.txn
 union all
-select 'lost-txn' anomaly, '' evidence, first.part, first.acked_at off, first.val, txn op, bigint(txn_proc) proc, other
-from (select txn, txn_proc, min(struct(val, part, acked_at)) first, count(*) other
+select 'lost-txn' anomaly, if(late_abort, 'late end', '') evidence,
+       first.part, first.acked_at off, first.val, txn op, bigint(txn_proc) proc, other
+from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, count(*) other
       from missing m left anti join visible v on v.txn = m.txn
-      where committed group by txn, txn_proc)
+      where committed group by txn, txn_proc, late_abort)
 """
 """`passed`: a final read went past the offset. `read_after`: one that began after the commit read to the end."""
 

@@ -26,7 +26,7 @@ with at as (
   select part, off, 0 iso from places where off >= 0
   union
   select p.part, p.off, 1 iso from places p left join txn_values t on t.val = p.val
-  where p.off >= 0 and (t.val is null or t.committed)
+  where p.off >= 0 and (t.val is null or (t.committed and not t.late_abort))
   union
   select part, off, 1 iso from records where kind = 1 and iso = 1),
 order_of as (select part, off, iso, lead(off) over (partition by part, iso order by off) next from at)
@@ -36,7 +36,8 @@ from (select * from records where kind = 1 and before >= 0 and off > before + 1)
 join order_of n on n.part = o.part and n.off = o.before and n.iso = o.iso join partitions p on p.part = o.part
 where next < o.off and not compacted
 """
-"""A read_committed reader need not be given records of transactions whose commit was not acknowledged."""
+"""A read_committed reader need not be given records of transactions whose commit was not acknowledged,
+or which a late EndTxn may have aborted."""
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:

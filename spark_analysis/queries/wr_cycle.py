@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from checkers.findings import Witness
 from checkers.history.conversion import Conversion
+from checkers.history.tables import LATE_END
 from spark_analysis.query import Rule, Search, Select
 
 INSIDE_SPANS = """
@@ -23,14 +24,14 @@ numbered as (
   select since, till, sum(if(since <= before, 0, 1)) over (order by since, till rows unbounded preceding) span
   from reached),
 spans as (select min(since) since, max(till) till from numbered group by span)
-select writer, reader, proc, read.part, read.off, read.val
+select writer, reader, int(late) late, proc, read.part, read.off, read.val
 from wr_edges e join spans s
   on e.writer_at between s.since and s.till and e.reader_at between s.since and s.till
 """
 """Spans that overlap are one: a cycle that goes back by several edges is inside what they cover together."""
 
-Edge = tuple[int, int, int, int, int, int]
-"""(writer, reader, process of the reader, partition, offset, value)"""
+Edge = tuple[int, int, int, int, int, int, int]
+"""(writer, reader, 1 if a late EndTxn may have committed it, process of the reader, partition, offset, value)"""
 Graph = Mapping[int, Sequence[int]]
 
 
@@ -43,13 +44,16 @@ def on_cycles(edges: Sequence[Edge]) -> Iterator[Witness]:
     """For each transaction on a cycle, the first record that it read of another one on the same cycle."""
     component = components(edges)
     first: dict[int, tuple[tuple[int, int, int], int, int]] = {}
-    for writer, reader, proc, *read in edges:
+    explained = set()
+    for writer, reader, late, proc, part, off, val in edges:
         if component[writer] == component[reader]:
-            part, off, val = read
+            if late:
+                explained.add(component[writer])
             found = (part, off, val), writer, proc
             first[reader] = min(found, first.get(reader, found))
     for reader, ((part, off, val), writer, proc) in first.items():
-        yield Witness("G1c", "", part, off, val, reader, proc, writer)
+        evidence = LATE_END if component[reader] in explained else ""
+        yield Witness("G1c", evidence, part, off, val, reader, proc, writer)
 
 
 def components(edges: Iterable[Edge]) -> dict[int, int]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from checkers.anomalies.transactions import ended_late
 from checkers.history.parser import parse
-from checkers.history.tables import POLL
+from checkers.history.tables import ABORT, COMMIT, POLL
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import generate, merged
 from tests.support.histories.line_reader import Marks, Read, derive
@@ -22,6 +23,11 @@ def hold(lines: Sequence[bytes]) -> None:
     assert sorted(reads) == sorted(derived.reads)
     marks = [Marks(told.op, told.idx, told.hw_before, told.lso_before) for told in history.told.rows()]
     assert sorted(marks) == sorted(derived.marks)
+    late = {
+        txn.op: {how for how, flag in ((COMMIT, txn.late_commit), (ABORT, txn.late_abort)) if flag}
+        for txn in history.txns.rows()
+    }
+    assert late == ended_late(history)
     for partition in history.partitions:
         cover = partition.cover_from, partition.cover_to, partition.cover_t0
         assert cover == derived.covers.get(partition.part, (-1, -1, -1))

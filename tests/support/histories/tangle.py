@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.support.histories.builder import HistoryBuilder
+from checkers.history.tables import FAIL, INFO, OK
+from tests.support.histories.builder import MS, HistoryBuilder
 
 TRANSACTIONS, UNDER_WAY = 24, 4
 
@@ -26,6 +27,8 @@ def tangle(seed: int) -> HistoryBuilder:
                 back = rng.randrange(max(0, off - 3), off + 1)
                 h.poll(proc, [(back, written[back][1].val)], txn=written[which][0])
             else:
-                h.end(written[which][0], rng.choice(("commit", "commit", "commit", "abort")))
+                h.tick(rng.choice((1, 1, 1, 1, 900)) * MS)
+                how, st = rng.choice(("commit", "commit", "commit", "abort")), rng.choice((OK, OK, OK, FAIL, INFO))
+                h.end(written[which][0], how, st)
                 open_.remove((proc, which))
     return h

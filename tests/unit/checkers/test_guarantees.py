@@ -22,8 +22,12 @@ from checkers.guarantees import (
     check_matrix,
     guarantee_for,
 )
-from checkers.history.tables import Process
+from checkers.history.tables import LATE_END, Process
+from checkers.in_memory import judge_bytes
 from checkers.plan_facts import configuration_of, facts_of
+from checkers.verdict import INVALID, VALID, Verdict
+from tests.support.histories.builder import HistoryBuilder, merged, transacted
+from tests.support.histories.late_ends import Second, in_a_row
 
 SAFE = RunConfiguration(acks=-1, min_isr=2, replication_factor=3)
 LOSS = {"lost-write", "unseen"}
@@ -251,3 +255,88 @@ def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_tor
     assert not follows & permitted(SAFE, "WM"), "without transactions a loss tears none"
     held_back = {"hanging-txn", "stuck-consumer"}
     assert follows & permitted(replace(writes, isolation=0), "WM") == follows - held_back
+
+
+# ---------------------------------------------------------------------------------------- transactions, by process
+
+DELAYED_END = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"}
+
+
+def _judged(plan: dict[str, Any], *histories: HistoryBuilder, faults: bytes = b"") -> Verdict:
+    """The verdict of a run of this plan in which all of these took place."""
+    return judge_bytes("r", b"".join(merged(histories)), faults, plan).verdict
+
+
+def _found(verdict: Verdict) -> set[tuple[str, str, bool | None]]:
+    return {(each.name, each.evidence, each.permitted) for each in verdict.anomalies}
+
+
+def _transactional(**workload: Any) -> dict[str, Any]:
+    return _plan({"generation": 2, **workload}, limits={"stuck_s": 15})
+
+
+def test_v1_permits_what_a_late_end_of_a_transaction_does_and_v2_does_not() -> None:
+    first, second = (replace(SAFE, transaction_version=version) for version in (1, 2))
+    for name in DELAYED_END:
+        assert guarantee_for(first, ["N"]).why(name, LATE_END)
+        assert guarantee_for(second, ["N"]).why(name, LATE_END) is None
+
+
+@pytest.mark.parametrize("evidence", ["", "final", "reads"])
+def test_v1_permits_nothing_of_a_transaction_before_which_no_end_was_asked_for_twice(evidence: str) -> None:
+    guarantee = guarantee_for(replace(SAFE, transaction_version=1), list("PNC"))
+    assert not [name for name in (*DELAYED_END, "zombie-write", "hanging-txn") if guarantee.why(name, evidence)]
+
+
+def test_a_plan_of_v1_names_what_a_late_end_did_and_a_plan_of_v2_is_broken_by_it() -> None:
+    torn = in_a_row("abort", Second("commit", visible=(False, True)))
+    named = _judged(_transactional(generation=1), torn)
+    assert _found(named) == {("torn-txn", LATE_END, True)}
+    assert "KAFKA-17754" in " ".join(named.guarantee.sources if named.guarantee else ())
+    assert named.verdict == VALID
+    broken = _judged(_transactional(generation=2), torn)
+    assert _found(broken) == {("torn-txn", LATE_END, False)}
+    assert broken.verdict == INVALID
+
+
+def test_a_plan_of_v1_is_broken_by_a_torn_transaction_before_which_every_end_was_answered_in_time() -> None:
+    torn = in_a_row("abort", Second("commit", visible=(False, True)), waits_ms=1)
+    assert _judged(_transactional(generation=1), torn).verdict == INVALID
+
+
+def test_client_libraries_write_as_v1_does_whatever_the_plan_allows() -> None:
+    plan = facts_of(_transactional()).configuration
+    versions = {
+        client: configuration_of(Process(1, "producer", client, "1", "", {}), plan).transaction_version
+        for client in ("squall", "confluent", "aiokafka", "kafka-python")
+    }
+    assert versions == {"squall": 2, "confluent": 1, "aiokafka": 1, "kafka-python": 1}
+    nobody = facts_of(_plan()).configuration
+    library = Process(1, "producer", "confluent", "1", "", {})
+    assert configuration_of(library, nobody).transaction_version == 0, "without transactions it has no version"
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_of_two_readers_of_aborted_records_only_the_one_at_read_committed_breaks_the_promise(isolation: int) -> None:
+    h, (val,) = transacted(end="abort")
+    h.poll(h.reader(isolation=isolation), [(0, val)])
+    h.poll(h.reader(isolation=0), [(0, val)])
+    h.final([(0, val)], end=2, position=2)
+    h.final([], end=2, position=2, isolation=1)
+    verdict = _judged(_transactional(), h)
+    assert verdict.verdict == (INVALID if isolation else VALID), verdict.reasons
+    assert _found(verdict) == ({("G1a", "reads", False)} if isolation else set())
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_a_read_before_the_commit_breaks_the_promise_to_a_reader_at_read_committed_only(isolation: int) -> None:
+    h = HistoryBuilder()
+    p = h.producer()
+    h.initialised(p)
+    txn = h.begin(p)
+    val = h.ok(h.send(p, txn=txn), 0).val
+    h.poll(h.reader(isolation=isolation), [(0, val)])
+    h.end(txn, "commit")
+    h.final([(0, val)], end=2, position=2)
+    h.final([(0, val)], end=2, position=2, isolation=1)
+    assert _judged(_transactional(), h).verdict == (INVALID if isolation else VALID)

@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
+from checkers.history.tables import FAIL, INFO, OK
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import (
     READER_GAP,
     Context,
     Measure,
+    TxnEnd,
     context_of,
     series,
     shape,
 )
 from checkers.nemesis_log import parse_faults
-from tests.support.histories.builder import HistoryBuilder
+from tests.support.histories.builder import HistoryBuilder, transacted
 from tests.support.histories.nemesis_lines import MS, fault_line
 
 
@@ -262,3 +264,78 @@ def test_the_series_has_a_place_for_every_second() -> None:
 
 def test_an_empty_history_has_an_empty_series() -> None:
     assert series([], Context(0, [], [], [], {}))["second"] == []
+
+
+def test_without_transactions_nothing_is_measured_of_them() -> None:
+    h = HistoryBuilder()
+    h.sent(h.producer(), 0)
+    assert metrics(h)["transactions"] is None
+
+
+def _transactions() -> HistoryBuilder:
+    """One of each end. Offsets count up by ten from the committed one's, in the order of `metrics.TxnEnd`."""
+    h = HistoryBuilder()
+    ends = (("commit", OK), ("abort", OK), ("commit", FAIL), ("commit", FAIL), ("", INFO), ("commit", INFO))
+    for number, (how, st) in enumerate(ends):
+        p = h.producer()
+        txn = h.begin(p, f"id-{p}", timeout_ms=100)
+        for each in range(2):
+            h.ok(h.send(p, txn=txn), 10 * number + each)
+        if number == TxnEnd.TIMED_OUT:
+            h.tick(100 * MS)
+        if how:
+            h.end(txn, how, st)
+    return h
+
+
+def test_transactions_are_counted_by_how_they_ended_as_their_clients_saw_it() -> None:
+    found = metrics(_transactions())["transactions"]
+    assert found["ended"] == {end.name.lower(): 1 for end in TxnEnd}
+
+
+def test_a_commit_takes_from_being_asked_for_to_its_acknowledgement() -> None:
+    h = HistoryBuilder()
+    for took_ms in (3, 9):
+        txn = h.begin(h.producer())
+        h.tick(50 * MS)
+        h.ask_end(txn, "commit")
+        h.tick((took_ms - 1) * MS)
+        txn.t1, txn.completion = h.tick(), {"st": OK, "how": "commit", "pid": 1, "pe": 0}
+    h.end(h.begin(h.producer()), "abort")
+    found = metrics(h)["transactions"]["commit_ms"]
+    assert (found["count"], found["p50"], found["max"]) == (2, 6.0, 9.0)
+
+
+def test_what_read_uncommitted_readers_got_of_transactions_that_did_not_commit_is_counted() -> None:
+    h = _transactions()
+    pairs = [(send.off, send.val) for send in h.sends]
+    for isolation in (0, 0, 1):
+        h.poll(h.reader(isolation=isolation), pairs)
+    h.final(pairs, isolation=0)
+    found = metrics(h)["transactions"]["read_uncommitted"]
+    nothing = {"transactions": 0, "offsets": 0, "reads": 0}
+    # Aborted, timed out and failed; and left. Two readers under load, one final read.
+    assert found["under_load"]["aborted"] == {"transactions": 3, "offsets": 6, "reads": 12}
+    assert found["under_load"]["never_ended"] == {"transactions": 1, "offsets": 2, "reads": 4}
+    assert found["under_load"]["before_commit"] == nothing
+    assert found["final_reads"]["aborted"] == {"transactions": 3, "offsets": 6, "reads": 6}
+    assert found["final_reads"]["never_ended"] == {"transactions": 1, "offsets": 2, "reads": 2}
+
+
+def test_what_was_read_before_the_commit_was_asked_for_is_counted_and_what_was_read_later_is_not() -> None:
+    h = HistoryBuilder()
+    p, reader = h.producer(), h.reader()
+    txn = h.begin(p)
+    one = h.ok(h.send(p, txn=txn), 0).val
+    h.poll(reader, [(0, one)])
+    h.end(txn, "commit")
+    h.poll(h.reader(), [(0, one)])
+    found = metrics(h)["transactions"]["read_uncommitted"]["under_load"]
+    assert found["before_commit"] == {"transactions": 1, "offsets": 1, "reads": 1}
+
+
+def test_what_read_committed_readers_got_counts_for_nothing_there() -> None:
+    h, (val,) = transacted(end="abort")
+    h.poll(h.reader(isolation=1), [(0, val)])
+    found = metrics(h)["transactions"]["read_uncommitted"]
+    assert {amount["reads"] for when in found.values() for amount in when.values()} == {0}

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from checkers.measures import measure
+from checkers.metrics import context_of, shape
 from reports.page import render
 from reports.run_files import read_run
 from reports.sections.of_run import section_of
+from reports.sections.of_transactions import in_figures
 from reports.sections.on_terminal import drawn
 from reports.sections.strip import strip_svg
+from reports.terminal import summary
+from tests.support.histories.builder import HistoryBuilder
 from workloads.registry import DEFAULT, SCENARIOS
 from workloads.section import Lane, Rows, Section, Span, Strip
 
@@ -105,3 +110,58 @@ def test_figures_that_cannot_be_read_and_a_workload_that_nobody_knows_are_told(
     assert "Its figures cannot be read" in render(run_dir).read_text()
     (run_dir / "verdict.json").write_text(json.dumps({"schema": 1, "workload": {"name": "later"}}))
     assert section_of(read_run(run_dir)) == (None, "This Squall does not know the workload 'later'.")
+
+
+# ---------------------------------------------------------------------------------------------------- transactions
+
+
+@pytest.fixture
+def transactional(run_dir: Path) -> Path:
+    """A run directory with the figures of a history: half of its transactions aborted, two readers of it all."""
+    h = HistoryBuilder()
+    p = h.producer()
+    for number in range(4):
+        txn = h.begin(p)
+        h.ok(h.send(p, txn=txn), 2 * number)
+        h.end(txn, "abort" if number % 2 else "commit")
+    pairs = [(send.off, send.val) for send in h.sends]
+    for _ in range(2):
+        h.poll(h.reader(), pairs)
+    history = h.history()
+    context = context_of(history, ())
+    (run_dir / "metrics.json").write_text(json.dumps(shape(measure(history, context), context)))
+    return run_dir
+
+
+ABORTED = "got the records of 2 transactions that did not commit, at 2 offsets"
+
+
+def test_page_and_terminal_say_how_much_read_uncommitted_readers_got_that_did_not_commit(transactional: Path) -> None:
+    page = " ".join(render(transactional).read_text().split())
+    out = io.StringIO()
+    summary(transactional, Console(file=out, width=200))
+    for shown in (page, " ".join(out.getvalue().split())):
+        assert ABORTED in shown
+        assert "2 of 4 transactions were committed (p50 1.0 ms, p99 1.0 ms)." in shown
+    assert '<h2 id="transactions-in-figures">' in page
+    section = in_figures(read_run(transactional))
+    assert section is not None
+    ended, got = section.tables
+    assert dict(map(tuple, ended.rows))["aborted by their clients"] == "2"
+    assert got.rows[0] == ["that were aborted or failed", "under load", "2", "2", "4"]
+
+
+def test_where_nobody_saw_uncommitted_records_the_section_says_that_this_shows_nothing(transactional: Path) -> None:
+    figures = json.loads((transactional / "metrics.json").read_text())
+    figures["transactions"]["read_uncommitted"] = {}
+    (transactional / "metrics.json").write_text(json.dumps(figures))
+    section = in_figures(read_run(transactional))
+    assert section is not None
+    assert "so nothing shows that readers at read_committed were kept from any" in section.sentence
+
+
+@pytest.mark.parametrize("told", [None, {}, {"ended": "?"}, {"ended": {"committed": -1}}, []])
+def test_without_figures_of_transactions_there_is_no_section(run_dir: Path, told: object) -> None:
+    (run_dir / "metrics.json").write_text(json.dumps({"transactions": told}))
+    assert in_figures(read_run(run_dir)) is None
+    assert 'id="transactions-in-figures"' not in render(run_dir).read_text()

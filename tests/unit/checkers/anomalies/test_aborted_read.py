@@ -5,6 +5,7 @@ from __future__ import annotations
 from checkers.history.tables import FAIL, INFO
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import Cases
+from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row
 
 CASES = Cases()
 test_the_reference = CASES.test()
@@ -66,6 +67,29 @@ def _() -> HistoryBuilder:
     h.final([(0, val)], end=2)
     h.final([], end=2, isolation=1)
     return h
+
+
+HALF = Second("abort", visible=(True, False))
+
+
+@CASES.case("a commit asked for twice may commit the first half of the next one of its epoch", ("G1a", "late end"))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", HALF)
+
+
+@CASES.case("a commit that was answered in time commits nothing of the next transaction", ("G1a", "final"))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", HALF, waits_ms=REQUEST_TIMEOUT_MS - 1)
+
+
+@CASES.case("a commit asked for twice commits nothing of the next epoch", ("G1a", "final"))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", HALF, epoch=1)
+
+
+@CASES.case("an abort asked for twice commits nothing of the next transaction", ("G1a", "final"))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", HALF)
 
 
 @CASES.plant("G1a")

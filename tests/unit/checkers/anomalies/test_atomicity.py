@@ -5,6 +5,7 @@ from __future__ import annotations
 from checkers.history.tables import INFO
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder, transacted
 from tests.support.histories.case import Cases
+from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS, Second, in_a_row
 
 CASES = Cases()
 test_the_reference = CASES.test()
@@ -78,6 +79,35 @@ def _() -> HistoryBuilder:
     h.final([], end=3, position=3)
     h.final([], end=3, position=3, isolation=1)
     return h
+
+
+HALF = Second("commit", visible=(False, True))
+NONE = Second("commit", visible=(False, False))
+
+
+@CASES.case("an abort asked for twice may take the first half of the next one of its epoch", ("torn-txn", "late end"))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", HALF)
+
+
+@CASES.case("an abort asked for twice may take all of the next transaction of its epoch", ("lost-txn", "late end"))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", NONE)
+
+
+@CASES.case("an abort that was answered in time takes nothing of the next transaction", ("torn-txn", ""))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", HALF, waits_ms=REQUEST_TIMEOUT_MS - 1)
+
+
+@CASES.case("an abort asked for twice takes nothing of the next epoch", ("torn-txn", ""))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", HALF, epoch=1)
+
+
+@CASES.case("a commit asked for twice makes no transaction vanish", ("lost-txn", ""))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", NONE)
 
 
 @CASES.plant("torn-txn")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
+from tests.support.histories.late_ends import Second, in_a_row
 
 CASES = Cases()
 test_the_reference = CASES.test()
@@ -60,6 +61,24 @@ def _() -> HistoryBuilder:
     h.final([(0, send.val)], end=2)
     h.final([(0, send.val)], end=2, isolation=1)
     return h
+
+
+EARLY = Second("commit", visible=(True, True), polled=True)
+
+
+@CASES.case("a commit asked for twice may make the next transaction of its epoch visible", ("dirty-read", "late end"))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", EARLY)
+
+
+@CASES.case("a commit asked for twice makes nothing visible of the next epoch", ("dirty-read", ""))
+def _() -> HistoryBuilder:
+    return in_a_row("commit", EARLY, epoch=1)
+
+
+@CASES.case("an abort asked for twice makes nothing visible of the next transaction", ("dirty-read", ""))
+def _() -> HistoryBuilder:
+    return in_a_row("abort", EARLY)
 
 
 @CASES.plant("dirty-read")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from checkers.history.tables import FAIL
-from tests.support.histories.builder import GeneratedHistory, HistoryBuilder
+from tests.support.histories.builder import MS, GeneratedHistory, HistoryBuilder
 from tests.support.histories.case import Cases
+from tests.support.histories.late_ends import REQUEST_TIMEOUT_MS
 from tests.support.histories.shapes import three
 from tests.support.histories.spoilers import consecutive, long
 
@@ -130,6 +131,35 @@ def _() -> HistoryBuilder:
     h.poll(h.reader(), list(enumerate(v)))
     h.final([(0, v[0]), (2, v[2])])
     return h
+
+
+def _one_vanished(waits_ms: int) -> HistoryBuilder:
+    """Of four transactions in a row the second one aborts, after so long, and the third one commits and vanishes."""
+    h = HistoryBuilder()
+    p, reader = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS), h.reader(isolation=1)
+    h.initialised(p)
+    sent = []
+    for number, how in enumerate(("commit", "abort", "commit", "commit")):
+        txn = h.begin(p)
+        sent.append((2 * number, h.ok(h.send(p, txn=txn), 2 * number).val))
+        h.ask_end(txn, how)
+        h.tick((waits_ms if how == "abort" else 1) * MS - MS)
+        txn.t1, txn.completion = h.tick(), {"st": 0, "how": how, "pid": 4000, "pe": 0}
+    h.poll(reader, sent[:1])
+    h.poll(reader, sent[3:], at=1)
+    h.final(sent, end=8)
+    h.final([sent[0], sent[3]], end=8, position=8, isolation=1)
+    return h
+
+
+@CASES.case("what a late end of a transaction may have aborted need not be read", ("lost-txn", "late end"))
+def _() -> HistoryBuilder:
+    return _one_vanished(REQUEST_TIMEOUT_MS)
+
+
+@CASES.case("a reader skips a committed transaction", ("lost-txn", ""), ("poll-skip", ""), ("int-poll-skip", ""))
+def _() -> HistoryBuilder:
+    return _one_vanished(REQUEST_TIMEOUT_MS - 1)
 
 
 @CASES.plant("poll-skip")

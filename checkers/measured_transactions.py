@@ -1,0 +1,69 @@
+"""The measures of transactions of `checkers.metrics`, taken the obvious way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from checkers.anomalies.transactions import transactions_of
+from checkers.history.tables import ABORT, COMMIT, FAIL, INFO, NOT_ENDED, OK, POLL, History, Txn
+from checkers.metrics import (
+    ABORTED_DATA,
+    COMMIT_LATENCY,
+    EARLY_DATA,
+    LATENCY_UNIT_NS,
+    NEVER_ENDED_DATA,
+    TRANSACTIONS,
+    UNCOMMITTED,
+    UNCOMMITTED_OFFSETS,
+    Measure,
+    TxnEnd,
+    spread,
+)
+
+
+def measure(history: History) -> Iterator[Measure]:
+    """How transactions ended, how long commits took, and what read_uncommitted readers got that was not committed."""
+    txns: list[Txn] = list(history.txns.rows())
+    for end, count in Counter(map(end_of, txns)).items():
+        yield Measure(TRANSACTIONS, end, 0, (count,))
+    commits = sorted((txn.t1 - txn.te) // LATENCY_UNIT_NS for txn in txns if txn.committed)
+    if commits:
+        yield Measure(COMMIT_LATENCY, 0, 0, spread(commits))
+    yield from _uncommitted(history)
+
+
+def end_of(txn: Txn) -> TxnEnd:
+    """How a transaction ended, as its client saw it."""
+    if txn.st == OK:
+        return TxnEnd.COMMITTED if txn.how == COMMIT else TxnEnd.ABORTED
+    if txn.st == FAIL:
+        outlived = txn.t1 - txn.t0 >= txn.timeout_ms * 1_000_000
+        return TxnEnd.TIMED_OUT if outlived else TxnEnd.FAILED
+    assert txn.st == INFO, txn
+    return TxnEnd.LEFT if txn.how == NOT_ENDED else TxnEnd.UNKNOWN
+
+
+def _uncommitted(history: History) -> Iterator[Measure]:
+    writers = transactions_of(history).of_value
+    reads: Counter[tuple[int, int]] = Counter()
+    places: dict[tuple[int, int], set[tuple[int, int, int]]] = {}
+    of_txns: dict[tuple[int, int], set[int]] = {}
+    for record in history.records.rows():
+        txn = writers.get(record.val) if record.kind == POLL and record.iso == 0 else None
+        which = _why_uncommitted(txn, record.t1) if txn is not None else None
+        if txn is not None and which is not None:
+            key = which, int(record.final > 0)
+            reads[key] += 1
+            places.setdefault(key, set()).add((txn.op, record.part, record.off))
+            of_txns.setdefault(key, set()).add(txn.op)
+    for (which, final), count in reads.items():
+        yield Measure(UNCOMMITTED, which, final, (len(of_txns[which, final]), count))
+        yield Measure(UNCOMMITTED_OFFSETS, which, final, (len(places[which, final]),))
+
+
+def _why_uncommitted(txn: Txn, read_ns: int) -> int | None:
+    """None: it was committed by then, or may have been."""
+    if txn.never_commits:
+        return ABORTED_DATA if txn.how == ABORT or txn.st == FAIL else NEVER_ENDED_DATA
+    return EARLY_DATA if read_ns < txn.te else None

@@ -1,0 +1,46 @@
+"""Two transactions in a row of one producer, and an end of the first one that may come late: KAFKA-17754."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.support.histories.builder import MS, HistoryBuilder
+
+REQUEST_TIMEOUT_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What happens to the second transaction."""
+
+    how: str
+    """How it ends."""
+    visible: tuple[bool, bool]
+    """Whether its first record, in partition 0, and its second one, in partition 1, are there at read_committed."""
+    polled: bool = False
+    """A reader polls its first record at read_committed before its end is asked for."""
+
+
+def in_a_row(first: str, second: Second, *, waits_ms: int = REQUEST_TIMEOUT_MS, epoch: int = 0) -> HistoryBuilder:
+    """The client waits for the end of the first transaction for so long. `epoch`: of the second transaction."""
+    h = HistoryBuilder(2)
+    p = h.producer(request_timeout_ms=REQUEST_TIMEOUT_MS)
+    h.initialised(p)
+    txn = h.begin(p)
+    before = h.ok(h.send(p, txn=txn), 0).val
+    h.ask_end(txn, first)
+    h.tick(waits_ms * MS - MS)
+    txn.t1, txn.completion = h.tick(), {"st": 0, "how": first, "pid": 4000, "pe": 0}
+    txn = h.begin(p)
+    one = h.ok(h.send(p, txn=txn), 2).val
+    if second.polled:
+        h.poll(h.reader(isolation=1), [(2, one)], at=2)
+    two = h.ok(h.send(p, 1, txn=txn), 0).val
+    h.end(txn, second.how)
+    txn.completion["pe"] = epoch
+    h.final([(0, before), (2, one)], end=5, position=5)
+    h.final([(0, two)], part=1, end=2, position=2)
+    committed = [*([(0, before)] if first == "commit" else []), *([(2, one)] if second.visible[0] else [])]
+    h.final(committed, end=5, position=5, isolation=1)
+    h.final([(0, two)] if second.visible[1] else [], part=1, end=2, position=2, isolation=1)
+    return h
