@@ -15,11 +15,11 @@ from checkers.findings import Witness, findings_of
 from checkers.history import conversion
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
-from checkers.metrics import ACKED, AFTERWARDS, LOAD, Measure, context_of
+from checkers.metrics import ACKED, AFTERWARDS, LOAD, READER_GAP, Measure, context_of
 from spark_analysis.jobs import run_queries
 from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
-from tests.support.histories.builder import HistoryBuilder, generate, merged
+from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
 from tests.support.histories.nemesis_lines import NEMESIS
 from tests.support.histories.spoilers import retire_doubled
 from tests.support.histories.tangle import tangle
@@ -133,3 +133,16 @@ def test_both_keep_writes_after_healing_out_of_the_load(spark: SparkSession, tmp
     kept, faults = conversion.load(tmp_path)
     acked = [each[1:] for each in measure(kept, context_of(kept, faults)) if each.name == ACKED]
     assert acked == [(0, LOAD, (1,)), (0, AFTERWARDS, (1,)), (1, AFTERWARDS, (1,))]
+
+
+def test_both_wait_for_readers_and_not_for_producers_that_poll(spark: SparkSession, tmp_path: Path) -> None:
+    h = HistoryBuilder()
+    producer, reader = h.producer(), h.reader()
+    for proc in (producer, reader):
+        for _ in range(3):
+            h.now += 100 * MS
+            h.poll(proc, [], at=3, position=3, hw=9)
+    compared(spark, tmp_path, h.lines(), NEMESIS)
+    kept, faults = conversion.load(tmp_path)
+    waited = {each.a for each in measure(kept, context_of(kept, faults)) if each.name == READER_GAP}
+    assert waited == {reader}
