@@ -84,7 +84,7 @@ class TransactionsLoad(Scenario):
         return Traffic(
             self.producers,
             self.readers,
-            self.rate * 3,
+            self.rate * 2,
             settings.acks,
             settings.max_in_flight,
             self.record_bytes,
