@@ -353,7 +353,7 @@ def problems_of(files: RunFiles) -> list[Problem]:
     One for each partition, which tells of what was found there first: the records are those of the first anomaly; and
     one for each transaction. A finding without a partition tells of the metadata log.
     """
-    broken, anomalies = list(_violations(files)), list(_anomalies(files))
+    broken, anomalies = list(_violations(files)), sorted(_anomalies(files), key=_gravity)
     kept: dict[tuple[object, ...], Problem] = {}
     for problem in broken:
         same = (each for each in anomalies if each.where == problem.where and not is_of_transactions(each.name))
@@ -373,6 +373,13 @@ def is_of_transactions(name: str) -> bool:
     """Whether an anomaly's story is that of a transaction, in all its partitions."""
     known = CATALOG.get(name)
     return known is not None and (known.family is Family.TRANSACTIONS or name == "lso-violation")
+
+
+def _gravity(problem: Problem) -> int:
+    """What follows from something else comes behind it: data first, then transactions, then what readers saw."""
+    order = (Family.DATA, Family.TRANSACTIONS, Family.READERS)
+    known = CATALOG.get(problem.name)
+    return order.index(known.family) if known is not None and known.family in order else len(order)
 
 
 _OTHER_VALUE = ("inconsistent-offset",)

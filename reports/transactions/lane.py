@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from reports.lanes import Span
 from reports.transactions.facts import Txn
-from reports.transactions.moments import CLIENT, COORDINATOR, Moment
+from reports.transactions.moments import CLIENT, COORDINATOR, Moment, length_text
 from reports.transactions.outcomes import COMMITTED, OPEN, UNCERTAIN, outcome_of
 from reports.transactions.overview import COLOURS, FAULT
 
@@ -101,16 +101,12 @@ def _axis(txn: Txn, scale: _Scale, foot: float) -> Iterable[str]:
             continue
         last = x
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{foot}" stroke="var(--line)"/>'
-        words = f"{t:.3f} s" if t == scale.times[0] else f"+{_length(t - txn.began)}"
+        words = f"{t:.3f} s" if t == scale.times[0] else f"+{length_text(t - txn.began)}"
         yield _text(x, foot + 16, words, "var(--muted)", 'text-anchor="middle"')
 
 
 def _text(x: float, y: float, words: str, colour: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" font-size="11" {more}>{escape(words)}</text>'
-
-
-def _length(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
 def _row(txn: Txn, lane: str, name: str, own: Sequence[Moment], scale: _Scale, y: float) -> Iterable[str]:
@@ -166,7 +162,8 @@ def _glyph(moment: Moment, x: float, y: float) -> str:
         case "prepared" | "asked":
             shape = f'<path d="M{x:.1f} {y - 7}l7 7l-7 7l-7 -7Z" fill="var(--ink)"'
         case "visible":
-            shape = f'<circle cx="{x:.1f}" cy="{y}" r="6" fill="var(--link)"'
+            colour = "var(--bad)" if moment.grave else "var(--link)"
+            shape = f'<circle cx="{x:.1f}" cy="{y}" r="6" fill="{colour}"'
         case "seen":
             shape = f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="var(--card)" stroke="var(--link)" stroke-width="2"'
         case _:

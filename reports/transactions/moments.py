@@ -19,7 +19,7 @@ from reports.transactions.facts import (
     Transactions,
     Txn,
 )
-from reports.transactions.outcomes import UNASKED, cause_of_abort, outcome_of
+from reports.transactions.outcomes import UNASKED, cause_of_abort, outcome_of, why_wrong
 
 CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
 """Lanes beside those of partitions, which have their partition's name."""
@@ -44,6 +44,11 @@ class Moment:
     """The transaction's operation."""
     about: tuple[str, ...] = ()
     """Names of records."""
+
+
+def length_text(seconds: float) -> str:
+    """A time that may be short."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.3f} s"
 
 
 def letter_of(number: int) -> str:
@@ -168,7 +173,9 @@ def _of_reads(txn: Txn, found: Transactions, partition: str, names: Mapping[int,
             first = min(reads, key=lambda read: read.t)
             kind = "visible" if isolation == READ_COMMITTED else "seen"
             got = [names[read.value] for read in reads if (read.t, read.process) == (first.t, first.process)]
-            yield Moment(first.t, partition, kind, f"{ISOLATIONS[isolation]}", read_text(first, got, partition))
+            text, why = read_text(first, got, partition), why_wrong(txn, first, "the transaction")
+            told = f"{text} {why}" if why else text
+            yield Moment(first.t, partition, kind, ISOLATIONS[isolation], told, bool(why))
 
 
 def read_text(first: Read, got: Sequence[str], partition: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reports.run_files import RunFiles, integer, objects
 from reports.story_facts import ACKNOWLEDGED, FAILED
-from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, READ_COMMITTED, Transactions, Txn
+from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, READ_COMMITTED, Read, Transactions, Txn
 
 COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN = "committed", "aborted", "aborted unasked", "left open", "unknown"
 WORDS = {
@@ -69,6 +69,22 @@ def cause_of_abort(txn: Txn, found: Transactions) -> str:
     return "before its time-out, and no recorded process had taken over"
 
 
+def why_wrong(txn: Txn, read: Read, called: str) -> str:
+    """Why a read_committed reader must not have got this record of the transaction; empty where it may have."""
+    if read.isolation != READ_COMMITTED:
+        return ""
+    outcome = outcome_of(txn)
+    if outcome in (BY_CHOICE, UNASKED, OPEN):
+        end = {BY_CHOICE: "is aborted by its client", UNASKED: "is aborted by its coordinator"}
+        open_yet = "is still open, and " if read.t < (txn.asked or last_sign_of(txn)) else ""
+        return f"{called} {open_yet}{end.get(outcome, 'is never committed')}: read_committed must not return it."
+    if txn.asked is not None and read.t < txn.asked:
+        return f"Nobody has asked to commit {called} yet."
+    if 0 <= read.lso <= read.offset:
+        return f"Offset {read.offset} does not lie before the last stable offset that the same answer tells."
+    return ""
+
+
 def ended_at(txn: Txn) -> float | None:
     """When it was over: its client was told, or the coordinator had completed it. None where neither is known."""
     complete = txn.first("Complete")
@@ -82,13 +98,6 @@ def last_sign_of(txn: Txn) -> float:
     times = [txn.began, txn.asked, txn.done, *(state.t for state in txn.states), *(mark.t for mark in txn.markers)]
     times += [each for part in txn.parts for each in (part.sent.sent, part.sent.done)]
     return max(each for each in times if each is not None)
-
-
-def aborted_records_seen(txn: Txn, found: Transactions, isolation: int) -> int:
-    """How many of its records a reader of this isolation got, if it was aborted."""
-    if outcome_of(txn) not in (BY_CHOICE, UNASKED):
-        return 0
-    return sum(any(read.isolation == isolation for read in found.reads.get(part.sent.value, ())) for part in txn.parts)
 
 
 @dataclass(frozen=True, slots=True)

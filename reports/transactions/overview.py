@@ -32,6 +32,7 @@ BARS_AT_MOST = 4_000
 """More bars than that tell nothing more: of those in one cell of the picture the gravest stands for all."""
 CELL_S = 1.0
 LEAST = 2.0
+NUMBER_W = 14.0
 COLOURS = {
     COMMITTED: "var(--good)",
     BY_CHOICE: "var(--muted)",
@@ -77,7 +78,8 @@ def overview_svg(
     for place, name in enumerate(names):
         own = [txn for txn in txns if txn.id == name]
         parts += _row(name, own, by_op, span, TOP + ROW * place, ident)
-    return "\n".join([*parts, *_legend(foot + AXIS + 14, ident), "</svg>"])
+    grave = any(each.grave for each in chosen)
+    return "\n".join([*parts, *_legend(foot + AXIS + 14, ident, grave), "</svg>"])
 
 
 def _hatching(ident: str) -> str:
@@ -131,8 +133,21 @@ def _row(
     bars = [_bar(txn, by_op.get(txn.op), span) for txn in txns]
     if len(bars) > BARS_AT_MOST:
         bars = _gravest(bars)
+    labelled = _labelled(bars)
     for bar in sorted(bars, key=lambda bar: (bar.grave, bar.number > 0)):
-        yield _drawn(bar, middle, ident)
+        yield _drawn(bar, middle, ident, bar.number in labelled)
+
+
+def _labelled(bars: Sequence[_Bar]) -> set[int]:
+    """Numbers that have room above their bars; the graver first."""
+    taken: list[float] = []
+    chosen = set()
+    for bar in sorted(bars, key=lambda bar: (not bar.grave, bar.number)):
+        middle = (bar.left + max(bar.right, bar.left + LEAST)) / 2
+        if bar.number and all(abs(middle - each) >= NUMBER_W for each in taken):
+            taken.append(middle)
+            chosen.add(bar.number)
+    return chosen
 
 
 def _bar(txn: Txn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
@@ -156,7 +171,7 @@ def _gravest(bars: Sequence[_Bar]) -> list[_Bar]:
     return [*kept.values(), *(bar for bar in bars if bar.number)]
 
 
-def _drawn(bar: _Bar, middle: float, ident: str) -> str:
+def _drawn(bar: _Bar, middle: float, ident: str, labelled: bool) -> str:
     top, bottom = _heights(bar)
     width = max(bar.right - bar.left, LEAST)
     fill = "var(--bad)" if bar.grave else f"url(#{ident}-h)" if bar.outcome == UNCERTAIN else COLOURS[bar.outcome]
@@ -172,6 +187,8 @@ def _drawn(bar: _Bar, middle: float, ident: str) -> str:
     label = (
         f'<text x="{bar.left + width / 2:.1f}" y="{middle - 13:.1f}" text-anchor="middle" font-size="10" '
         f'fill="{colour}" font-weight="600">{bar.number}</text>'
+        if labelled
+        else ""
     )
     return f'<a href="#{ident}-{bar.number}">{rect}{label}</a>'
 
@@ -183,7 +200,7 @@ def _heights(bar: _Bar) -> tuple[float, float]:
     return {COMMITTED: (-10, 0), BY_CHOICE: (0, 10), UNASKED: (0, 10)}.get(bar.outcome, (-6, 6))
 
 
-def _legend(y: float, ident: str) -> Iterable[str]:
+def _legend(y: float, ident: str, grave: bool) -> Iterable[str]:
     x = float(LEFT)
     places = {COMMITTED: "above the line", BY_CHOICE: "below", UNASKED: "below", OPEN: "across", UNCERTAIN: "across"}
     for outcome in _GRAVITY:
@@ -192,4 +209,7 @@ def _legend(y: float, ident: str) -> Iterable[str]:
         words = f"{WORDS[outcome]} ({places[outcome]})"
         yield f'<rect x="{x:.1f}" y="{y - 9}" width="12" height="10" fill="{fill}" stroke="{COLOURS[outcome]}"{more}/>'
         yield f'<text x="{x + 17:.1f}" y="{y}" fill="var(--muted)" font-size="11">{words}</text>'
-        x += 30 + 5.7 * len(words)
+        x += 28 + 5.6 * len(words)
+    if grave:
+        yield f'<rect x="{x:.1f}" y="{y - 11}" width="6" height="14" fill="var(--bad)"/>'
+        yield f'<text x="{x + 11:.1f}" y="{y}" fill="var(--bad)" font-size="11" font-weight="600">a finding</text>'

@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 from reports.fault_words import FaultRow, fault_rows
 from reports.run_files import RunFiles
 from reports.story_facts import ACKNOWLEDGED, Problem
-from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, Read, TakenOver, Told, Transactions, Txn
+from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, TakenOver, Told, Transactions, Txn
 from reports.transactions.moments import (
     CLIENT,
     COORDINATOR,
     FAULTS,
     READERS,
     Moment,
+    length_text,
     letter_of,
     listing,
     moments_of,
     read_text,
 )
-from reports.transactions.outcomes import BY_CHOICE, OPEN, UNASKED, last_sign_of, outcome_of, sentence_of
+from reports.transactions.outcomes import BY_CHOICE, OPEN, UNASKED, last_sign_of, outcome_of, sentence_of, why_wrong
 
 ABOUT = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write", "hanging-txn", "lso-violation")
 """Anomalies that such a story tells of."""
@@ -85,7 +86,8 @@ def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory
     if not subjects:
         return None
     others = _neighbours(found, subjects)
-    called = {txn.op: f"T{number}" for number, txn in enumerate([*subjects, *others], start=1)}
+    called = {txn.op: f"T{number}" for number, txn in enumerate(subjects, start=1)}
+    called |= {txn.op: f"T{-number}" for number, txn in enumerate(others)}
     values = [part.sent.value for txn in [*subjects, *others] for part in txn.parts]
     names = {value: letter_of(number) for number, value in enumerate(values)}
     teller = _Teller(files, found, problem, subjects, called, names)
@@ -181,7 +183,7 @@ class _Teller:
         told += self._of_faults()
         told += self._leaders()
         told += self._finally()
-        return sorted(told, key=lambda moment: moment.t)
+        return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
 
     def _placed(self, txn: Txn, moments: Sequence[Moment]) -> list[Moment]:
         """In this story's lanes: the client's is its process, and sends are what it does, several at once as one."""
@@ -221,7 +223,7 @@ class _Teller:
         if told is None:
             return moment
         assert told.lso >= 0
-        after = f" The next answer, {told.t - moment.t:.3f} s later, tells last stable offset {told.lso}"
+        after = f" The next answer, {length_text(told.t - moment.t)} later, tells last stable offset {told.lso}"
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
     def _sends_after_fence(self, txn: Txn) -> Iterable[Moment]:
@@ -231,9 +233,9 @@ class _Teller:
         for part in txn.parts:
             if part.sent.sent > fence.t:
                 name = self._names[part.sent.value]
-                late = part.sent.sent - fence.t
+                late = length_text(part.sent.sent - fence.t)
                 text = (
-                    f"Process {txn.process} was fenced {late:.3f} s before it sent {name}: process {fence.process} had "
+                    f"Process {txn.process} was fenced {late} before it sent {name}: process {fence.process} had "
                     f"taken over {txn.id}."
                 )
                 lane = f"process {txn.process}"
@@ -247,7 +249,7 @@ class _Teller:
             told: set[int] = set()
             for read in reads:
                 inside = read.inside in self._called and read.inside != txn.op
-                why = self._wrong(txn, read)
+                why = why_wrong(txn, read, self._called[txn.op])
                 if read.isolation in told and not inside:
                     continue
                 told.add(read.isolation)
@@ -261,28 +263,17 @@ class _Teller:
                 about = (partition, read.lso, read.hw, txn.op)
                 yield Moment(read.t, READERS, "read", label, text, bool(why) or inside, *about)
 
-    def _wrong(self, txn: Txn, read: Read) -> str:
-        """Why a reader must not have got this record; empty where it may."""
-        called = self._called[txn.op]
-        if read.isolation != READ_COMMITTED:
-            return ""
-        if outcome_of(txn) in (BY_CHOICE, UNASKED, OPEN):
-            end = {BY_CHOICE: "is aborted by its client", UNASKED: "is aborted by its coordinator"}
-            open_yet = "is still open, and " if read.t < (txn.asked or last_sign_of(txn)) else ""
-            how = end.get(outcome_of(txn), "is never committed")
-            return f"{called} {open_yet}{how}: read_committed must not return it."
-        if txn.asked is not None and read.t < txn.asked:
-            return f"Nobody has asked to commit {called} yet."
-        if 0 <= read.lso <= read.offset:
-            return f"Offset {read.offset} does not lie before the last stable offset that the same answer tells."
-        return ""
-
     def _taken_over(self) -> Iterable[Moment]:
         ids = {txn.id for txn in self._subjects}
         for each in self._found.taken_over:
             if each.id in ids and self._span[0] <= each.t <= self._span[1]:
                 by = f"(producer id {each.producer_id}, epoch {each.epoch})"
-                text = f"Process {each.process} is given the transactional id {each.id} {by}: earlier ones are fenced."
+                earlier = any(
+                    other.id == each.id and other.process != each.process and other.t < each.t
+                    for other in self._found.taken_over
+                )
+                fences = ": earlier ones are fenced" if earlier else ""
+                text = f"Process {each.process} is given the transactional id {each.id} {by}{fences}."
                 yield Moment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
     def _of_faults(self) -> Iterable[Moment]:
@@ -423,7 +414,7 @@ def fenced_by(txn: Txn, found: Transactions) -> TakenOver | None:
 
 def _marker_words(marker: Marker, txn: Txn) -> str:
     decided = txn.first("Prepare")
-    after = f", {marker.t - decided.t:.3f} s after {decided.state}" if decided is not None else ""
+    after = f", {length_text(marker.t - decided.t)} after {decided.state}" if decided is not None else ""
     by = f"by broker {marker.node} for coordinator epoch {marker.coordinator_epoch}"
     return f"{marker.word} marker at offset {marker.offset}, written at {marker.t:.3f} s {by}{after}"
 

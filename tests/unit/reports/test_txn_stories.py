@@ -164,7 +164,7 @@ SAID: dict[str, tuple[Callable[[], TxnRun], tuple[str, ...]]] = {
     "dirty-read": (dirty, ("Nobody has asked to commit T1 yet.",)),
     "zombie-write": (zombie, (
         "Process 1 is given the transactional id a (producer id 4000, epoch 0): earlier ones are fenced.",
-        "Process 0 was fenced 0.001 s before it sent A: process 1 had taken over a.",
+        "Process 0 was fenced 1.0 ms before it sent A: process 1 had taken over a.",
     )),
     "hanging-txn": (hanging, (
         "The final reads cannot go on: t-1 still has last stable offset 0, high watermark 1.",
