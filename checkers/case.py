@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers import fault_classes, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, replica_divergence, stuck
-from checkers.anomalies.registry import CATALOG, looked_for
+from checkers.anomalies.registry import CATALOG, looked_for, not_run
 from checkers.findings import Finding
 from checkers.history.tables import Partition, PlayedFault, Process
 from checkers.metrics import Limits
@@ -25,9 +25,10 @@ class Workload:
     checks: Collection[str] | None = None
     """Anomalies that can show in it; None: all. Nothing else is looked for, and nothing else counts as found."""
 
-    def left_out(self) -> set[str]:
-        """Anomalies that it cannot show."""
-        return set() if self.checks is None else set(CATALOG) - set(self.checks)
+    def left_out(self) -> dict[str, str]:
+        """Anomalies that it cannot show, and why."""
+        names = () if self.checks is None else set(CATALOG) - set(self.checks)
+        return dict.fromkeys(sorted(names), "this workload cannot show it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Case:
     notes: Sequence[str] = ()
     expect: str = ""
     """Goes before the plan's, unless empty."""
+    not_run: Mapping[str, str] = field(default_factory=dict)
+    """Checks that could not have found anything, and why."""
     shaken: Sequence[str] = ()
     """What went wrong with the harness or the machine while the run was on. That something did not go on may be their
     doing: liveness is nobody's fault for sure then. These stand in `troubles` as well.
@@ -130,9 +133,13 @@ def read_case(
         findings = [*findings, *replicas, *lacking, *after.findings]
     notes += [UNLIMITED] if plan and plan.limits.stuck_producer_s is None else []
     notes += after.notes
-    done = {replica_divergence.NAME: compared, not_converged.NAME: looked}
-    passed_over = {name for name, ran in done.items() if not ran}.union(after.passed_over, workload.left_out())
-    notes.append(looked_for(kept.outcomes, kept.processes, partitions, passed_over, kept.read_inside))
+    passed_over = {**after.passed_over, **workload.left_out()}
+    if not compared:
+        passed_over[replica_divergence.NAME] = replica_divergence.NOT_COMPARED
+    if not looked:
+        passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
+    unlooked = not_run(kept.outcomes, kept.processes, partitions, passed_over, kept.read_inside)
+    notes.append(looked_for(unlooked))
     return Case(
         run=run,
         findings=findings,
@@ -148,6 +155,7 @@ def read_case(
         troubles=troubles,
         notes=notes,
         expect=expect,
+        not_run=unlooked,
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from checkers import fault_classes, guarantees, metrics, nemesis_agreement, nemesis_log, run_facts
 from checkers.anomalies import not_converged, stuck
-from checkers.anomalies.registry import find_all, looked_for
+from checkers.anomalies.registry import find_all, looked_for, not_run
 from checkers.anomalies.replica_divergence import NAME as DIVERGENCE
+from checkers.anomalies.replica_divergence import NOT_COMPARED
 from checkers.case import Case, Workload
 from checkers.findings import Finding, findings_of
 from checkers.history.parser import parse
@@ -83,8 +84,11 @@ def judge_bytes(
         *(lacking or ()),
         *after.findings,
     ]
-    passed_over = {DIVERGENCE, *([not_converged.NAME] if lacking is None else []), *after.passed_over}
     workload = Workload(checks=checks)
+    passed_over = {**after.passed_over, **workload.left_out(), DIVERGENCE: NOT_COMPARED}
+    if lacking is None:
+        passed_over[not_converged.NAME] = not_converged.NOT_LOOKED
+    unlooked = not_run(parsed.outcomes, parsed.processes, parsed.partitions, passed_over, parsed.read_inside)
     case = Case(
         run=parsed.run or run,
         workload=workload,
@@ -104,14 +108,11 @@ def judge_bytes(
             *_told(parsed.problem, unsealed, *disagreeing, trouble),
             *wrong,
         ],
-        notes=[*said, *after.notes, _looked_for(parsed, passed_over | workload.left_out())],
+        notes=[*said, *after.notes, looked_for(unlooked)],
+        not_run=unlooked,
         expect=expect,
     )
     return Judgement(decide(case), parsed, tuple(findings), measures, tuple(faults), tuple(troubles))
-
-
-def _looked_for(parsed: History, passed_over: set[str]) -> str:
-    return looked_for(parsed.outcomes, parsed.processes, parsed.partitions, passed_over, parsed.read_inside)
 
 
 def _told(*problems: Problem | None) -> list[str]:

@@ -63,6 +63,8 @@ class Verdict:
     anomalies: tuple[Judged, ...]
     metrics: Mapping[str, Any]
     workload: Mapping[str, Any] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)
+    """As `Case.not_run`."""
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +106,7 @@ def decide(case: Case) -> Verdict:
         anomalies=anomalies,
         metrics=case.metrics,
         workload=case.workload.figures,
+        not_run=case.not_run,
     )
 
 
@@ -325,6 +328,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             }
             for each in verdict.anomalies
         ],
+        "not_run": dict(verdict.not_run),
         "metrics": dict(verdict.metrics),
         "workload": dict(verdict.workload),
     }

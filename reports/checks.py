@@ -64,8 +64,11 @@ def checks_of(files: RunFiles) -> list[Check]:
     ran = _ran(files)
     seen = {check.name for check in found}
     found = [*_invariants(files), *found]
+    why = mapping(files.verdict.get("not_run"))
     rest = [
-        Check(name, "", CLEAN if name in ran else NOT_RUN, 0 if name in ran else None, CATALOG[name].definition, "")
+        Check(name, "", CLEAN, 0, CATALOG[name].definition, "")
+        if name in ran
+        else Check(name, "", NOT_RUN, None, CATALOG[name].definition, str(why.get(name) or _NO_FINDINGS))
         for name in FOUND
         if name not in seen
     ]
@@ -166,6 +169,8 @@ class Figures:
     """Key numbers; None is not known."""
 
     sent: int | None
+    sent_after: int
+    """How many of them were sent after healing. Latencies are those of the others."""
     acked: int | None
     failed: int | None
     unknown: int | None
@@ -198,8 +203,11 @@ def figures_of(files: RunFiles) -> Figures:
         return value if isinstance(value, int) else None
 
     read = counters.get("read")
+    of_load = counters.get("sent")
+    sent = sum(integer(sends.get(each), 0) for each in OUTCOMES) if sends else count("sent", "sent")
     return Figures(
-        sent=sum(integer(sends.get(each), 0) for each in OUTCOMES) if sends else count("sent", "sent"),
+        sent=sent,
+        sent_after=max(0, sent - of_load) if sent is not None and isinstance(of_load, int) else 0,
         acked=count("ok", "acked"),
         failed=count("fail", "failed"),
         unknown=count("info", "info"),

@@ -57,7 +57,7 @@ def _check_case(suite: ElementTree.Element, check: Check, word: str) -> None:
     elif check.state == checks.UNJUDGED:
         ElementTree.SubElement(case, "error", type="unknown", message=_text(_message(check)))
     elif check.state == checks.NOT_RUN:
-        ElementTree.SubElement(case, "skipped", message="nothing in this run could have shown it")
+        ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}: {check.why}"))
     elif word == checks.UNKNOWN:
         ElementTree.SubElement(case, "skipped", message=_text(f"{check.state}, but the verdict is unknown"))
     elif check.state == checks.PERMITTED:

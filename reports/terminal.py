@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -74,6 +74,11 @@ def _count(value: int | None) -> str:
     return "not known" if value is None else f"{value:,}"
 
 
+def _sent(figures: checks.Figures) -> str:
+    """The history has the writes after healing too; latencies are the load's."""
+    return f"sent ({figures.sent_after:,} of them after healing)" if figures.sent_after else "sent"
+
+
 def _load(files: RunFiles) -> Table:
     """Label and value a line: it fits a narrow terminal."""
     figures = checks.figures_of(files)
@@ -81,7 +86,7 @@ def _load(files: RunFiles) -> Table:
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, count in (
-        ("sent", figures.sent),
+        (_sent(figures), figures.sent),
         ("acknowledged", figures.acked),
         ("failed", figures.failed),
         ("unknown outcome", figures.unknown),
@@ -118,13 +123,20 @@ def _checks(files: RunFiles, console: Console) -> Iterator[Table | Text]:
             why = check.why.removeprefix(f"{check.state}: ")  # which the column before says
             table.add_row(Text(check.title), _count(check.count), _state(check), Text(why))
     yield table if table.row_count else Text("Checks", style="bold")
-    for state, said in ((checks.CLEAN, "found nothing"), (checks.NOT_RUN, "did not run")):
-        names = [check.name for check in found if check.state == state]
-        if names:
-            title = "1 check" if len(names) == 1 else f"{len(names)} checks"
-            yield Text(f"{title} {said}", style=_STATE_STYLES.get(state, _UNSURE)) + Text(
-                f": {', '.join(names)}", "default"
-            )
+    clean = [check.name for check in found if check.state == checks.CLEAN]
+    if clean:
+        yield _so_many(clean, "found nothing", _STATE_STYLES[checks.CLEAN]) + Text(f": {', '.join(clean)}", "default")
+    not_run = [check for check in found if check.state == checks.NOT_RUN]
+    if not_run:
+        by_why: dict[str, list[str]] = {}
+        for check in not_run:
+            by_why.setdefault(check.why, []).append(check.name)
+        lines = (f"\n  {why}: {', '.join(names)}" for why, names in by_why.items())
+        yield _so_many(not_run, "did not run", _UNSURE) + Text(":" + "".join(lines), "default")
+
+
+def _so_many(found: Sequence[object], said: str, style: str) -> Text:
+    return Text(f"{'1 check' if len(found) == 1 else f'{len(found)} checks'} {said}", style=style)
 
 
 def _state(check: Check) -> Text:

@@ -12,11 +12,13 @@ from checkers.findings import Finding, Witness, findings_of
 from checkers.history.tables import Partition
 
 NAME = "not-converged"
+NOT_LOOKED = "run.json does not say whether the cluster converged"
 ANOMALIES = (
     Anomaly(
         NAME,
         Family.LIVENESS,
-        "ISR not full, or a member not rejoined, longer than the plan allows, after healing",
+        "a partition of the workload without a leader, or with an ISR that lacks a replica, longer after healing than "
+        "the plan allows; a broker that holds none of its replicas may be fenced all the same",
         source="the plan's limit; Kafka documentation, design, Replication (a follower that caught up joins the ISR)",
         meaning="partitions did not come to rest after all faults had ended",
     ),

@@ -81,16 +81,22 @@ LOOKED_FOR = "looked for: "
 """How the note of a verdict begins that lists the names of the anomalies which the run could have shown."""
 
 
-def looked_for(
+def looked_for(not_run: Collection[str]) -> str:
+    """That note. `not_run`: names of those that were not looked for."""
+    return LOOKED_FOR + ", ".join(name for name in FOUND if name not in not_run)
+
+
+def not_run(
     outcomes: Mapping[str, Mapping[str, int]],
     processes: Sequence[Process],
     partitions: Iterable[Partition],
-    passed_over: Collection[str],
+    passed_over: Mapping[str, str],
     read_inside: int,
-) -> str:
-    """That note. An anomaly that needs what the history has not was not looked for: it could not have been found.
+) -> dict[str, str]:
+    """What was not looked for, and why. An anomaly that needs what the history has not could not have been found.
 
-    `outcomes`, `read_inside`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there.
+    `outcomes`, `read_inside`: as in `History`. `passed_over`: names whose evidence, outside the history, was not there,
+    and why.
     """
     load = [each for each in processes if AFTER_HEALING not in each.settings]
     own = any(each.role == "reader" and each.client == OWN for each in load)
@@ -116,8 +122,14 @@ def looked_for(
         Need.COMMITTED_FINAL_READS: done("final_read")
         and any(each.role == "final" and each.isolation == 1 for each in processes),
     }
-    names = (name for name in FOUND if name not in passed_over and all(there[need] for need in CATALOG[name].needs))
-    return LOOKED_FOR + ", ".join(names)
+    found = {}
+    for name in FOUND:
+        lacking = [need for need in CATALOG[name].needs if not there[need]]
+        if name in passed_over:
+            found[name] = passed_over[name]
+        elif lacking:
+            found[name] = f"the history has no {lacking[0].partition(':')[0]}"
+    return found
 
 
 SHOWN_BY_HISTORY: tuple[str, ...] = tuple(

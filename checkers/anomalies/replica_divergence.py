@@ -21,6 +21,7 @@ from checkers.findings import Finding, Witness, findings_of, from_json, to_json
 from checkers.history.tables import Partition, whole
 
 NAME = "replica-divergence"
+NOT_COMPARED = "the replicas' logs were not compared (in a simulation, invariants look at them)"
 ANOMALIES = (
     Anomaly(
         NAME,

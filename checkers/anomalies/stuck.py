@@ -8,7 +8,7 @@ final reads that get nothing (`final`): the load may have ended before the outag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ ANOMALIES = (
     ),
 )
 CHECK = Check(__name__, ANOMALIES)
+NOT_SO_FAR = "the run did not come so far"
 
 
 def liveness(measures: Iterable[Measure], limits: Limits) -> list[Finding]:
@@ -70,8 +71,8 @@ class Afterwards:
     findings: Sequence[Finding] = ()
     notes: Sequence[str] = ()
     """Who was stuck, in words: who led, and what the ISR was."""
-    passed_over: Sequence[str] = (PRODUCER, CONSUMER)
-    """Anomalies that could not have shown: the run did not come so far, or the harness had trouble."""
+    passed_over: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys((PRODUCER, CONSUMER), NOT_SO_FAR))
+    """Anomalies that could not have shown, and why: the run did not come so far, or the harness had trouble."""
 
 
 def read(run_dir: Path, partitions: Iterable[Partition], limits: Limits) -> Afterwards:
@@ -99,10 +100,18 @@ def afterwards(info: Mapping[str, Any], partitions: Iterable[Partition], limits:
         _of_live_readers(live or {"behind": ()}, parts, witnesses, notes)
         _of_final_readers(reads or (), limits.stuck_consumer_s or 0.0, parts, witnesses, notes)
     shaken = bool(info.get("harness"))
-    passed_over = [PRODUCER] if shaken or written is None or limits.stuck_producer_s is None else []
+    passed_over = {}
+    if shaken or written is None or limits.stuck_producer_s is None:
+        passed_over[PRODUCER] = _why(shaken, limits.stuck_producer_s)
     if shaken or not reading or None in (written, reads, live):
-        passed_over.append(CONSUMER)
+        passed_over[CONSUMER] = _why(shaken, limits.stuck_consumer_s)
     return Afterwards(findings_of(witnesses), notes, passed_over)
+
+
+def _why(shaken: bool, limit_s: float | None) -> str:
+    if shaken:
+        return "the harness had trouble"
+    return "the plan has no limit stuck_s" if limit_s is None else NOT_SO_FAR
 
 
 def _of_live_readers(

@@ -13,10 +13,12 @@ import pytest
 from rich.console import Console
 
 from chaos.screen import WIDE
+from checkers.anomalies.registry import FOUND
 from reports import checks
 from reports.fault_words import evidence_text, fault_rows
 from reports.junit import write_junit
 from reports.lanes import Span, broker_lanes, partition_lanes, terms
+from reports.page import render
 from reports.run_files import RunFiles, read_run
 from reports.terminal import summary
 from tests.support.histories.nemesis_lines import spoken
@@ -150,6 +152,24 @@ def test_checks_that_did_not_run_are_not_clean(files: RunFiles) -> None:
     assert {check.state for check in checks.checks_of(files)} == {checks.NOT_RUN}
     files.verdict["notes"] = ["looked for: lost-write", "the checks did not run to their end"]
     assert {check.state for check in checks.checks_of(files)} == {checks.NOT_RUN}
+    assert {check.why for check in checks.checks_of(files)} == {"the checks did not run to their end"}
+
+
+def test_checks_that_did_not_run_say_why_on_the_terminal_on_the_page_and_in_junit(
+    run_dir: Path, verdicts: dict[str, Any]
+) -> None:
+    no_transactions = "the history has no transactions"
+    why = {"failed-yet-read": "the history has no sends that definitely failed", "G1a": no_transactions}
+    listed = "looked for: " + ", ".join(name for name in FOUND if name not in (*why, "dirty-read"))
+    said = {**verdicts["valid"], "notes": [listed], "not_run": {**why, "dirty-read": no_transactions}}
+    (run_dir / "verdict.json").write_text(json.dumps(said))
+    text = told(run_dir)
+    at = text.index("3 checks did not run:\n")
+    assert "\n  the history has no sends that definitely failed: failed-yet-read\n" in text[at:]
+    names = [name for name in FOUND if name in ("G1a", "dirty-read")]
+    assert f"\n  {no_transactions}: {', '.join(names)}\n" in text[at:]
+    assert render(run_dir).read_text().count(no_transactions) == 2
+    assert write_junit(run_dir).read_text().count(f"not run: {no_transactions}") == 2
 
 
 def test_what_nobody_could_judge_is_neither_permitted_nor_failed(files: RunFiles, verdicts: dict[str, Any]) -> None:
@@ -208,7 +228,8 @@ def test_sent_is_what_was_acknowledged_failed_or_unknown_after_healing_too(files
     (run_dir / "metrics.json").write_text(json.dumps(metrics))
     figures = checks.figures_of(read_run(run_dir))
     assert (figures.sent, figures.acked, figures.failed, figures.unknown) == (106, 96, 4, 6)
-    assert re.search(r"sent +106\n", told(run_dir))
+    assert re.search(r"sent \(6 of them after healing\) +106\n", told(run_dir))
+    assert "6 more records were sent after healing" in render(run_dir).read_text()
     (run_dir / "metrics.json").unlink()
     figures = checks.figures_of(read_run(run_dir))
     assert (figures.sent, figures.acked) == (100, 90)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import checkers.anomalies
 from checkers.anomalies.anomaly import Check, Need
-from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for
+from checkers.anomalies.registry import CATALOG, CHECKS, FOUND, IN_HISTORY, find_all, looked_for, not_run
 from checkers.history.tables import FAIL, OK, POLL, SEND, History, Member, Partition, Process, Row, Table, Told
 from checkers.history.values import AFTER_HEALING
 from tests.support.histories.anomaly_cases import CASES, cases_of
@@ -146,8 +147,9 @@ def listed(
     partition: Partition = READ,
     read_inside: int = 1,
 ) -> set[str]:
-    note = looked_for(outcomes, processes, [partition], passed_over, read_inside)
-    return set(note.removeprefix("looked for: ").split(", "))
+    unlooked = not_run(outcomes, processes, [partition], dict.fromkeys(passed_over, "nobody looked"), read_inside)
+    assert all(unlooked.values()), "each says why"
+    return set(looked_for(unlooked).removeprefix("looked for: ").split(", "))
 
 
 def test_all_that_a_finder_exists_for_is_looked_for_where_the_history_has_everything() -> None:
@@ -190,6 +192,21 @@ def test_without_transactions_or_without_readers_of_committed_records_nothing_of
     assert {*FOUND} - listed(without) == of_transactions
     blind = {*FOUND} - listed(SENT_AND_READ, processes=(PRODUCER, READER))
     assert blind == of_transactions - {"hanging-txn"}
+
+
+def test_what_was_not_looked_for_says_why() -> None:
+    def why(**changed: Any) -> dict[str, str]:
+        given = {"processes": (PRODUCER, READER, FINAL), "outcomes": SENT_AND_READ, "passed_over": {}, "read_inside": 1}
+        return not_run(partitions=[READ], **{**given, **changed})
+
+    assert why(outcomes={**SENT_AND_READ, "send": {"ok": 3}}) == {
+        "failed-yet-read": "the history has no sends that definitely failed"
+    }
+    without = why(outcomes={name: counts for name, counts in SENT_AND_READ.items() if name != "txn"})
+    assert set(without.values()) == {"the history has no transactions"}
+    assert why(passed_over={"not-converged": "nobody looked"}) == {"not-converged": "nobody looked"}
+    others = why(processes=(PRODUCER, replace(READER, client="confluent"), FINAL))
+    assert others == {"thrown-back": "the history has no readers of our own client"}
 
 
 def test_where_no_transaction_read_anything_no_cycle_was_looked_for() -> None:
