@@ -24,6 +24,7 @@ from workloads.scenario import (
 )
 from workloads.transactions import brokers
 from workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
+from workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
 if TYPE_CHECKING:
     from workloads.beginnings import Beginning
@@ -50,6 +51,7 @@ class TransactionsLoad(Scenario):
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
     COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
     PLAIN: ClassVar[dict[int, Any]] = {STEPS: "send 0", 3: 100, 4: COMMIT}
+    RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
 
     name: Literal["transactions"] = "transactions"
     rate: int = Field(20, ge=1, le=1000, description="Transactions a second, all producers together.")

@@ -149,6 +149,22 @@ def test_a_transaction_keeps_only_the_steps_that_are_needed() -> None:
     assert plan.cluster.nodes == 1, "a smaller cluster gets the settings that the workload needs there"
 
 
+def test_transactions_move_to_the_first_partitions_and_to_one_producer_if_the_failure_allows_it() -> None:
+    def fails(plan: Plan) -> bool:
+        sends = [set(each.partitions) for each in plan.operations or ()]
+        cut = [fault.target for fault in plan.faults]
+        return any(len(each) == 2 and cut == [f"leader:transactions-0-{max(each)}"] for each in sends)
+
+    operations = [[1.0, 0, "send 4", 200, "abort"], [2.0, 1, "send 1, send 3, poll", 200, "commit"]]
+    fault = {"at_s": 1.0, "duration_s": 1.0, "action": "partition", "target": "leader:transactions-0-3"}
+    load = {"name": "transactions", "partitions": 5, "producers": 2}
+    plan, _ = shrunk(
+        {"seed": 3, "runtime": "sim", "workload": load, "operations": operations, "faults": [fault]}, fails
+    )
+    assert [(each.producer, each.steps) for each in plan.operations or ()] == [(0, "send 0, send 1")]
+    assert (plan.workload.partitions, plan.workload.producers) == (2, 1)
+
+
 def test_a_large_load_is_thinned_before_anything_else_is_tried() -> None:
     topics, clients = 2, 4
     listed = [[n / 2000, n % clients, f"appends-{n % topics}", n % 3, 100] for n in range(40_000)]

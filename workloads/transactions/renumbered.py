@@ -1,0 +1,32 @@
+"""The same transactions on fewer partitions, and by fewer producers: for shrinking. Operations are lists of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workloads.scenario import AT, Renumbered, Table
+from workloads.transactions.operations import SEND, STEPS, steps_of, text_of
+
+PRODUCER = AT + 1
+
+
+def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> Renumbered | None:
+    """The partitions that are sent to become the first ones. None where nothing is sent."""
+    listed = [steps_of(op[STEPS]) for op in operations]
+    used = sorted({step.number for steps in listed for step in steps if step.do == SEND})
+    if not used:
+        return None
+    now = {number: index for index, number in enumerate(used)}
+    texts = [
+        text_of([step._replace(number=now[step.number]) if step.do == SEND else step for step in steps])
+        for steps in listed
+    ]  # fmt: skip
+    moved = [[*op[:STEPS], text, *op[STEPS + 1 :]] for op, text in zip(operations, texts, strict=True)]
+    places = {(topic, number): (topic, index) for number, index in now.items()}
+    return Renumbered({**table, "partitions": len(used)}, moved, places)
+
+
+def by_one_producer(table: Table, operations: list[list[Any]]) -> Renumbered | None:
+    """Everything is done by the first producer, one transaction after the other."""
+    moved = [[op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
+    return Renumbered({**table, "producers": 1}, moved, {})
