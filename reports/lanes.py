@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from broker.coordinators.partitions import partition_of as coordinating
 from checkers.fault_traits import CUTS_LINKS, PAUSES, SLOWS_LINKS, TAKES_DOWN
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
 
+COORDINATORS_LOG = "__transaction_state"
 UNAVAILABLE_S = 1.0
 """A partition without an acknowledgement for so long is drawn as unavailable."""
 
@@ -188,16 +190,27 @@ def partition_of(event: Json) -> str:
 
 
 def partition_lanes(files: RunFiles, begin: float, end: float, gaps: Mapping[str, list[Span]]) -> list[PartitionLane]:
-    """A lane for every partition that has a leader or a gap, cut to [begin, end]."""
+    """A lane for every partition that has a leader or a gap, cut to [begin, end]. Of the coordinators' logs only those
+    that had anything to do.
+    """
     by_name = terms(files)
     isr = _isr_steps(files)
     lanes = []
-    for name in sorted({*by_name, *files.part_names.values()}, key=_natural):
+    names = {*by_name, *files.part_names.values()}
+    for name in sorted(names - _idle_coordinators(files, names), key=_natural):
         lane = PartitionLane(name, gaps=gaps.get(name, []))
         lane.leaders = _fold([(term.t, str(term.leader)) for term in by_name.get(name, [])], begin, end)
         lane.isr = isr.get(name, [])
         lanes.append(lane)
     return lanes
+
+
+def _idle_coordinators(files: RunFiles, names: Collection[str]) -> set[str]:
+    """Partitions of the coordinators' log to which no transactional id of the traces belongs."""
+    logs = {name for name in names if _natural(name)[0] == COORDINATORS_LOG}
+    states = (event for trace in files.traces.values() for event in trace if event["e"] == "transaction_state")
+    ids = {str(event.get("transactional_id")) for event in states}
+    return logs - {f"{COORDINATORS_LOG}-{coordinating(each, len(logs))}" for each in ids if logs}
 
 
 def _natural(name: str) -> tuple[str, int]:

@@ -76,7 +76,7 @@ def not_played(case: Case, why: str) -> Row:
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
     seed = arguments.first_seed
-    runs = [case for group in SETS for case in runs_of(group, getattr(arguments, group), seed)]
+    runs = [case for group in SETS for case in runs_of(group, getattr(arguments, group.replace("-", "_")), seed)]
     extra = ("--runtime", "docker") if arguments.in_containers else ()
     return [*runs, *(case for part in arguments.kill for case in kills_of(part, arguments.times, seed, extra))]
 

@@ -6,10 +6,14 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,client")
 SETS: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "docker": ("--runtime", "docker"),
     "kafka": ("--target", "kafka"),
+    "transactions": _TRANSACTIONS,
+    "transactions-docker": (*_TRANSACTIONS, "--runtime", "docker"),
+    "transactions-kafka": (*_TRANSACTIONS, "--target", "kafka"),
 }
 """What a person types after `./squall run --seed N`."""
 

@@ -62,6 +62,15 @@ def test_a_partitions_leader_changes_with_its_epoch(files: RunFiles) -> None:
     assert [size for _, size in lane.isr] == [3, 2]
 
 
+def test_of_the_coordinators_logs_those_have_lanes_that_had_something_to_do(files: RunFiles) -> None:
+    log = {**files.traces[1][3], "topic": "__transaction_state"}
+    files.traces[1] += [{**log, "partition": number} for number in range(5)]
+    assert len(partition_lanes(files, -1.0, 13.0, {})) == 1
+    files.traces[2].append({"t": 105.0, "e": "transaction_state", "transactional_id": "squall-3"})
+    names = [lane.name for lane in partition_lanes(files, -1.0, 13.0, {})]
+    assert names == ["__transaction_state-2", "appends-0-0"]
+
+
 def test_a_late_word_of_an_old_epoch_changes_no_leader(files: RunFiles) -> None:
     late = {**files.traces[1][3], "t": files.traces[1][3]["t"] + 9, "isr": [1]}
     files.traces[3].append(late)
