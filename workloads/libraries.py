@@ -101,6 +101,9 @@ class Transacting(Protocol):
     async def end(self, *, commit: bool) -> Ended:
         """Commit or abort the transaction. No records are under way."""
 
+    def close(self) -> None:
+        """End it without a word: what is open stays open."""
+
 
 class Part(NamedTuple):
     """What a poll brought of one partition."""
@@ -166,6 +169,11 @@ class Driver(Protocol):
 
     async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> Sending:
         """A fresh one, ready. `flush` is called before anything leaves, and after outcomes have come."""
+
+    async def transactor(
+        self, nursery: trio.Nursery, transactional_id: str, timeout_ms: int, flush: Callable[[], None]
+    ) -> Transacting:
+        """A fresh one with this transactional id, not initialised. `flush`: as of `producer`."""
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """A fresh one, that begins at the log's start."""

@@ -1,4 +1,4 @@
-"""`python -m chaos.drivers ORDER`: one producer or reader, driven over standard input and output (`frames`).
+"""`python -m chaos.drivers ORDER`: one producer, reader or transactional producer, driven by `frames` on its pipes.
 
 ORDER is JSON of `library.Order`. What a library prints goes to standard error, which the harness keeps.
 """
@@ -18,6 +18,8 @@ import msgspec
 
 from chaos.drivers.frames import Unframed, frame
 from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord, load
+from chaos.drivers.transactors import outcomes as transactors
+from chaos.drivers.transactors.calls import Calls
 from workloads.payload import verify
 
 PUMP_S = 0.005
@@ -66,11 +68,12 @@ def main() -> None:
     inbox: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
     try:
-        library = load(order.library)
-        if order.role == "producer":
-            produce(library, order, out, inbox)
+        if order.role == "transactor":
+            transact(transactors.load(order.library), order, out, inbox)
+        elif order.role == "producer":
+            produce(load(order.library), order, out, inbox)
         else:
-            Reader(library, order, out, inbox).run()
+            Reader(load(order.library), order, out, inbox).run()
     except Exception as trouble:
         logging.exception("the driver ends")
         out.say("x", f"{type(trouble).__name__}: {trouble}")
@@ -98,6 +101,19 @@ def produce(library: Library, order: Order, out: Out, inbox: queue.SimpleQueue[l
         out.tell()
     producer.finish(order.delivery_timeout_ms / 1000 + FINISH_SLACK_S)
     out.tell()
+
+
+def transact(library: transactors.Library, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
+    """Make the calls that come in, one after the other, and hand records over. It ends without a word."""
+    producer = library.transactor(order, out.answer)
+    calls = Calls(producer, out, order.delivery_timeout_ms / 1000)
+    out.say("up", library.version)
+    for message in _messages(inbox):
+        if message is not None and message[0] == "s":
+            producer.send(*message[1:])
+        elif message is not None:
+            calls.make(message[0])
+        calls.pump()
 
 
 def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]:

@@ -1,11 +1,7 @@
-"""The harness's end of a driver: its process, the frames, and what the workload sees of it."""
+"""The harness's end of a driver: what the workload sees of its process."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -13,26 +9,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import trio
 
-from chaos.drivers.frames import Unframed, frame
+from chaos.drivers.frames import frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
+from chaos.drivers.transactors.host import LibraryTransactor
 from chaos.errors import HarnessError, Refused
-from chaos.runtimes.real.processes.child import TETHER, tail
+from chaos.runtimes.real.processes.child import tail
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
 from workloads.libraries import Assigned, Part, Read, Sought, Troubled
 from workloads.needs import Needs
-
-UP_S = 60.0
-END_S = 5.0
-FINISH_SLACK_S = 20.0
-READ_BYTES = 1 << 16
-CLIENT_ENDED = "CLIENT_ENDED"
-"""A driver's process ended, or was ended, before it reported the outcome of a record."""
-PACKAGES = Path(__file__).resolve().parents[2]
 
 
 def require(client: str) -> None:
@@ -42,80 +31,6 @@ def require(client: str) -> None:
             f"--client {client} needs the package {DISTRIBUTIONS[client]}, which is not in this environment: "
             "`./squall test --help` sets up everything that the tests use, that package included"
         )
-
-
-class Process:
-    """A driver's process, tethered to this one."""
-
-    def __init__(self, order: Order, log: Path) -> None:
-        assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
-        self.what = f"{order.library} {order.role}"
-        self.log = log
-        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
-        with log.open("ab") as errors:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                bufsize=0,
-                env={**os.environ, "PYTHONPATH": str(PACKAGES)},
-                start_new_session=True,
-            )
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        self._in = trio.lowlevel.FdStream(os.dup(self._popen.stdin.fileno()))
-        self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
-        self._popen.stdin.close()
-        self._popen.stdout.close()
-        self._frames = Unframed()
-        self._messages: list[list[Any]] = []
-
-    async def next(self) -> list[Any] | None:
-        """Its next message; None once it has ended. HarnessError where it ends for an error."""
-        while not self._messages:
-            try:
-                data = await self._out.receive_some(READ_BYTES)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                data = b""
-            if not data:
-                return None
-            self._messages += self._frames.feed(bytes(data))
-        message = self._messages.pop(0)
-        if message[0] == "x":
-            raise HarnessError(f"the {self.what} ended: {message[1]} (see {self.log})")
-        return message
-
-    async def up(self) -> None:
-        """Until it is ready. HarnessError where it is not soon."""
-        with trio.move_on_after(UP_S):
-            message = await self.next()
-            if message is not None and message[0] == "up":
-                return
-        raise HarnessError(f"the {self.what} did not begin; it last said:\n{tail(self.log)}")
-
-    async def tell(self, data: bytes) -> None:
-        """Frames to it; nothing where it has ended."""
-        try:
-            await self._in.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-
-    async def end(self) -> None:
-        """Kill it where it does not end by itself. Idempotent."""
-        with trio.CancelScope(shield=True):
-            await self._in.aclose()
-            with trio.move_on_after(END_S):
-                while self._popen.poll() is None:
-                    await trio.sleep(0.02)
-            if self._popen.poll() is None:
-                self._popen.kill()
-                self._popen.wait()
-            await self._out.aclose()
-
-    def kill(self) -> None:
-        """At once."""
-        self._popen.kill()
 
 
 class LibraryProducer:
@@ -309,6 +224,15 @@ class LibraryDriver:
     async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
         """As `Driver.producer`."""
         made = LibraryProducer(Process(self._order(role="producer"), self._log), self._settings, flush)
+        await nursery.start(made.run)
+        return made
+
+    async def transactor(
+        self, nursery: trio.Nursery, transactional_id: str, timeout_ms: int, flush: Callable[[], None]
+    ) -> LibraryTransactor:
+        """As `Driver.transactor`."""
+        order = self._order(role="transactor", transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        made = LibraryTransactor(Process(order, self._log), order, flush)
         await nursery.start(made.run)
         return made
 

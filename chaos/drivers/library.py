@@ -19,7 +19,7 @@ class Order(NamedTuple):
 
     library: str
     role: str
-    """producer or reader."""
+    """producer, reader or transactor."""
     bootstrap: str
     acks: int = -1
     idempotence: bool = True
@@ -33,6 +33,8 @@ class Order(NamedTuple):
     places: Sequence[Place] = ()
     isolation: int = 0
     poll_pause_ms: int = 20
+    transactional_id: str = ""
+    transaction_timeout_ms: int = 60_000
 
 
 class Producing(Protocol):

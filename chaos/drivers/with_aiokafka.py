@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 version = str(aiokafka.__version__)
 
+HAND, SEND = "hand", "send"
+"""A record is refused at once; its future has an error."""
+NO_ROOM = (KafkaTimeoutError, MessageSizeTooLargeError)
+"""Errors of records that were not handed over."""
 START_S = 30.0
 ASK_S = 5.0
 
@@ -38,26 +42,30 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
 
 
-class _Producer:
-    def __init__(self, order: Order, answer: Answer) -> None:
+def settings(order: Order) -> dict[str, Any]:
+    """Of each producer, but for its time-out."""
+    return {
+        "bootstrap_servers": order.bootstrap,
+        "acks": "all" if order.acks == -1 else order.acks,
+        "enable_idempotence": order.idempotence,
+        "linger_ms": order.linger_ms,
+        "max_batch_size": order.batch_size,
+        "compression_type": None if order.codec == "none" else order.codec,
+        "max_request_size": max(order.max_record_bytes + 1024, 1_048_576),
+    }
+
+
+class Sending:
+    """A producer, as far as records are handed over."""
+
+    def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._io = _Loop()
         self._unanswered = 0
-        self._io.run(self._start(order), START_S)
 
-    async def _start(self, order: Order) -> None:
-        self._producer = AIOKafkaProducer(
-            bootstrap_servers=order.bootstrap,
-            acks="all" if order.acks == -1 else order.acks,
-            enable_idempotence=order.idempotence,
-            linger_ms=order.linger_ms,
-            max_batch_size=order.batch_size,
-            compression_type=None if order.codec == "none" else order.codec,
-            # It has one time-out for both: a batch is given up when it is this old.
-            request_timeout_ms=order.delivery_timeout_ms,
-            max_request_size=max(order.max_record_bytes + 1024, 1_048_576),
-        )
-        await self._producer.start()
+    def serve(self, producer: AIOKafkaProducer) -> None:
+        """Hand records over to this one, which has started. Called in the loop."""
+        self._sends = producer.send
         self._queue: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self._sender = asyncio.ensure_future(self._send_all())
 
@@ -71,23 +79,25 @@ class _Producer:
         while True:
             op, topic, partition, key, value, timestamp_ms = await self._queue.get()
             try:
-                sent = await self._producer.send(topic, value, key, partition, timestamp_ms)
-            except (KafkaTimeoutError, MessageSizeTooLargeError) as refused:
-                self._told(op, FAIL, -1, -1, type(refused).__name__)
-            except KafkaError as failure:
-                self._told(op, INFO, -1, -1, type(failure).__name__)
+                sent = await self._sends(topic, value, key, partition, timestamp_ms)
+            except (KafkaError, AssertionError) as refused:
+                self._lost(op, HAND, refused)
             else:
                 sent.add_done_callback(partial(self._done, op))
 
     def _done(self, op: int, sent: asyncio.Future[Any]) -> None:
         error = sent.exception()
         if error is not None:
-            self._told(op, INFO, -1, -1, type(error).__name__)
+            self._lost(op, SEND, error)
             return
         # Without acknowledgements there is no metadata of a record.
         metadata = sent.result()
         offset, timestamp_ms = (-1, -1) if metadata is None else (metadata.offset, metadata.timestamp)
         self._told(op, OK, -1 if offset is None else max(-1, offset), -1 if timestamp_ms is None else timestamp_ms, "")
+
+    def _lost(self, op: int, which: str, error: BaseException) -> None:
+        never_left = which == HAND and isinstance(error, NO_ROOM)
+        self._told(op, FAIL if never_left else INFO, -1, -1, type(error).__name__)
 
     def _told(self, op: int, status: int, offset: int, timestamp_ms: int, error: str) -> None:
         self._unanswered -= 1
@@ -107,6 +117,18 @@ class _Producer:
             self._io.run(answered(), within_s)
         except TimeoutError:
             pass  # what has no answer by then is in doubt, whoever asked
+
+
+class _Producer(Sending):
+    def __init__(self, order: Order, answer: Answer) -> None:
+        super().__init__(answer)
+        self._io.run(self._start(order), START_S)
+
+    async def _start(self, order: Order) -> None:
+        # It has one time-out for both: a batch is given up when it is this old.
+        producer = AIOKafkaProducer(**settings(order), request_timeout_ms=order.delivery_timeout_ms)
+        await producer.start()
+        self.serve(producer)
 
 
 class _Consumer:

@@ -29,25 +29,30 @@ BATCH = 500
 RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000, "broker.address.family": "v4"}
 
 
-class _Producer:
-    def __init__(self, order: Order, answer: Answer) -> None:
+def settings(order: Order) -> dict[str, Any]:
+    """Of each producer."""
+    return {
+        "bootstrap.servers": order.bootstrap,
+        "acks": order.acks,
+        "enable.idempotence": order.idempotence,
+        "max.in.flight.requests.per.connection": order.max_in_flight,
+        "linger.ms": order.linger_ms,
+        "batch.size": order.batch_size,
+        "compression.type": order.codec,
+        "request.timeout.ms": order.request_timeout_ms,
+        "socket.timeout.ms": max(order.request_timeout_ms, 1000),
+        "message.timeout.ms": order.delivery_timeout_ms,
+        "message.max.bytes": max(order.max_record_bytes + 1024, 1_000_000),
+        **RECONNECT,
+    }
+
+
+class Sending:
+    """A producer with these settings of librdkafka's, as far as records are handed over."""
+
+    def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
         self._answer = answer
-        self._producer = Producer(
-            {
-                "bootstrap.servers": order.bootstrap,
-                "acks": order.acks,
-                "enable.idempotence": order.idempotence,
-                "max.in.flight.requests.per.connection": order.max_in_flight,
-                "linger.ms": order.linger_ms,
-                "batch.size": order.batch_size,
-                "compression.type": order.codec,
-                "request.timeout.ms": order.request_timeout_ms,
-                "socket.timeout.ms": max(order.request_timeout_ms, 1000),
-                "message.timeout.ms": order.delivery_timeout_ms,
-                "message.max.bytes": max(order.max_record_bytes + 1024, 1_000_000),
-                **RECONNECT,
-            }
-        )
+        self._producer = Producer(configuration)
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
         """As `Producing.send`."""
@@ -59,8 +64,11 @@ class _Producer:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as refused:
-                self._answer(op, FAIL, -1, -1, str(refused.args[0].name()))
+                self._refused(op, refused.args[0])
                 return
+
+    def _refused(self, op: int, error: Any) -> None:
+        self._answer(op, FAIL, -1, -1, str(error.name()))
 
     def _done(self, op: int, error: Any, message: Any) -> None:
         if error is None:
@@ -69,11 +77,19 @@ class _Producer:
             # None where a broker had it already (DUPLICATE_SEQUENCE_NUMBER): stored, nobody knows where.
             self._answer(op, OK, -1 if offset is None else offset, timestamp_ms, "")
         else:
-            self._answer(op, FAIL if error.code() in NEVER_LEFT else INFO, -1, -1, error.name())
+            self._failed(op, error)
+
+    def _failed(self, op: int, error: Any) -> None:
+        self._answer(op, FAIL if error.code() in NEVER_LEFT else INFO, -1, -1, error.name())
 
     def pump(self) -> None:
         """As `Producing.pump`."""
         self._producer.poll(0)
+
+
+class _Producer(Sending):
+    def __init__(self, order: Order, answer: Answer) -> None:
+        super().__init__(settings(order), answer)
 
     def finish(self, within_s: float) -> None:
         """As `Producing.finish`."""

@@ -18,36 +18,49 @@ ROOM_MS = 5000
 """How long a record waits for metadata and for room in the buffer, before it is refused."""
 
 
-class _Producer:
-    def __init__(self, order: Order, answer: Answer) -> None:
+def settings(order: Order) -> dict[str, Any]:
+    """Of each producer."""
+    return {
+        "bootstrap_servers": order.bootstrap.split(","),
+        "acks": "all" if order.acks == -1 else order.acks,
+        "enable_idempotence": order.idempotence,
+        "max_in_flight_requests_per_connection": order.max_in_flight,
+        "linger_ms": order.linger_ms,
+        "batch_size": order.batch_size,
+        "compression_type": None if order.codec == "none" else order.codec,
+        "request_timeout_ms": order.request_timeout_ms,
+        "delivery_timeout_ms": max(order.delivery_timeout_ms, order.request_timeout_ms + order.linger_ms),
+        "max_block_ms": ROOM_MS,
+        "max_request_size": max(order.max_record_bytes + 1024, 1_048_576),
+        "reconnect_backoff_max_ms": 1000,
+        "allow_auto_create_topics": False,
+    }
+
+
+class Sending:
+    """A producer with these settings of kafka-python's, as far as records are handed over."""
+
+    REFUSALS: tuple[type[Exception], ...] = (KafkaTimeoutError, MessageSizeTooLargeError)
+    """What it raises for a record that it does not take."""
+
+    def __init__(self, configuration: dict[str, Any], answer: Answer) -> None:
         self._answer = answer
-        self._producer = KafkaProducer(
-            bootstrap_servers=order.bootstrap.split(","),
-            acks="all" if order.acks == -1 else order.acks,
-            enable_idempotence=order.idempotence,
-            max_in_flight_requests_per_connection=order.max_in_flight,
-            linger_ms=order.linger_ms,
-            batch_size=order.batch_size,
-            compression_type=None if order.codec == "none" else order.codec,
-            request_timeout_ms=order.request_timeout_ms,
-            delivery_timeout_ms=max(order.delivery_timeout_ms, order.request_timeout_ms + order.linger_ms),
-            max_block_ms=ROOM_MS,
-            max_request_size=max(order.max_record_bytes + 1024, 1_048_576),
-            reconnect_backoff_max_ms=1000,
-            allow_auto_create_topics=False,
-        )
+        self._producer = KafkaProducer(**configuration)
 
     def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
         """As `Producing.send`."""
         try:
             future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
-        except (KafkaTimeoutError, MessageSizeTooLargeError) as refused:
-            self._answer(op, FAIL, -1, -1, type(refused).__name__)
+        except self.REFUSALS as refused:
+            self._refused(op, refused)
             return
         future.add_callback(partial(self._sent, op)).add_errback(partial(self._failed, op))
 
     def _sent(self, op: int, metadata: Any) -> None:
         self._answer(op, OK, max(-1, metadata.offset), max(-1, metadata.timestamp), "")
+
+    def _refused(self, op: int, error: BaseException) -> None:
+        self._answer(op, FAIL, -1, -1, type(error).__name__)
 
     def _failed(self, op: int, error: BaseException) -> None:
         # The library does not say whether an attempt has ever left.
@@ -55,6 +68,11 @@ class _Producer:
 
     def pump(self) -> None:
         """As `Producing.pump`: a thread of the library's own does."""
+
+
+class _Producer(Sending):
+    def __init__(self, order: Order, answer: Answer) -> None:
+        super().__init__(settings(order), answer)
 
     def finish(self, within_s: float) -> None:
         """As `Producing.finish`."""

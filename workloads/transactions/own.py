@@ -66,5 +66,9 @@ class OwnProducer:
             self._identify()
         return ended
 
+    def close(self) -> None:
+        """As `Transacting.close`."""
+        self._producer.close()
+
     def _identify(self) -> None:
         self._producer.identify(*self._coordinator.identity, implicit=self._coordinator.v2)

@@ -6,7 +6,7 @@ transaction open ends there. Its successor takes over its transactional id, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import trio
@@ -19,6 +19,7 @@ from workloads.client.connection import VERSION
 from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from workloads.client.transactions import Transactions
+from workloads.libraries import Driver, Transacting
 from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 from workloads.transactions.agenda import Agenda
@@ -103,8 +104,11 @@ class Writer:
         """One process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
-        about |= {"producer": self._number, "isolation": settings.level(self._number)}
+        about |= {"producer": self._number, "isolation": settings.level(self._number), "generation": settings.generation}
         async with trio.open_nursery() as nursery:
+            if self._zone.driver is not None:
+                await self._live_by(self._zone.driver, nursery, about, scope, notes)
+                return
             process = self._recorder.process("producer", VERSION, about, zone=self._zone.name)
             client = Client(self._env, self._zone.bootstrap, settings.client, cluster_id=self._zone.cluster_id)
             client.track(topic for topic, _ in settings.places)
@@ -114,28 +118,49 @@ class Writer:
             limit_s = settings.producer.delivery_timeout_ms / 1000
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
             coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
-            self._handle.began(process, scope)
-            polling = self._polling(nursery, process)
-            own = OwnProducer(producer, coordinator)
-            one = Process(self._env, process, notes, own, polling.poll, settings.places)
-            if await one.begin():
-                self._left_open = False
-                await self._transact(one)
-            self._handle.over(scope)
-            flush()
-            producer.close()
+            await self._transact(nursery, process, OwnProducer(producer, coordinator), scope, notes)
             client.close()
-            polling.close()
 
     def _polling(self, nursery: trio.Nursery, process: int) -> Polling:
-        """The consumer of a process."""
+        """The consumer of a process, which is our own client, whoever sends."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
         reader = RecordedReader(self._env, client, self._recorder, self._counters, consumer=consumer, process=process)
         return Polling(nursery, client, reader, settings.places, BEGINNINGS[process % len(BEGINNINGS)])
 
-    async def _transact(self, one: Process) -> None:
+    async def _live_by(
+        self,
+        driver: Driver,
+        nursery: trio.Nursery,
+        about: Mapping[str, object],
+        scope: trio.CancelScope,
+        notes: Notes,
+    ) -> None:
+        """One process that is a library's."""
+        settings, flush = {**about, **driver.about()}, self._recorder.flush
+        zone = self._zone.name
+        process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
+        id_, timeout_ms = self._settings.producer.transactional_id, self._settings.transaction_timeout_ms
+        producer = await driver.transactor(nursery, id_, timeout_ms, flush)
+        await self._transact(nursery, process, producer, scope, notes)
+
+    async def _transact(
+        self, nursery: trio.Nursery, process: int, producer: Transacting, scope: trio.CancelScope, notes: Notes
+    ) -> None:
+        """A recorded process that writes by this producer, until it cannot go on or shall not."""
+        self._handle.began(process, scope)
+        polling = self._polling(nursery, process)
+        one = Process(self._env, process, notes, producer, polling.poll, self._settings.places)
+        if await one.begin():
+            self._left_open = False
+            await self._go_on(one)
+        self._handle.over(scope)
+        self._recorder.flush()
+        producer.close()
+        polling.close()
+
+    async def _go_on(self, one: Process) -> None:
         """Transactions as they come due, until this process cannot go on."""
         while not self._stop.is_set():
             await self._handle.going(self._stop)

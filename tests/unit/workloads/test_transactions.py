@@ -213,9 +213,12 @@ def test_one_broker_is_enough() -> None:
     assert any(txn.committed for txn in history.txns.rows())
 
 
-def test_client_libraries_are_refused() -> None:
-    with pytest.raises(PlanError, match="transactions have Squall's own client only"):
-        make_plan({"workload": {**LOAD, "client": "confluent"}})
+def test_the_plan_of_a_client_library_says_that_it_speaks_the_first_generation() -> None:
+    plan = make_plan({"workload": {**LOAD, "client": "confluent"}})
+    assert isinstance(plan.workload, TransactionsLoad)
+    assert plan.workload.generation == 1
+    with pytest.raises(PlanError, match="client confluent speaks generation 1 of transactions only"):
+        make_plan({"workload": {**LOAD, "client": "confluent", "generation": 2}})
 
 
 def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:

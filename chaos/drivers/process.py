@@ -1,0 +1,101 @@
+"""A driver's process, as the harness starts it, talks to it and ends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from chaos.drivers.frames import Unframed
+from chaos.drivers.library import Order
+from chaos.errors import HarnessError
+from chaos.runtimes.real.processes.child import TETHER, tail
+
+UP_S = 60.0
+END_S = 5.0
+FINISH_SLACK_S = 20.0
+"""How much longer than its library may take a process is waited for."""
+READ_BYTES = 1 << 16
+CLIENT_ENDED = "CLIENT_ENDED"
+"""A driver's process ended, or was ended, before it reported the outcome of a record or of a call."""
+PACKAGES = Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """A driver's process, tethered to this one."""
+
+    def __init__(self, order: Order, log: Path) -> None:
+        assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
+        self.what = f"{order.library} {order.role}"
+        self.log = log
+        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
+        with log.open("ab") as errors:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+                start_new_session=True,
+            )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        self._in = trio.lowlevel.FdStream(os.dup(self._popen.stdin.fileno()))
+        self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
+        self._popen.stdin.close()
+        self._popen.stdout.close()
+        self._frames = Unframed()
+        self._messages: list[list[Any]] = []
+
+    async def next(self) -> list[Any] | None:
+        """Its next message; None once it has ended. HarnessError where it ends for an error."""
+        while not self._messages:
+            try:
+                data = await self._out.receive_some(READ_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                return None
+            self._messages += self._frames.feed(bytes(data))
+        message = self._messages.pop(0)
+        if message[0] == "x":
+            raise HarnessError(f"the {self.what} ended: {message[1]} (see {self.log})")
+        return message
+
+    async def up(self) -> None:
+        """Until it is ready. HarnessError where it is not soon."""
+        with trio.move_on_after(UP_S):
+            message = await self.next()
+            if message is not None and message[0] == "up":
+                return
+        raise HarnessError(f"the {self.what} did not begin; it last said:\n{tail(self.log)}")
+
+    async def tell(self, data: bytes) -> None:
+        """Frames to it; nothing where it has ended."""
+        try:
+            await self._in.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    async def end(self) -> None:
+        """Kill it where it does not end by itself. Idempotent."""
+        with trio.CancelScope(shield=True):
+            await self._in.aclose()
+            with trio.move_on_after(END_S):
+                while self._popen.poll() is None:
+                    await trio.sleep(0.02)
+            if self._popen.poll() is None:
+                self._popen.kill()
+                self._popen.wait()
+            await self._out.aclose()
+
+    def kill(self) -> None:
+        """At once."""
+        self._popen.kill()

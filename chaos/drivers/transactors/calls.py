@@ -1,0 +1,89 @@
+"""A driver's process that is a transactional producer: each call is made, again where the library says that it can be,
+and answered once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from chaos.drivers.library import FAIL, INFO, OK
+from chaos.drivers.transactors.outcomes import TIMED_OUT, Then, Transacting, Weighed
+
+SLICE_S = 5.0
+"""A call that a library can resume gets its time in slices of this."""
+AGAIN_S = 0.1
+"""Between two attempts of a call."""
+GRACE_S = 5.0
+"""A library that does not keep the time that it was given gets so much more."""
+TICK_S = 0.005
+
+
+class Telling(Protocol):
+    """`chaos.drivers.__main__.Out`, as far as it is used here."""
+
+    def say(self, *message: Any) -> None:
+        """At once."""
+
+    def tell(self) -> None:
+        """Outcomes of records that have come."""
+
+
+class Calls:
+    """Makes the calls of one producer. `limit_s`: how long one call is tried for."""
+
+    def __init__(self, producer: Transacting, out: Telling, limit_s: float) -> None:
+        self._producer, self._out, self._limit_s = producer, out, limit_s
+
+    def make(self, which: str) -> None:
+        """One call, until it has its answer: ["t", call, status, error, producer id, epoch, why it ends]."""
+        weighed = self._outcome(which)
+        self.pump()
+        status, error = (OK, "") if weighed is None else (weighed.status, weighed.name)
+        self._out.say("t", which, status, error, *self._producer.identity(), error or self._producer.spent)
+
+    def pump(self) -> None:
+        """Let the outcomes of records through."""
+        self._producer.pump()
+        self._out.tell()
+
+    def _outcome(self, which: str) -> Weighed | None:
+        """None where it succeeded. In doubt is what was in doubt once, whatever a later attempt was told."""
+        deadline, doubt = time.monotonic() + self._limit_s, False
+        while True:
+            error = self._attempt(which, min(SLICE_S, max(0.0, deadline - time.monotonic())), deadline)
+            if error is None:
+                return None
+            weighed = self._producer.weigh(which, error)
+            doubt |= weighed.status == INFO
+            found = Weighed(INFO if doubt else FAIL, weighed.name, weighed.then)
+            if found.then is not Then.AGAIN:
+                return found
+            if time.monotonic() + AGAIN_S >= deadline:
+                return found._replace(then=Then.END)
+            self._wait(AGAIN_S, lambda: False)
+
+    def _attempt(self, which: str, slice_s: float, deadline: float) -> BaseException | None:
+        """The error that it raised; TimeoutError where it does not return."""
+        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def attempt() -> None:
+            try:
+                self._producer.call(which, slice_s)
+            except BaseException as error:  # a library's errors are of many roots; each one is weighed
+                ended.put(error)
+            else:
+                ended.put(None)
+
+        threading.Thread(target=attempt, daemon=True).start()
+        self._wait(deadline - time.monotonic() + GRACE_S, lambda: not ended.empty())
+        return TimeoutError(TIMED_OUT) if ended.empty() else ended.get()
+
+    def _wait(self, within_s: float, over: Callable[[], bool]) -> None:
+        end = time.monotonic() + within_s
+        while not over() and time.monotonic() < end:
+            self.pump()
+            time.sleep(TICK_S)

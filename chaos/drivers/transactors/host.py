@@ -1,0 +1,161 @@
+"""The harness's end of a library's transactional producer (`workloads.libraries.Transacting`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
+
+from chaos.drivers.frames import frame
+from chaos.drivers.library import Order
+from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
+from chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT
+from workloads.client.cluster import Place
+from workloads.client.outcomes import Outcome, Status
+from workloads.client.transactions import Ended, Identity, NotDone
+
+
+class _Answer(NamedTuple):
+    status: Status
+    error: str
+
+
+LOST = _Answer(Status.INFO, CLIENT_ENDED)
+"""Of a call that the process did not answer."""
+
+
+class LibraryTransactor:
+    """One process of a library's. Whatever happens to it, it ends without a word: nothing is committed or aborted."""
+
+    def __init__(self, process: Process, order: Order, flush: Callable[[], None]) -> None:
+        self._process, self._flush = process, flush
+        self.id, self.timeout_ms = order.transactional_id, order.transaction_timeout_ms
+        self.identity = Identity(-1, -1)
+        self.retired = ""
+        self._limit_s = order.delivery_timeout_ms / 1000 + FINISH_SLACK_S
+        self._records: dict[int, Callable[[Outcome], None]] = {}
+        self._next = 0
+        self._call: str = ""
+        self._answer: _Answer | None = None
+        self._lines: list[bytes] = []
+        self._something, self._changed = trio.Event(), trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until its process has ended. A cancelled one is killed at once."""
+        try:
+            await self._process.up()
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                while (message := await self._process.next()) is not None:
+                    self._heard(message)
+                    self._flush()
+                    self._tell()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._process.kill()
+            self._end_of_all()
+            await self._process.end()
+
+    def _heard(self, message: list[object]) -> None:
+        match message:
+            case ["o", list(outcomes)]:
+                for op, status, offset, timestamp_ms, error in outcomes:
+                    self._records.pop(op)(Outcome(Status(status), offset, timestamp_ms, error))
+            case ["t", str(call), int(status), str(error), int(producer_id), int(epoch), str(ends)]:
+                assert call == self._call, message
+                self.identity = Identity(producer_id, epoch)
+                self.retired = self.retired or ends
+                self._answer = _Answer(Status(status), error)
+            case _:
+                raise AssertionError(f"a transactor said what none says: {message!r}")
+
+    async def _write(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something = trio.Event()
+            lines, self._lines = self._lines, []
+            # An invocation is on file before anything of it can reach a broker.
+            self._flush()
+            await self._process.tell(b"".join(lines))
+
+    # ------------------------------------------------------------------------------------------ of Transacting
+
+    async def init(self) -> Identity:
+        """As `Transacting.init`."""
+        await self._done(INIT)
+        return self.identity
+
+    async def begin(self) -> None:
+        """As `Transacting.begin`."""
+        await self._done(BEGIN)
+
+    async def enlist(self, place: Place) -> None:
+        """As `Transacting.enlist`: the library does it before it sends a record."""
+
+    def send(
+        self, place: Place, key: bytes | None, value: bytes, timestamp_ms: int, on_outcome: Callable[[Outcome], None], /
+    ) -> None:
+        """As `Transacting.send`."""
+        if self.retired == CLIENT_ENDED:
+            on_outcome(Outcome(Status.FAIL, -1, -1, CLIENT_ENDED))
+            return
+        op = self._next
+        self._next += 1
+        self._records[op] = on_outcome
+        self._say(["s", op, *place, key, value, timestamp_ms])
+
+    async def flushed(self) -> None:
+        """As `Transacting.flushed`. A library that does not come to an end is ended, and what it had is in doubt."""
+        if not await self._until(lambda: not self._records):
+            self._process.kill()
+            await self._until(lambda: not self._records)
+
+    async def end(self, *, commit: bool) -> Ended:
+        """As `Transacting.end`."""
+        return Ended(*await self._ask(COMMIT if commit else ABORT))
+
+    # --------------------------------------------------------------------------------------------------- calls
+
+    async def _done(self, call: str) -> None:
+        """Raises NotDone."""
+        answer = await self._ask(call)
+        if answer.status is not Status.OK:
+            raise NotDone(answer.error, doubt=answer.status is Status.INFO)
+
+    async def _ask(self, call: str) -> _Answer:
+        if self.retired == CLIENT_ENDED:
+            return _Answer(Status.FAIL, CLIENT_ENDED)
+        self._call, self._answer = call, None
+        self._say([call])
+        if not await self._until(lambda: self._answer is not None or self.retired == CLIENT_ENDED):
+            self._process.kill()
+            self.retired = self.retired or CLIENT_ENDED
+        return self._answer or LOST
+
+    async def _until(self, true: Callable[[], bool]) -> bool:
+        with trio.move_on_after(self._limit_s):
+            while not true():
+                await self._changed.wait()
+        return true()
+
+    def _say(self, message: list[object]) -> None:
+        self._lines.append(frame(message))
+        self._something.set()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _end_of_all(self) -> None:
+        self.retired = CLIENT_ENDED
+        for on_outcome in list(self._records.values()):
+            on_outcome(Outcome(Status.INFO, -1, -1, CLIENT_ENDED))
+        self._records.clear()
+        self._flush()
+        self._tell()
+
+    def close(self) -> None:
+        """End it without a word."""
+        self._process.kill()

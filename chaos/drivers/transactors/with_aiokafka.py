@@ -1,0 +1,104 @@
+"""Transactions of aiokafka: generation V1."""
+
+from __future__ import annotations
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import IllegalOperation, KafkaConnectionError
+
+from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.transactors.outcomes import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    HAND,
+    IN_DOUBT,
+    INIT,
+    REFUSED,
+    SEND,
+    TIMED_OUT,
+    UNSENT,
+    Then,
+    Weighed,
+)
+from chaos.drivers.with_aiokafka import NO_ROOM, Sending, settings, version
+
+__all__ = ["transactor", "version"]
+
+LOCAL = (IllegalOperation, AssertionError)
+"""Its state machine refuses the call or the record (it asserts), and nothing was sent."""
+UNASKED = (FAIL, Then.AGAIN)
+"""No broker could be reached."""
+
+
+class _Transactor(Sending):
+    """It never raises its epoch: after a record that failed, the next one has a gap before its sequence number."""
+
+    def __init__(self, order: Order, answer: Answer) -> None:
+        super().__init__(answer)
+        self._order = order
+        self._producer: AIOKafkaProducer | None = None
+        self.spent = ""
+
+    async def _make(self) -> None:
+        """Its `start` is InitProducerId."""
+        order = self._order
+        if self._producer is not None:
+            await self._producer.stop()
+        self._producer = AIOKafkaProducer(
+            **settings(order),
+            request_timeout_ms=order.request_timeout_ms,
+            transactional_id=order.transactional_id,
+            transaction_timeout_ms=order.transaction_timeout_ms,
+        )
+        await self._producer.start()
+        self.serve(self._producer)
+
+    def call(self, which: str, within_s: float) -> None:
+        """As `Transacting.call`. Only `init` is made in slices: an end that was asked for cannot be asked for again."""
+        if which == INIT:
+            self._io.run(self._make(), self._order.delivery_timeout_ms / 1000)
+            return
+        producer = self._producer
+        assert producer is not None, "init comes first"
+        calls = {
+            BEGIN: producer.begin_transaction,
+            COMMIT: producer.commit_transaction,
+            ABORT: producer.abort_transaction,
+        }
+        self._io.run(calls[which](), self._order.delivery_timeout_ms / 1000)
+
+    def weigh(self, which: str, error: BaseException) -> Weighed:
+        """As `Transacting.weigh`."""
+        return weigh(which, error)
+
+    def identity(self) -> tuple[int, int]:
+        """As `Transacting.identity`."""
+        manager = getattr(self._producer, "_txn_manager", None)
+        return (-1, -1) if manager is None else (manager.producer_id, manager.producer_epoch)
+
+    def _lost(self, op: int, which: str, error: BaseException) -> None:
+        weighed = weigh(which, error)
+        if weighed.then is Then.END:
+            self.spent = weighed.name
+        self._told(op, weighed.status, -1, -1, weighed.name)
+
+
+def weigh(which: str, error: BaseException) -> Weighed:
+    """By the error's class. Errors that end its sender are wrapped; the name is then the cause's."""
+    name = type(error.__cause__ or error).__name__
+    if isinstance(error, TimeoutError):
+        return Weighed(INFO, TIMED_OUT, Then.END)
+    if which == HAND and isinstance(error, LOCAL + NO_ROOM):
+        status, then = UNSENT
+    elif which in (HAND, SEND):
+        status, then = IN_DOUBT
+    elif which == BEGIN or isinstance(error, LOCAL):
+        status, then = REFUSED
+    elif which == INIT and isinstance(error, KafkaConnectionError):
+        status, then = UNASKED
+    else:
+        status, then = IN_DOUBT
+    return Weighed(status, name, then)
+
+
+transactor = _Transactor

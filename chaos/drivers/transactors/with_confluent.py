@@ -1,0 +1,131 @@
+"""Transactions of confluent-kafka (librdkafka): generation V1."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.transactors.outcomes import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    HAND,
+    IN_DOUBT,
+    INIT,
+    LOST,
+    REFUSED,
+    RESUMED,
+    SEND,
+    TIMED_OUT,
+    UNSENT,
+    Then,
+    Weighed,
+)
+from chaos.drivers.with_confluent import NEVER_LEFT, Sending, settings, version
+
+__all__ = ["transactor", "version"]
+
+LOCAL = frozenset(
+    {
+        *(KafkaError._STATE, KafkaError._CONFLICT, KafkaError._NOT_CONFIGURED, KafkaError._INVALID_ARG),
+        *(KafkaError._PREV_IN_PROGRESS, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE),
+    }
+)
+"""librdkafka refuses the call, and has sent nothing for it."""
+STATISTICS_MS = 200
+"""librdkafka tells its producer id and epoch in its statistics only."""
+IDENTITY_S = 1.0
+"""How long a fresh identity is waited for."""
+
+
+class _Transactor(Sending):
+    """After an abort it raises its epoch where a record's fate is open (KIP-360), so it goes on."""
+
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._identity = (-1, -1)
+        self._doubtful = False
+        """A record of the transaction has failed."""
+        self.spent = ""
+        timeout_ms = order.transaction_timeout_ms
+        super().__init__(
+            {
+                **settings(order),
+                "transactional.id": order.transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                # It refuses time-outs that a transaction cannot outlive.
+                "message.timeout.ms": min(order.delivery_timeout_ms, timeout_ms),
+                "socket.timeout.ms": min(max(order.request_timeout_ms, 1000), timeout_ms),
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._told,
+            },
+            answer,
+        )
+
+    def _told(self, statistics: str) -> None:
+        eos = json.loads(statistics).get("eos", {})
+        if eos.get("producer_id", -1) >= 0:
+            self._identity = eos["producer_id"], eos["producer_epoch"]
+
+    def call(self, which: str, within_s: float) -> None:
+        """As `Transacting.call`."""
+        producer = self._producer
+        if which == BEGIN:
+            self._doubtful = False
+            producer.begin_transaction()
+            return
+        {INIT: producer.init_transactions, COMMIT: producer.commit_transaction, ABORT: producer.abort_transaction}[
+            which
+        ](within_s)
+        if which == INIT:
+            until = time.monotonic() + IDENTITY_S
+            while self._identity == (-1, -1) and time.monotonic() < until:
+                time.sleep(0.01)  # the statistics come by `pump`, beside this
+        elif which == ABORT and self._doubtful:
+            self._identity = (-1, -1)  # it may have raised its epoch, and says so later
+
+    def weigh(self, which: str, error: BaseException) -> Weighed:
+        """As `Transacting.weigh`."""
+        if isinstance(error, TimeoutError):
+            return Weighed(INFO, TIMED_OUT, Then.END)
+        if not isinstance(error, KafkaException):
+            # Of the binding: an argument that it does not take.
+            return Weighed(FAIL, type(error).__name__, Then.END)
+        return _weigh(which, error.args[0])
+
+    def identity(self) -> tuple[int, int]:
+        """As `Transacting.identity`."""
+        return self._identity
+
+    def _refused(self, op: int, error: Any) -> None:
+        self._lost(op, _weigh(HAND, error))
+
+    def _failed(self, op: int, error: Any) -> None:
+        self._lost(op, _weigh(SEND, error))
+
+    def _lost(self, op: int, weighed: Weighed) -> None:
+        self._doubtful = True
+        if weighed.then is Then.END:
+            self.spent = weighed.name
+        self._answer(op, weighed.status, -1, -1, weighed.name)
+
+
+def _weigh(which: str, error: Any) -> Weighed:
+    """Of a KafkaError, which says itself what can follow it."""
+    code = error.code()
+    if which in (HAND, SEND):
+        status, then = UNSENT if which == HAND or code in NEVER_LEFT else LOST
+        return Weighed(status, error.name(), Then.END if error.fatal() else then)
+    if which == BEGIN or code in LOCAL:
+        status, then = REFUSED
+    elif error.retriable():
+        status, then = RESUMED
+    else:
+        status, then = IN_DOUBT
+    return Weighed(status, error.name(), then)
+
+
+transactor = _Transactor

@@ -1,0 +1,117 @@
+"""Transactions of kafka-python: generation V1."""
+
+from __future__ import annotations
+
+from kafka import KafkaProducer
+from kafka.errors import (
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
+
+from chaos.drivers.library import FAIL, INFO, Answer, Order
+from chaos.drivers.transactors.outcomes import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    HAND,
+    IN_DOUBT,
+    INIT,
+    LOST,
+    REFUSED,
+    RESUMED,
+    SEND,
+    TIMED_OUT,
+    UNSENT,
+    Then,
+    Weighed,
+)
+from chaos.drivers.with_kafka_python import Sending, settings, version
+
+__all__ = ["transactor", "version"]
+
+LOCAL = ("Cannot execute transactional method", "TransactionalId ")
+"""How the words of a plain KafkaError begin where its state machine refuses a call: it has sent nothing."""
+UNASKED = (FAIL, Then.AGAIN)
+"""No broker could be reached."""
+
+
+class _Transactor(Sending):
+    """Where a record's fate is open it raises its epoch by itself (KIP-360), and knows of no transaction any more."""
+
+    REFUSALS = (KafkaError,)
+
+    def __init__(self, order: Order, answer: Answer) -> None:
+        self._answer, self._order = answer, order
+        self._producer: KafkaProducer | None = None
+        self.spent = ""
+
+    def call(self, which: str, within_s: float) -> None:
+        """As `Transacting.call`. Commit and abort take no time-out: who calls waits no longer than it wants to."""
+        order = self._order
+        if self._producer is None:
+            longest_ms = max(order.request_timeout_ms + order.linger_ms, order.transaction_timeout_ms)
+            self._producer = KafkaProducer(
+                **{**settings(order), "delivery_timeout_ms": min(order.delivery_timeout_ms, longest_ms)},
+                transactional_id=order.transactional_id,
+                transaction_timeout_ms=order.transaction_timeout_ms,
+            )
+        producer = self._producer
+        calls = {
+            INIT: producer.init_transactions,
+            BEGIN: producer.begin_transaction,
+            COMMIT: producer.commit_transaction,
+            ABORT: producer.abort_transaction,
+        }
+        calls[which]()
+
+    def weigh(self, which: str, error: BaseException) -> Weighed:
+        """As `Transacting.weigh`."""
+        return weigh(which, error)
+
+    def identity(self) -> tuple[int, int]:
+        """As `Transacting.identity`."""
+        manager = getattr(self._producer, "_transaction_manager", None)
+        if manager is None:
+            return -1, -1
+        told = manager.producer_id_and_epoch
+        return told.producer_id, told.epoch
+
+    def _refused(self, op: int, error: BaseException) -> None:
+        self._lost(op, HAND, error)
+
+    def _failed(self, op: int, error: BaseException) -> None:
+        self._lost(op, SEND, error)
+
+    def _lost(self, op: int, which: str, error: BaseException) -> None:
+        weighed = weigh(which, error)
+        if weighed.then is Then.END:
+            self.spent = weighed.name
+        self._answer(op, weighed.status, -1, -1, weighed.name)
+
+
+def weigh(which: str, error: BaseException) -> Weighed:
+    """By the error's class, and, as most refusals are plain KafkaErrors, by its words."""
+    name = type(error).__name__
+    if isinstance(error, TimeoutError):
+        return Weighed(INFO, TIMED_OUT, Then.END)
+    words = str(error.args[0]) if error.args else ""
+    local = isinstance(error, IllegalStateError) or (type(error) is KafkaError and words.startswith(LOCAL))
+    if which == HAND:
+        status, then = UNSENT
+    elif which == SEND:
+        status, then = IN_DOUBT if isinstance(error, ProducerFencedError) else LOST
+    elif which == BEGIN or local:
+        status, then = REFUSED
+    elif which == INIT and isinstance(error, KafkaConnectionError):
+        status, then = UNASKED
+    elif which == INIT and isinstance(error, KafkaTimeoutError):
+        status, then = RESUMED
+    else:
+        status, then = IN_DOUBT
+    return Weighed(status, name, then)
+
+
+transactor = _Transactor
