@@ -104,7 +104,8 @@ class Writer:
         """One process, from its first connection to its last."""
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
-        about |= {"producer": self._number, "isolation": settings.level(self._number), "generation": settings.generation}
+        about |= {"producer": self._number, "generation": settings.generation}
+        about["isolation"] = settings.level(self._number)
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
                 await self._live_by(self._zone.driver, nursery, about, scope, notes)

@@ -61,6 +61,8 @@ class _Transactor(Sending):
                 "socket.timeout.ms": min(max(order.request_timeout_ms, 1000), timeout_ms),
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._told,
+                # Without one, `poll` raises what the next call raises anyway.
+                "error_cb": lambda error: None,
             },
             answer,
         )
