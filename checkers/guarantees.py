@@ -118,7 +118,7 @@ ACKED_ONLY = _shadow("inconsistent-offset/acks", "stale-ack/acks", "send-reorder
 COMMITTED = {
     **ACKED_ONLY,
     **_shadow("inconsistent-offset/reads", "duplicate/reads", "send-reorder/reads", "wrong-offset/reads"),
-    **_shadow("offset-regression/high watermark"),
+    **_shadow("offset-regression/high watermark", "offset-regression/last stable offset"),
     **_shadow("thrown-back/log truncated", "thrown-back/offset out of range"),
 }
 """Records may be lost that readers got."""

@@ -113,7 +113,7 @@ VIEWS: dict[str, View] = {
     # All that follows groups or sorts by partition: one exchange serves it all.
     "places": View(PLACES, ("records",), kept=True, by="part"),
     "txn_values": View(TXN_VALUES, ("members", "txns")),
-    "committed_reads": View(COMMITTED_READS, ("records", "txn_values")),
+    "committed_reads": View(COMMITTED_READS, ("records", "txn_values"), kept=True),
     "wr_edges": View(WR_EDGES, ("records", "members", "txns", "txn_values"), kept=True),
     "standing": View(standing, ("places", "txn_values"), kept=True),
     "judged": View(JUDGED, ("standing", "partitions")),

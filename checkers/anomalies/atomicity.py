@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.logs import Value, logs_of
-from checkers.anomalies.transactions import ended_late
+from checkers.anomalies.transactions import committed_reads, ended_late
 from checkers.findings import Witness
 from checkers.history.tables import ABORT, LATE_END, OK, FinalRead, History, Partition, Txn
 
@@ -26,7 +26,8 @@ ANOMALIES = (
     Anomaly(
         "lost-txn",
         Family.TRANSACTIONS,
-        "the commit of a transaction was acknowledged, and no final read_committed read shows any of its records",
+        "the commit of a transaction was acknowledged, or a read_committed reader got a record of it, and no final "
+        "read_committed read shows any of its records",
         source=EOS,
         other="how many of its acknowledged records are not visible",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_FINAL_READS),
@@ -46,6 +47,7 @@ def find(seen: Seen) -> Iterator[Witness]:
         for value in log.values.values():
             if value.txn is not None and value.st == OK and value.sent and not value.txn.never_commits:
                 of_txn.setdefault(value.txn.op, []).append((value, log.partition))
+    proven = {got.txn.op for got in seen.view(committed_reads)}
     for members in of_txn.values():
         txn = members[0][0].txn
         assert txn is not None
@@ -57,7 +59,8 @@ def find(seen: Seen) -> Iterator[Witness]:
             and (value.part, value.acked_at) not in damaged
             and _judged(value, partition, txn, finals.get(value.part, []))
         ]
-        yield from _of(txn, visible, missing, late[txn.op])
+        committed = txn.committed or txn.op in proven
+        yield from _of(txn, visible, missing if visible or committed else [], late[txn.op])
 
 
 def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[int]) -> Iterator[Witness]:
@@ -66,7 +69,7 @@ def _of(txn: Txn, visible: list[Value], missing: list[Value], late: frozenset[in
         evidence = LATE_END if late else ""
         for value in missing:
             yield Witness("torn-txn", evidence, value.part, value.acked_at, value.val, txn.op, txn.proc, len(visible))
-    elif missing and txn.committed:
+    elif missing:
         first = min(missing, key=lambda value: value.val)
         evidence = LATE_END if ABORT in late else ""
         yield Witness("lost-txn", evidence, first.part, first.acked_at, first.val, txn.op, txn.proc, len(missing))
@@ -76,9 +79,9 @@ def _judged(value: Value, partition: Partition, txn: Txn, finals: list[FinalRead
     """Whether a final read_committed read would have shown the value, had its transaction committed.
 
     Either the reader went past its offset, and then the outcome of the transaction was known there; or it read to the
-    end, and the commit was acknowledged before it began.
+    end, and the commit was acknowledged before it began. In a compacted partition a later record may have its key.
     """
-    if 0 <= value.acked_at < partition.judged_from:
+    if partition.compacted or 0 <= value.acked_at < partition.judged_from:
         return False
     passed = any(final.whole and final.start <= value.acked_at < final.reached for final in finals)
     return passed or (txn.committed and any(final.complete and txn.t1 <= final.t0 for final in finals))

@@ -8,13 +8,19 @@ from checkers.anomalies.anomaly import Anomaly, Check, Family, Need, Seen
 from checkers.anomalies.answers import answers
 from checkers.findings import Witness
 from checkers.history.tables import SEND, History, Told
+from checkers.history.values import AFTER_HEALING
+
+LOOKED_FOR_EVERY_MS = 10_000
+"""Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a transaction that outlives its time-out may
+last for so much longer."""
 
 ANOMALIES = (
     Anomaly(
         "hanging-txn",
         Family.TRANSACTIONS,
-        "in the final reads the last stable offset of a partition stays below the high watermark, and has not moved "
-        "for longer than the longest time-out of the transactions that wrote there",
+        "in the final reads the last stable offset of a partition is below the high watermark, and since everything "
+        "was healed it has not moved for longer than the longest time-out of the transactions that wrote there, and "
+        "the ten seconds within which a coordinator notices that",
         source="KIP-890: Transactions Server-Side Defense (hanging transactions); KAFKA-14402",
         other="the high watermark",
         needs=(Need.TRANSACTIONS, Need.FINAL_READS),
@@ -24,26 +30,36 @@ ANOMALIES = (
 
 
 def find(seen: Seen) -> Iterator[Witness]:
-    """By what brokers reported since the first final read of a partition began: everything is healed by then."""
-    timeouts = _timeouts_ns(seen.history)
+    """By what brokers reported to anybody since the harness wrote to the healed cluster; without such writes, to final
+    reads.
+    """
+    timeouts, healed = _timeouts_ns(seen.history), _healed_ns(seen.history)
     of_part: dict[int, list[Told]] = {}
     for told in seen.view(answers):
-        if told.part in timeouts and told.final and told.lso >= 0 and told.hw >= 0:
+        since_healed = told.final or (healed is not None and told.t0 >= healed)
+        if told.part in timeouts and since_healed and told.lso >= 0 and told.hw >= 0:
             of_part.setdefault(told.part, []).append(told)
     for part, answered in of_part.items():
         last = max(answered, key=lambda told: (told.t1, told.op, told.idx))
         since = min(told.t1 for told in answered if told.lso == last.lso)
-        if last.lso < last.hw and last.t1 - since > timeouts[part]:
+        if last.final and last.lso < last.hw and last.t1 - since > timeouts[part]:
             yield Witness("hanging-txn", "", part, last.lso, -1, last.op, -1, last.hw)
 
 
+def _healed_ns(history: History) -> int | None:
+    """When the harness began to write to the healed cluster; None if it did not come to that."""
+    harness = {each.proc for each in history.processes if AFTER_HEALING in each.settings}
+    sends = (record for record in history.records.rows() if record.kind == SEND and record.proc in harness)
+    return min((record.t0 for record in sends), default=None)
+
+
 def _timeouts_ns(history: History) -> dict[int, int]:
-    """Partition -> the longest time-out of the transactions that wrote to it."""
-    of_txn = {txn.op: txn.timeout_ms * 1_000_000 for txn in history.txns.rows()}
+    """Partition -> how long, at the longest, a transaction that wrote to it may last."""
+    lasts = {txn.op: (txn.timeout_ms + LOOKED_FOR_EVERY_MS) * 1_000_000 for txn in history.txns.rows()}
     found: dict[int, int] = {}
     for member in history.members.rows():
         if member.kind == SEND:
-            found[member.part] = max(found.get(member.part, 0), of_txn[member.txn])
+            found[member.part] = max(found.get(member.part, 0), lasts[member.txn])
     return found
 
 

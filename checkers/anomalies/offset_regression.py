@@ -30,11 +30,13 @@ def find(seen: Seen) -> Iterator[Witness]:
     """Each answer against those that came before it was asked for, of one client, partition and leader epoch.
 
     A new leader may know a lower high watermark than the old one, so an answer whose epoch is unknown proves nothing.
-    Nor does a fetch after a ListOffsets request: it may have been on its way since before that was asked. But a new
-    leader tells no latest offset before it knows one at least as high as what its predecessors told (KIP-207). So with
-    the last stable offset: whatever was decided below it was committed, and the new leader has it (Redpanda PR 7544).
+    Nor does the first fetch after a ListOffsets request: it may have been on its way since before that was asked. The
+    second one was not, because a client has one fetch at a time under way to a leader. And a new leader tells no latest
+    offset before it knows one at least as high as what its predecessors told (KIP-207). So with the last stable offset:
+    whatever was decided below it was committed, and the new leader has it (Redpanda PR 7544).
     """
     before: dict[tuple[object, ...], int] = {}
+    settled: dict[tuple[object, ...], int] = {}
     highest: dict[tuple[object, ...], dict[int, int]] = {}
     for each in seen.view(answers):
         epoch, listed = each.epoch, each.kind == LISTED
@@ -46,7 +48,10 @@ def find(seen: Seen) -> Iterator[Witness]:
             told = which, each.proc, each.part
             by_epoch = highest.setdefault(told, {})
             earlier = max(before.get((listed, told, epoch), -1), before.get((False, told, epoch), -1))
-            if listed:
+            if not listed:
+                earlier = max(earlier, settled.get((told, epoch), -1))
+                settled[told, epoch] = before.get((True, told, epoch), -1)
+            else:
                 earlier = max(earlier, max((mark for past, mark in by_epoch.items() if past < epoch), default=-1))
             if off < earlier:
                 yield Witness("offset-regression", which, each.part, off, -1, each.op, each.proc, earlier)

@@ -1,4 +1,4 @@
-"""zombie-write: a record became visible although its producer had been fenced before it was sent."""
+"""zombie-write: a record became visible although its producer had been fenced before it was sent, or committed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ ANOMALIES = (
     Anomaly(
         "zombie-write",
         Family.TRANSACTIONS,
-        "a read_committed reader got a record that was sent after another producer had taken over its transactional id",
-        source="KIP-98: InitProducerId fences all earlier producers of its transactional id",
+        "a read_committed reader got a record that was sent, or whose commit was first asked for, after another "
+        "producer had taken over its transactional id",
+        source="KIP-98: InitProducerId fences all earlier producers of its id, and ends their transactions",
         other="the process that had taken over",
         needs=(Need.TRANSACTIONS, Need.COMMITTED_READS),
         meaning="records of fenced producers became visible",
@@ -29,7 +30,7 @@ def find(seen: Seen) -> Iterator[Witness]:
     sent_at = {(value.part, value.val): value.t0 for log in seen.view(logs_of) for value in log.values.values()}
     for got in seen.view(committed_reads):
         fence = _fenced(got.txn, inits.get(got.txn.id, []))
-        if fence is not None and sent_at[got.part, got.val] > fence.t:
+        if fence is not None and max(sent_at.get((got.part, got.val), -1), got.txn.te) > fence.t:
             evidence = FINAL if got.final else READS
             yield Witness("zombie-write", evidence, got.part, got.off, got.val, got.txn.op, got.txn.proc, fence.proc)
 

@@ -71,6 +71,7 @@ class Watermarks:
     A new leader may know lower ones than the old leader, so an answer of an unknown epoch follows nothing. Fetches of a
     partition follow each other, and so do ListOffsets requests; a ListOffsets request also follows every fetch that
     was answered before it was asked. But a fetch may have been on its way since before the last ListOffsets request.
+    The one after it was not, because a client has one fetch at a time under way to a leader.
     A new leader tells no latest offset, of either isolation level, before it is at least what its predecessors told
     (KIP-207).
     """
@@ -78,6 +79,8 @@ class Watermarks:
     def __init__(self) -> None:
         self._fetched: dict[tuple[int, int, int], Bounds] = {}
         self._listed: dict[tuple[int, int, int], Bounds] = {}
+        self._settled: dict[tuple[int, int, int], Bounds] = {}
+        """What ListOffsets had told by the last fetch."""
         self._highest: dict[tuple[int, int], dict[int, Bounds]] = {}
         """(process, partition) to the highest ones that each leader epoch told."""
 
@@ -85,10 +88,12 @@ class Watermarks:
         """Told by a fetch. `client`: process, partition, leader epoch. Returns what it must not be below."""
         if client[2] < 0:
             return UNKNOWN
-        before = self._fetched.get(client, UNKNOWN)
+        before, settled = self._fetched.get(client, UNKNOWN), self._settled.get(client, UNKNOWN)
         self._fetched[client] = _newer(before, hw, lso)
+        listed = self._listed.get(client, UNKNOWN)
+        self._settled[client] = listed[0] if hw >= 0 else settled[0], listed[1] if lso >= 0 else settled[1]
         self._note(client, hw, lso)
-        return before
+        return max(before[0], settled[0]), max(before[1], settled[1])
 
     def listed(self, client: tuple[int, int, int], hw: int, lso: int) -> Bounds:
         """Told by ListOffsets."""

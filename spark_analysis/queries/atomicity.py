@@ -10,8 +10,10 @@ from spark_analysis.query import Rule, Select, has_transactions
 SQL = """
 with sent_in as (
   select t.txn, t.txn_proc, t.txn_t1, t.committed, t.late_abort,
-         t.late_abort or t.late_commit late, s.part, s.val, s.acked_at, c.val is not null visible
+         t.late_abort or t.late_commit late, t.committed or r.txn is not null proven,
+         s.part, s.val, s.acked_at, c.val is not null visible
   from standing s join txn_values t on t.part = s.part and t.val = s.val
+  left join (select distinct txn from committed_reads) r on r.txn = t.txn
   left join (select part, val from committed_reads where final) c on c.part = s.part and c.val = s.val
   where s.sent = 1 and s.st = 0 and not t.never_commits),
 seen_by as (
@@ -27,7 +29,8 @@ missing as (
   from sent_in m join seen_by b on b.txn = m.txn and b.part = m.part and b.val = m.val
   join partitions p on p.part = m.part
   left anti join damaged d on d.part = m.part and d.off = m.acked_at
-  where not m.visible and (passed or read_after) and not (m.acked_at >= 0 and m.acked_at < p.judged_from)),
+  where not m.visible and (passed or read_after) and not p.compacted
+    and not (m.acked_at >= 0 and m.acked_at < p.judged_from)),
 visible as (select txn, count(*) records from sent_in where visible group by txn)
 select 'torn-txn' anomaly, if(m.late, 'late end', '') evidence,
        m.part, m.acked_at off, m.val, m.txn op, bigint(m.txn_proc) proc, records other
@@ -37,7 +40,7 @@ select 'lost-txn' anomaly, if(late_abort, 'late end', '') evidence,
        first.part, first.acked_at off, first.val, txn op, bigint(txn_proc) proc, other
 from (select txn, txn_proc, late_abort, min(struct(val, part, acked_at)) first, count(*) other
       from missing m left anti join visible v on v.txn = m.txn
-      where committed group by txn, txn_proc, late_abort)
+      where proven group by txn, txn_proc, late_abort)
 """
 """`passed`: a final read went past the offset. `read_after`: one that began after the commit read to the end."""
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from checkers.anomalies.hanging_txn import LOOKED_FOR_EVERY_MS
 from checkers.history.conversion import Conversion
+from checkers.history.values import AFTER_HEALING
 from spark_analysis.query import Rule, Select, has_transactions
 
-SQL = """
-with answers as (select * from told where final > 0 and lso >= 0 and hw >= 0),
-longest as (select part, max(timeout_ms) * 1000000L ns from txn_values group by part),
-last as (select part, max(struct(t1, op, idx, lso, hw)) at from answers group by part),
+SQL = f"""
+with healed as (
+  select min(r.t0) ns from records r join processes p on p.proc = r.proc
+  where r.kind = 0 and contains(p.settings, '"{AFTER_HEALING}"')),
+answers as (
+  select told.* from told cross join healed
+  where (final > 0 or coalesce(t0 >= ns, false)) and lso >= 0 and hw >= 0),
+longest as (select part, (max(timeout_ms) + {LOOKED_FOR_EVERY_MS}L) * 1000000L ns from txn_values group by part),
+last as (select part, max(struct(t1, op, idx, lso, hw, final)) at from answers group by part),
 since as (
   select a.part, min(a.t1) t1 from answers a join last l on l.part = a.part and l.at.lso = a.lso group by a.part)
 select 'hanging-txn' anomaly, '' evidence, l.part, l.at.lso off, -1L val, l.at.op op, -1L proc, l.at.hw other
 from last l join since s on s.part = l.part join longest t on t.part = l.part
-where l.at.lso < l.at.hw and l.at.t1 - s.t1 > t.ns
+where l.at.final > 0 and l.at.lso < l.at.hw and l.at.t1 - s.t1 > t.ns
 """
 
 
 def query(history: Conversion) -> Sequence[Rule | Select]:
     """The query of `checkers.anomalies.hanging_txn`."""
-    return [Select(SQL, ("told", "txn_values"))] if has_transactions(history) else []
+    return [Select(SQL, ("told", "txn_values", "records", "processes"))] if has_transactions(history) else []

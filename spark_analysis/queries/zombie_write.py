@@ -19,7 +19,7 @@ fence as (
 select 'zombie-write' anomaly, if(c.final, 'final', 'reads') evidence, c.part, c.off, c.val, c.txn op,
        bigint(c.txn_proc) proc, bigint(by.proc) other
 from committed_reads c join fence f on f.txn = c.txn join standing s on s.part = c.part and s.val = c.val
-where s.t0 > by.t
+where s.t0 > by.t or c.te > by.t
 """
 
 

@@ -171,12 +171,18 @@ class _Walk:
         for which in ("hw", "lso"):
             fetched = [getattr(each, which) for each in same if not each.listed and getattr(each, which) >= 0]
             listed = [getattr(each, which) for each in same if each.listed and getattr(each, which) >= 0]
-            known = [*fetched[-1:], *(listed[-1:] if now.listed else [])]
+            known = [*fetched[-1:], *(listed if now.listed else self._before_the_last_fetch(same, which))[-1:]]
             if now.listed:
                 known += [getattr(each, which) for each in earlier if 0 <= each.epoch < now.epoch]
             before.append(max(known, default=-1) if now.epoch >= 0 else -1)
         self.found.marks.append(Marks(op, idx, before[0], before[1]))
         self.answers.append(now)
+
+    def _before_the_last_fetch(self, same: list[Answer], which: str) -> list[int]:
+        """What ListOffsets told of a mark before the last fetch was answered: the next fetch was sent after that."""
+        told = [each for each in same if getattr(each, which) >= 0]
+        fetches = [index for index, each in enumerate(told) if not each.listed]
+        return [getattr(each, which) for each in told[: fetches[-1]] if each.listed] if fetches else []
 
     def _cover(self) -> None:
         sends = [line for line in self.lines if line["e"] == "i" and line["f"] == "send"]

@@ -110,6 +110,37 @@ def _() -> HistoryBuilder:
     return in_a_row("commit", NONE)
 
 
+def _once_seen(*, isolation: int) -> HistoryBuilder:
+    """A transaction of unknown end: a poll showed one of its records, and the final reads show none."""
+    h, (one, two) = transacted(sends=2, st=INFO)
+    h.poll(h.reader(isolation=isolation), [(0, one)])
+    h.final([(0, one), (1, two)], end=3)
+    h.final([], end=3, position=3, isolation=1)
+    return h
+
+
+@CASES.case("a transaction of unknown end of which a read_committed reader got a record vanishes", ("lost-txn", ""))
+def _() -> HistoryBuilder:
+    return _once_seen(isolation=1)
+
+
+@CASES.case("a transaction of unknown end of which a read_uncommitted reader got a record was aborted")
+def _() -> HistoryBuilder:
+    return _once_seen(isolation=0)
+
+
+@CASES.case("in a compacted partition a record of a transaction may go when its key has a later one")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder(cleanup="compact")
+    p = h.producer()
+    txn = h.begin(p)
+    one, two = (h.ok(h.send(p, key="k", txn=txn), off).val for off in range(2))
+    h.end(txn, "commit")
+    h.final([(0, one), (1, two)], end=3)
+    h.final([(1, two)], end=3, position=3, isolation=1)
+    return h
+
+
 @CASES.plant("torn-txn")
 def _(history: GeneratedHistory) -> None:
     h, (one, two) = transacted(sends=2)

@@ -124,6 +124,37 @@ def _() -> HistoryBuilder:
     return h
 
 
+@CASES.case("the second fetch after the latest offset was told was sent after that", HW)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader()
+    h.list_offsets(reader, 5)
+    h.poll(reader, [], at=0, hw=4)
+    h.poll(reader, [], at=0, hw=4)
+    return h
+
+
+@CASES.case("a latest offset of read_committed that was none: fetches go on to tell a lower one", LSO)
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    h.list_offsets(reader, 5)
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    h.poll(reader, [], at=0, hw=5, lso=3)
+    return h
+
+
+@CASES.case("fetches of another leader need not go on where the latest offset was told")
+def _() -> HistoryBuilder:
+    h = HistoryBuilder()
+    reader = h.reader(isolation=1)
+    h.list_offsets(reader, 5, epoch=1)
+    for epoch in (1, 2, 2):
+        h.poll(reader, [], at=0, hw=5, lso=5 if epoch == 1 else 3, epoch=epoch)
+    return h
+
+
 @CASES.plant("offset-regression")
 def _(history: GeneratedHistory) -> None:
     reader = next(poll.proc for poll in history.polls if poll.entries)

@@ -9,7 +9,7 @@ CASES = Cases()
 test_the_reference = CASES.test()
 
 
-def _taken_over(*, sent_after: bool, own_later: bool = False) -> HistoryBuilder:
+def _taken_over(*, sent_after: bool, own_later: bool = False, asked_after: bool = True) -> HistoryBuilder:
     h = HistoryBuilder()
     old, new = h.producer(), h.producer()
     h.initialised(old)
@@ -18,10 +18,15 @@ def _taken_over(*, sent_after: bool, own_later: bool = False) -> HistoryBuilder:
         h.initialised(old, epoch=2)
     txn = h.begin(old)
     send = None if sent_after else h.ok(h.send(old, txn=txn), 0)
+    if not asked_after:
+        h.ask_end(txn, "commit")
     if not own_later:
         h.initialised(new, epoch=1)
     send = send or h.ok(h.send(old, txn=txn), 0)
-    h.end(txn, "commit")
+    if asked_after:
+        h.end(txn, "commit")
+    else:
+        txn.t1, txn.completion = h.tick(), {"st": 0, "how": "commit", "pid": 4000, "pe": 0}
     h.final([(0, send.val)], end=2)
     h.final([(0, send.val)], end=2, isolation=1)
     return h
@@ -32,9 +37,14 @@ def _() -> HistoryBuilder:
     return _taken_over(sent_after=True)
 
 
-@CASES.case("a record that was sent just before another producer took over may be visible")
+@CASES.case("a commit asked for after another producer took over made a record visible", ("zombie-write", "final"))
 def _() -> HistoryBuilder:
     return _taken_over(sent_after=False)
+
+
+@CASES.case("a commit that was asked for just before another producer took over may make a record visible")
+def _() -> HistoryBuilder:
+    return _taken_over(sent_after=False, asked_after=False)
 
 
 @CASES.case("a producer that took its id back may write")
