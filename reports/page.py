@@ -20,7 +20,8 @@ from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
 from reports.stories import Line, cause_of, story, witness_text
 from reports.telling import tellings_of
-from reports.transactions.facts import Transactions, transactions_of
+from reports.transactions.facts import Transactions
+from reports.transactions.reading import transactions_of
 from reports.transactions.section import Section as TxnSection
 from reports.transactions.section import section_of as txn_section_of
 

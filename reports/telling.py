@@ -11,7 +11,8 @@ from reports.run_files import RunFiles
 from reports.story_facts import Problem, is_of_transactions, problems_of
 from reports.transactions import picture
 from reports.transactions import story as txn_story
-from reports.transactions.facts import Transactions, transactions_of
+from reports.transactions.facts import Transactions
+from reports.transactions.reading import transactions_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,10 @@ def lane_svg(txn: Txn, moments: Sequence[Moment], faults: Sequence[Span], ident:
 def _lanes(txn: Txn, moments: Sequence[Moment]) -> dict[str, str]:
     """Lane -> its name in the picture."""
     used = {moment.lane for moment in moments}
-    nodes = dict.fromkeys(str(state.node) for state in txn.states)
+    nodes = dict.fromkeys(str(state.node) for state in txn.states if state.node >= 0)
     named = {CLIENT: f"process {txn.process}"}
     if COORDINATOR in used:
-        named[COORDINATOR] = f"coordinator: broker {', '.join(nodes)}"
+        named[COORDINATOR] = f"coordinator: broker {', '.join(nodes)}" if nodes else COORDINATOR
     return {**named, **{name: name for name in sorted(used - {CLIENT, COORDINATOR})}}
 
 

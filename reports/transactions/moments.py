@@ -11,6 +11,7 @@ from reports.transactions.facts import (
     ABORT,
     COMMIT,
     ISOLATIONS,
+    PREPARE_COMMIT,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Marker,
@@ -19,7 +20,7 @@ from reports.transactions.facts import (
     Transactions,
     Txn,
 )
-from reports.transactions.outcomes import UNASKED, cause_of_abort, outcome_of, why_wrong
+from reports.transactions.outcomes import BY_CHOICE, COMMITTED, UNASKED, cause_of_abort, outcome_of, why_wrong
 
 CLIENT, COORDINATOR, READERS, FAULTS = "client", "coordinator", "readers", "faults"
 """Lanes beside those of partitions, which have their partition's name."""
@@ -70,7 +71,7 @@ def moments_of(
     told = [*_of_client(txn, called), *_of_coordinator(txn, found, called)]
     for part in txn.parts:
         told += _of_record(txn, part, names)
-    told += (_of_marker(marker, txn.contradicts(marker)) for marker in txn.markers)
+    told += (_of_marker(marker, txn) for marker in txn.markers)
     for partition in txn.partitions:
         told += _of_reads(txn, found, partition, names)
     return sorted((replace(moment, op=txn.op) for moment in told), key=lambda moment: moment.t)
@@ -100,7 +101,7 @@ def _of_coordinator(txn: Txn, found: Transactions, called: str) -> Iterable[Mome
     for state in txn.states:
         new = [each for each in state.partitions if each not in known]
         known.update(new)
-        who = f"Broker {state.node}, the coordinator, "
+        who = f"Broker {state.node}, the coordinator, " if state.node >= 0 else "The coordinator "
         by = f"(producer id {state.producer_id}, epoch {state.epoch}; coordinator epoch {state.coordinator_epoch})"
         listed = listing(state.partitions) or "no partition"
         if state.state == "Ongoing":
@@ -108,11 +109,20 @@ def _of_coordinator(txn: Txn, found: Transactions, called: str) -> Iterable[Mome
             yield Moment(state.t, COORDINATOR, "added", f"+ {_short(new)}", text)
         elif state.state.startswith("Prepare"):
             text = f"{who}writes {state.state} of {called} for {listed} {by}"
-            unasked = outcome_of(txn) == UNASKED and state is txn.first("Prepare")
-            text += f", {cause_of_abort(txn, found)}." if unasked else "."
-            yield Moment(state.t, COORDINATOR, "prepared", state.state, text)
+            unasked = outcome_of(txn) == UNASKED and state is txn.decision
+            against = unwanted(txn, state.t, state.state == PREPARE_COMMIT)
+            text += f", {cause_of_abort(txn, found)}." if unasked else f"{against}."
+            yield Moment(state.t, COORDINATOR, "prepared", state.state, text, bool(against))
         else:
             yield Moment(state.t, COORDINATOR, "complete", state.state, f"{who}writes {state.state} of {called}.")
+
+
+def unwanted(txn: Txn, t: float, commit: bool) -> str:
+    """That its client wanted the other end, in words; empty where it did not, or where that is not known."""
+    if outcome_of(txn) not in (COMMITTED, BY_CHOICE) or commit is (txn.how == COMMIT):
+        return ""
+    asked = "asked" if txn.asked is not None and txn.asked <= t else "has asked for no end yet, and will ask"
+    return f", though process {txn.process} {asked} to {txn.how} it"
 
 
 def listing(names: Sequence[str]) -> str:
@@ -141,19 +151,21 @@ def _of_record(txn: Txn, part: Part, names: Mapping[int, str]) -> Iterable[Momen
         yield Moment(sent.done, part.partition, "failed", f"{name} {sent.state}", f"The send of {name} {what}{why}.")
 
 
-def _of_marker(marker: Marker, wrong: bool) -> Moment:
+def _of_marker(marker: Marker, txn: Txn) -> Moment:
     by = f"(producer id {marker.producer_id}, epoch {marker.epoch}; coordinator epoch {marker.coordinator_epoch})"
-    who = f"Broker {marker.node}"
+    who = f"Broker {marker.node}" if marker.node >= 0 else f"The leader of {marker.partition}"
     if marker.error:
         error = error_name(marker.error)
         text = f"{who} refuses the {marker.word} marker for {marker.partition}: {error} {by}."
         return Moment(marker.t, marker.partition, "refused", f"marker: {error}", text)
     if marker.offset < 0:
         text = f"{who} has the {marker.word} marker in {marker.partition} already {by}."
-        return Moment(marker.t, marker.partition, "again", "marker again", text)
-    text = f"{who} writes the {marker.word} marker to {marker.partition} at offset {marker.offset} {by}"
-    text += ", though its coordinator decided otherwise." if wrong else "."
-    return Moment(marker.t, marker.partition, "marked", f"{marker.word} marker", text, wrong)
+        return Moment(marker.t, marker.partition, "again", f"{marker.word} marker again", text)
+    against = unwanted(txn, marker.t, marker.commit)
+    if txn.contradicts(marker):
+        against = ", though its coordinator decided otherwise"
+    text = f"{who} writes the {marker.word} marker to {marker.partition} at offset {marker.offset} {by}{against}."
+    return Moment(marker.t, marker.partition, "marked", f"{marker.word} marker", text, bool(against))
 
 
 def error_name(code: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reports.run_files import RunFiles, integer, objects
 from reports.story_facts import ACKNOWLEDGED, FAILED
-from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, READ_COMMITTED, Read, Transactions, Txn
+from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, PREPARE_COMMIT, READ_COMMITTED, Read, Transactions, Txn
 
 COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN = "committed", "aborted", "aborted unasked", "left open", "unknown"
 WORDS = {
@@ -27,17 +27,17 @@ _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write"
 
 def outcome_of(txn: Txn) -> str:
     """One of WORDS."""
-    decided = txn.first("Prepare")
+    decided = txn.decision
     if txn.state == ACKNOWLEDGED and txn.how in (COMMIT, ABORT):
         return COMMITTED if txn.how == COMMIT else BY_CHOICE
     if txn.how == NOT_ENDED or txn.state == FAILED:
-        return UNASKED if decided is not None and decided.state != "PrepareCommit" else OPEN
+        return UNASKED if decided is not None and decided.state != PREPARE_COMMIT else OPEN
     return UNCERTAIN
 
 
 def sentence_of(txn: Txn, found: Transactions) -> str:
     """What became of it, as its client and its coordinator tell it."""
-    outcome, decided = outcome_of(txn), txn.first("Prepare")
+    outcome, decided = outcome_of(txn), txn.decision
     why = f" ({txn.error})" if txn.error else ""
     if outcome in (COMMITTED, BY_CHOICE):
         return WORDS[outcome]
@@ -49,13 +49,13 @@ def sentence_of(txn: Txn, found: Transactions) -> str:
         return f"{WORDS[outcome]}{why}{more}"
     if decided is None:
         return f"{WORDS[outcome]}{why}"
-    end = COMMIT if decided.state == "PrepareCommit" else ABORT
+    end = COMMIT if decided.state == PREPARE_COMMIT else ABORT
     return f"{WORDS[outcome]}{why}; the coordinator decided to {end} it"
 
 
 def cause_of_abort(txn: Txn, found: Transactions) -> str:
     """Why a coordinator aborted what nobody asked it to abort."""
-    decided = txn.first("Prepare")
+    decided = txn.decision
     assert decided is not None
     successors = [
         each for each in found.taken_over
@@ -151,11 +151,10 @@ def length_of(txn: Txn) -> float:
 
 def _is_marked(txn: Txn, found: Transactions) -> bool:
     """Whether every partition that its coordinator wrote down has a marker; yes where no trace tells of markers."""
-    decided = txn.first("Prepare")
-    if decided is None or not found.known:
+    if not txn.decisions or not found.known:
         return True
     marked = {marker.partition for marker in txn.markers if not marker.error and not txn.contradicts(marker)}
-    return marked >= set(decided.partitions)
+    return all(marked >= set(decided.partitions) for decided in txn.decisions)
 
 
 def visible_at(txn: Txn, found: Transactions, partition: str, isolation: int = READ_COMMITTED) -> float | None:

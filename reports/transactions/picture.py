@@ -20,7 +20,7 @@ from reports.transactions.story import TxnStory
 GUTTER, HEAD_H, LINE_H, CELLS_H, PAD = 92, 92, 15, 26, 13
 CELL_W, CELL_H = 20, 17
 NARROW, LEAST, FAULTS_W = 150, 134, 120
-LETTER, TEXT_DX = 6.6, 16
+LETTER, TEXT_DX = 7.3, 16
 WAIT_S = 0.5
 CAPTION = (
     "Time runs downwards, in seconds since the load began; idle time is cut short. Boxes are offsets: pale while their "

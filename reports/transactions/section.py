@@ -51,7 +51,8 @@ class Section:
     sentence: str
     svg: str
     listed: tuple[Shown, ...]
-    known: bool
+    ignorance: str
+    """What cannot be known of them."""
 
 
 def section_of(files: RunFiles, found: Transactions) -> Section | None:
@@ -65,7 +66,7 @@ def section_of(files: RunFiles, found: Transactions) -> Section | None:
         _sentence(found),
         overview_svg(found.txns, chosen, faults, span, IDENT),
         tuple(_shown(each, found, faults) for each in chosen),
-        found.known,
+        found.ignorance(files.foreign),
     )
 
 

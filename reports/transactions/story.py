@@ -12,10 +12,10 @@ from reports.fault_words import FaultRow, fault_rows
 from reports.run_files import RunFiles
 from reports.story_facts import ACKNOWLEDGED, Problem
 from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, TakenOver, Told, Transactions, Txn
+from reports.transactions.faults import moments_of_fault, short_of
 from reports.transactions.moments import (
     CLIENT,
     COORDINATOR,
-    FAULTS,
     READERS,
     Moment,
     length_text,
@@ -39,10 +39,6 @@ MOMENTS_AT_MOST = 60
 _KEY = (
     "Seconds count from the beginning of the load. read_committed readers get what lies before the last stable offset. "
     "A marker is the control batch that ends a transaction in one partition."
-)
-NO_TRACE = (
-    "{who} writes no trace: what the coordinator decided and when markers were written is not known. What is told here "
-    "is what clients and readers saw."
 )
 
 
@@ -90,8 +86,8 @@ def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory
     called |= {txn.op: f"T{-number}" for number, txn in enumerate(others)}
     values = [part.sent.value for txn in [*subjects, *others] for part in txn.parts]
     names = {value: letter_of(number) for number, value in enumerate(values)}
-    teller = _Teller(files, found, problem, subjects, called, names)
-    moments = teller.moments(others)
+    teller = _Teller(files, found, problem, subjects, others, called, names)
+    moments = teller.moments()
     return TxnStory(
         problem,
         teller.summary() + teller.shown_first(moments),
@@ -149,11 +145,12 @@ class _Teller:
         found: Transactions,
         problem: Problem,
         subjects: Sequence[Txn],
+        others: Sequence[Txn],
         called: Mapping[int, str],
         names: Mapping[int, str],
     ) -> None:
         self._files, self._found, self._problem = files, found, problem
-        self._subjects, self._called, self._names = subjects, called, names
+        self._subjects, self._others, self._called, self._names = subjects, others, called, names
         self._values = {part.sent.value for txn in subjects for part in txn.parts}
         first, last = min(txn.began for txn in subjects), max(last_sign_of(txn) for txn in subjects)
         reads = [read.t for value in self._values for read in found.reads.get(value, ())[:1]]
@@ -168,7 +165,7 @@ class _Teller:
 
     # -------------------------------------------------------------------------------------------------------- moments
 
-    def moments(self, others: Sequence[Txn]) -> list[Moment]:
+    def moments(self) -> list[Moment]:
         """Everything, in order of time."""
         told: list[Moment] = []
         for txn in self._subjects:
@@ -176,11 +173,12 @@ class _Teller:
             told += self._placed(txn, [each for each in own if each.kind not in ("seen", "visible")])
             told += self._sends_after_fence(txn)
             told += self._reads(txn)
-        for txn in others:
+        for txn in self._others:
             beside = moments_of(txn, self._found, self._names, self._called[txn.op])
             told += self._placed(txn, [each for each in beside if each.kind in BESIDE and self._touches(each)])
         told += self._taken_over()
-        told += self._of_faults()
+        for row in self.faults:
+            told += moments_of_fault(self._files, row, [*self._subjects, *self._others], self._called)
         told += self._leaders()
         told += self._finally()
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
@@ -276,16 +274,6 @@ class _Teller:
                 text = f"Process {each.process} is given the transactional id {each.id} {by}{fences}."
                 yield Moment(each.t, f"process {each.process}", "taken over", f"is given {each.id}", text)
 
-    def _of_faults(self) -> Iterable[Moment]:
-        for row in self.faults:
-            assert row.began is not None
-            hit = f" of {row.hit}" if row.hit else ""
-            yield Moment(row.began, FAULTS, "fault", row.what, f"Fault {row.id} begins: {row.what}{hit}.")
-            if row.length is not None:
-                told = f" {row.evidence}" if row.evidence else ""
-                text = f"Fault {row.id} ({row.what}) has ended.{told}"
-                yield Moment(row.began + row.length, FAULTS, "fault ends", f"{row.what} ends", text)
-
     def _leaders(self) -> Iterable[Moment]:
         """Who came to lead a partition in question meanwhile, and what was cut from its log."""
         for node, trace in self._files.traces.items():
@@ -351,10 +339,9 @@ class _Teller:
                 f"{each.partition} has {_an(each)} marker of it." for each in txn.markers if txn.contradicts(each)
             )
         if self.faults:
-            on = ", ".join(f"{row.what}{f' of {row.hit}' if row.hit else ''}" for row in self.faults)
+            on = ", ".join(f"{short_of(row)}{f' of {row.hit}' if row.hit else ''}" for row in self.faults)
             words.append(f"Faults at that time: {on}.")
-        if not self._found.known:
-            words.append(NO_TRACE.format(who=self._files.foreign or "This cluster"))
+        words += [said] if (said := self._found.ignorance(self._files.foreign)) else []
         return " ".join(words)
 
     def shown_first(self, moments: Sequence[Moment]) -> str:
@@ -413,9 +400,9 @@ def fenced_by(txn: Txn, found: Transactions) -> TakenOver | None:
 
 
 def _marker_words(marker: Marker, txn: Txn) -> str:
-    decided = txn.first("Prepare")
+    decided = next((each for each in reversed(txn.decisions) if each.t <= marker.t), None)
     after = f", {length_text(marker.t - decided.t)} after {decided.state}" if decided is not None else ""
-    by = f"by broker {marker.node} for coordinator epoch {marker.coordinator_epoch}"
+    by = f"{f'by broker {marker.node} ' if marker.node >= 0 else ''}for coordinator epoch {marker.coordinator_epoch}"
     return f"{marker.word} marker at offset {marker.offset}, written at {marker.t:.3f} s {by}{after}"
 
 
@@ -442,8 +429,8 @@ def text_of(story: TxnStory, width: int = 100) -> str:
     for each in story.legend:
         lines += textwrap.wrap(each, width, subsequent_indent="    ")
     lines.append("")
-    for number, moment in enumerate(story.moments, start=1):
-        head = f"{number:>3}. {moment.t:>10.4f} s  "
+    for place, moment in enumerate(story.moments, start=1):
+        head = f"{place:>3}. {moment.t:>10.4f} s  "
         lines += textwrap.wrap(moment.text, width, initial_indent=head, subsequent_indent=" " * len(head))
     lines.append("")
     for end in story.ends:

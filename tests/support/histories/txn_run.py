@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from struct import pack
 from typing import Any
 
+from broker.protocol.coordinator_frame import encode_key, encode_versioned
+from broker.protocol.records import Record, encode_batch
+from broker.protocol.schema.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from checkers.anomalies.registry import CATALOG, find_all
 from tests.support.histories.builder import HistoryBuilder
 
@@ -70,6 +74,23 @@ class TxnRun(HistoryBuilder):
         (path / "verdict.json").write_text(json.dumps(self._verdict()))
         return path
 
+    def write_logs(self, path: Path) -> None:
+        """The brokers' logs, with what their traces tell of states and markers. A millisecond is all that logs know."""
+        logs: dict[Path, list[tuple[int, bytes]]] = {}
+        for node, lines in self.traces.items():
+            data = path / "nodes" / str(node) / "data"
+            for line in lines:
+                ms = int(line["t"] * 1000)
+                if line["e"] == "txn_marker" and line["offset"] >= 0 and not line["error"]:
+                    folder = data / f"{line['topic']}-{line['partition']}"
+                    logs.setdefault(folder, []).append((line["offset"], _marker_bytes(line, ms)))
+                elif line["e"] == "transaction_state":
+                    log = logs.setdefault(data / "__transaction_state-7", [])
+                    log.append((len(log), _state_bytes(line, len(log), ms)))
+        for folder, batches in logs.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{0:020}.log").write_bytes(b"".join(batch for _, batch in sorted(batches)))
+
     def _verdict(self) -> dict[str, Any]:
         by_name: dict[str, list[dict[str, Any]]] = {}
         for witness in sorted(find_all(self.history())):
@@ -83,3 +104,26 @@ class TxnRun(HistoryBuilder):
             for name, witnesses in by_name.items()
         ]  # fmt: skip
         return {"schema": 1, "run": "test", "verdict": "invalid" if found else "valid", "anomalies": found}
+
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
+"""By Kafka's number."""
+
+
+def _marker_bytes(line: dict[str, Any], ms: int) -> bytes:
+    key, value = pack(">hh", 0, int(line["commit"])), pack(">hi", 0, line["coordinator_epoch"])
+    ids = {"producer_id": line["producer"], "producer_epoch": line["epoch"]}
+    record = Record(line["offset"], ms, key, value)
+    return bytes(encode_batch([record], base_offset=line["offset"], **ids, transactional=True, control=True))
+
+
+def _state_bytes(line: dict[str, Any], offset: int, ms: int) -> bytes:
+    value = TransactionLogValue(
+        producer_id=line["producer_id"],
+        producer_epoch=line["epoch"],
+        transaction_status=STATES.index(line["state"]),
+        transaction_partitions=[PartitionsSchema(topic, [index]) for topic, index in line["partitions"]],
+    )
+    key = encode_key(TransactionLogKey(transactional_id=line["transactional_id"]))
+    record = Record(offset, ms, key, encode_versioned(value, 0))
+    return bytes(encode_batch([record], base_offset=offset, leader_epoch=line["coordinator_epoch"]))

@@ -13,9 +13,10 @@ from reports import page as page_module
 from reports.page import render
 from reports.run_files import read_run
 from reports.transactions import overview
-from reports.transactions.facts import Transactions, Txn, transactions_of
+from reports.transactions.facts import Transactions, Txn
 from reports.transactions.moments import moments_of
 from reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
+from reports.transactions.reading import transactions_of
 from tests.support.histories.txn_run import TxnRun
 
 
@@ -134,7 +135,10 @@ def test_a_transaction_of_a_finding_stands_first_in_red_and_leads_to_its_lanes(t
 
 def test_what_a_run_without_traces_cannot_know_is_said(tmp_path: Path) -> None:
     page = render(_torn().write(tmp_path, foreign="Apache Kafka")).read_text()
-    assert "No trace tells what coordinators decided" in page and "coordinator: broker" not in page
+    assert (
+        "what coordinators decided and when markers were written is not known" in page
+        and "coordinator: broker" not in page
+    )
 
 
 def test_a_run_without_transactions_has_no_such_section(run_dir: Path) -> None:

@@ -13,8 +13,8 @@ from checkers.history.tables import OK
 from reports.page import render
 from reports.run_files import read_run
 from reports.telling import Telling, tellings_of
-from reports.transactions.facts import transactions_of
 from reports.transactions.logs import PartitionLog
+from reports.transactions.reading import transactions_of
 from tests.support.histories.builder import Other
 from tests.support.histories.txn_run import TxnRun
 
@@ -229,10 +229,98 @@ def test_the_last_stable_offset_of_a_log_stands_at_the_first_open_transaction(tm
 def test_a_story_without_traces_says_what_is_not_known_and_tells_no_more(tmp_path: Path) -> None:
     text = re.sub(r"\s+", " ", _story(torn(), tmp_path, "torn-txn", foreign="Apache Kafka").text)
     assert (
-        "Apache Kafka writes no trace: what the coordinator decided and when markers were written is not known." in text
+        "Apache Kafka writes no trace, and its logs are not there: what coordinators decided and when markers" in text
     )
     assert "B at offset 0; where its marker stands is not known." in text
     assert "coordinator," not in text and "PrepareCommit" not in text
+
+
+def test_a_story_of_brokers_without_traces_is_told_from_their_logs(tmp_path: Path) -> None:
+    run = torn()
+    run.write_logs(tmp_path)
+    told = _story(run, tmp_path, "torn-txn", foreign="Apache Kafka")
+    text = re.sub(r"\s+", " ", told.text)
+    assert "decisions and markers are told from its logs, by the brokers' clocks, to the millisecond" in text
+    assert "The coordinator writes PrepareCommit of T1 for t-0 and t-1 (producer id 4000, epoch 1;" in text
+    assert "The leader of t-1 writes the abort marker to t-1 at offset 1 (producer id 4000, epoch 1;" in text
+    assert "though its coordinator decided otherwise" in text and "Broker -1" not in text
+    by_trace = transactions_of(read_run(run.write(tmp_path / "traced")))
+    by_logs = transactions_of(read_run(tmp_path))
+    assert [each.state for txn in by_logs.txns for each in txn.states] == [
+        each.state for txn in by_trace.txns for each in txn.states
+    ]
+    for logged, traced in zip(by_logs.txns[0].markers, by_trace.txns[0].markers, strict=True):
+        assert (logged.partition, logged.offset, logged.commit) == (traced.partition, traced.offset, traced.commit)
+        assert 0 <= logged.t - traced.t <= 0.002, "the end of its millisecond"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no batch"])
+def test_damaged_logs_tell_what_stands_before_the_damage(tmp_path: Path, damage: str) -> None:
+    run = torn()
+    run.write_logs(tmp_path)
+    for path in tmp_path.glob("nodes/*/data/*/*.log"):
+        whole = path.read_bytes()
+        cut, flipped = whole[: len(whole) // 2], whole[:-9] + bytes(byte ^ 255 for byte in whole[-9:])
+        path.write_bytes({"cut": cut, "flipped": flipped, "no batch": b"x" * 200}[damage])
+    assert "torn-txn" in _story(run, tmp_path, "torn-txn", foreign="Apache Kafka").text
+
+
+def late_end() -> TxnRun:
+    """An EndTxn that a fault held ends the transaction after the one that it was meant for (KAFKA-17754)."""
+    run = TxnRun()
+    writer = _writer(run)
+    before = run.begin(writer)
+    run.decided("Ongoing", 0)
+    run.ok(run.send(writer, 0, txn=before), 0)
+    run.ask_end(before, "abort")
+    came = run.tick()
+    _ended_again(run, before, "abort", 0, 1)
+    txn = run.begin(writer)
+    run.decided("Ongoing", 0)
+    one = run.ok(run.send(writer, 0, txn=txn), 2)
+    let_go = run.tick()
+    run.decided("PrepareAbort", 0)
+    run.marker(0, 3, commit=False)
+    run.decided("CompleteAbort")
+    run.decided("Ongoing", 1)
+    two = run.ok(run.send(writer, 1, txn=txn), 0)
+    run.ask_end(txn, "commit")
+    _ended_again(run, txn, "commit", 1, 1)
+    run.fault("protocol", 1, run.now, "protocol (api EndTxn, act delay)", "It struck once.")
+    struck = {"said": "abort of a, producer 4000, epoch 0", "came_ns": came, "held_ms": (let_go - came) / 1e6}
+    run.faults[0]["params"] = {"api": "EndTxn"}
+    run.faults[0]["evidence"] = {"struck": [{**struck, "answer": "NONE", "answered_ns": let_go + 5, "link": "C->1"}]}
+    for isolation in (0, 1):
+        run.final([] if isolation else [(2, one.val)], at=0, end=4, position=4, isolation=isolation)
+        run.final([(0, two.val)], part=1, end=2, position=2, isolation=isolation)
+    return run
+
+
+def _ended_again(run: TxnRun, txn: Other, ask: str, part: int, offset: int) -> None:
+    run.decided(f"Prepare{ask.title()}", part)
+    run.marker(part, offset, commit=ask == "commit")
+    run.decided(f"Complete{ask.title()}")
+    txn.t1, txn.completion = run.tick(), {"st": OK, "how": ask, "pid": 4000, "pe": 0}
+
+
+def test_a_late_end_of_one_transaction_that_ends_the_next_is_told_with_the_request_that_was_held(
+    tmp_path: Path,
+) -> None:
+    told = _story(late_end(), tmp_path, "torn-txn")
+    text = re.sub(r"\s+", " ", told.text)
+    order = (
+        "Process 0 asks to abort T0 (EndTxn).",
+        "Fault 0 holds the EndTxn of T0 (abort of a, producer 4000, epoch 0), from C to 1.",
+        "Process 0 is told that T0 is aborted.",
+        "Fault 0 lets the EndTxn of T0 go after",
+        "the answer is NONE.",
+        "writes PrepareAbort of T1 for t-0 (producer id 4000, epoch 0; coordinator epoch 0), though process 0 has",
+        "Process 0 asks to commit T1 (EndTxn).",
+        "Process 0 is told that T1 is committed.",
+    )
+    places = [text.index(words, text.index(" 1. ")) for words in order]
+    assert places == sorted(places)
+    assert "protocol EndTxn" in told.draw("one")
 
 
 def test_one_transaction_with_two_anomalies_has_one_story(tmp_path: Path) -> None:

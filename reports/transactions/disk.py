@@ -1,0 +1,117 @@
+"""What the brokers' own logs tell of transactions, where no trace does: Apache Kafka writes none, and keeps its logs.
+
+A run directory holds them after a run that was not `valid`. Their times are the brokers' wall clock, in milliseconds,
+and are told as the end of that millisecond, so that no effect comes before its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError
+
+from broker.protocol.coordinator_frame import decode_transaction_record
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.records import BatchHeader, batches, decode_batch
+from broker.protocol.schema.transaction_records import TransactionLogValue
+from reports.run_files import RunFiles, integer
+from reports.transactions.facts import Decided, Marker
+
+STATE_LOG = "__transaction_state"
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""By Kafka's number (TransactionState)."""
+BYTES_AT_MOST = 256 << 20
+"""Of all segments that are read; what comes after them is left out."""
+_KEY, _VALUE = Struct(">hh"), Struct(">hi")
+
+
+class Clock:
+    """The brokers' wall clock on the page's axis."""
+
+    def __init__(self, files: RunFiles, wall_ms: int, mono_ns: int) -> None:
+        self._files, self._wall_ms, self._mono_ns = files, wall_ms, mono_ns
+
+    def seconds(self, timestamp_ms: int) -> float | None:
+        """The end of that millisecond."""
+        return self._files.seconds(self._mono_ns + (timestamp_ms + 1 - self._wall_ms) * 1_000_000)
+
+
+def read_logs(files: RunFiles, clock: Clock, partitions: Iterable[str]) -> tuple[list[Decided], list[Marker]]:
+    """States of transactions, and markers of these partitions: each once, from whichever replica has it."""
+    budget = [BYTES_AT_MOST]
+    states: dict[tuple[str, int], Decided] = {}
+    markers: dict[tuple[str, int], Marker] = {}
+    wanted = set(partitions)
+    for folder in sorted((files.path / "nodes").glob("*/data/*-*")):
+        if folder.name in wanted:
+            for header, batch in _batches(folder, budget):
+                marker = _marker(clock, folder.name, header, batch)
+                if marker is not None:
+                    markers.setdefault((marker.partition, marker.offset), marker)
+        elif folder.name.rpartition("-")[0] == STATE_LOG:
+            for header, batch in _batches(folder, budget):
+                for offset, state in _states(clock, header, batch):
+                    states.setdefault((folder.name, offset), state)
+    in_order = sorted(states.items(), key=lambda each: (each[1].t, each[0]))
+    return [state for _, state in in_order], sorted(markers.values(), key=lambda each: each.t)
+
+
+def _batches(folder: Path, budget: list[int]) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Of all segments, up to what cannot be read."""
+    for path in sorted(folder.glob("*.log")):
+        try:
+            budget[0] -= path.stat().st_size
+            if budget[0] < 0:
+                return
+            view = memoryview(path.read_bytes())
+            for header, start, stop in batches(view):
+                yield header, view[start:stop]
+        except (OSError, MalformedFrame):
+            return
+
+
+def _marker(clock: Clock, partition: str, header: BatchHeader, batch: memoryview) -> Marker | None:
+    if not header.is_control or header.producer_id < 0:
+        return None
+    at = clock.seconds(header.max_timestamp)
+    try:
+        (record,) = decode_batch(header, batch)
+        _, kind = _KEY.unpack_from(record.key or b"")
+        _, epoch = _VALUE.unpack_from(record.value or b"")
+    except (MalformedFrame, StructError, ValueError):
+        return None
+    if at is None or kind not in (0, 1):
+        return None
+    ids = header.producer_id, header.producer_epoch
+    return Marker(at, -1, partition, *ids, epoch, kind == 1, header.base_offset, 0)
+
+
+def _states(clock: Clock, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, Decided]]:
+    if header.is_control:
+        return
+    try:
+        for record in decode_batch(header, batch):
+            found = decode_transaction_record(record.key or b"", record.value)
+            at = clock.seconds(record.timestamp)
+            if found is None or at is None or not isinstance(found[1], TransactionLogValue):
+                continue
+            value, name = found[1], str(getattr(found[0], "transactional_id", ""))
+            status = integer(value.transaction_status)
+            state = STATES[status] if 0 <= status < len(STATES) else f"state {status}"
+            parts = tuple(
+                f"{each.topic}-{index}" for each in value.transaction_partitions or () for index in each.partition_ids
+            )
+            ids = value.producer_id, value.producer_epoch, header.leader_epoch
+            yield record.offset, Decided(at, -1, name, state, *ids, tuple(sorted(parts)))
+    except MalformedFrame:
+        return
