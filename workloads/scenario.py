@@ -227,6 +227,11 @@ class Scenario(BaseModel, ABC):
         return {}
 
     @classmethod
+    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+        """Settings of the brokers that a swarm gives it, beside `drawn_settings`, which are `table`."""
+        return cls.brokers(nodes)
+
+    @classmethod
     def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
         """Why it cannot work with so many of our brokers and these settings of theirs; empty where it can."""
         return ""

@@ -51,7 +51,9 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
     kinds = _kinds(seed, nodes)
     syncs = any(Trait.COUNTS_SYNCS in ALL[name].traits for name in kinds)
-    table = scenario.drawn_settings(partial(rng_for, seed, "swarm"), SwarmGround(nodes, syncs))
+    stream = partial(rng_for, seed, "swarm")
+    table = scenario.drawn_settings(stream, SwarmGround(nodes, syncs))
+    settings = {**_settings(seed, kinds), **scenario.drawn_brokers(stream, nodes, table)}
     if long and "rate" in scenario.model_fields:
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
@@ -64,7 +66,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         "runtime": "sim",
         "warmup_s": WARMUP_S,
         "time_s": time_s,
-        "cluster": {"nodes": nodes, "settings": {**_settings(seed, kinds), **scenario.brokers(nodes)}},
+        "cluster": {"nodes": nodes, "settings": settings},
         "workload": table,
         "limits": {"converge_s": 60, "final_read_s": 30, "stuck_s": 25},
         "faults": _waiting(seed, [_listed(fault) for fault in faults]),

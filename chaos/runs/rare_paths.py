@@ -45,10 +45,18 @@ TRACED: Mapping[str, tuple[str, Callable[[Line], bool]]] = {
     "torn log cut": ("recovered", lambda line: bool(line.get("truncated_bytes"))),
     "bad records fetched": ("bad_records", _always),
     "fetch refused": ("fetch_refused", _always),
+    "coordinator loaded": ("coordinator_loaded", lambda line: line["ids"] > 0),
+    "coordinator unloaded": ("coordinator_unloaded", lambda line: line["ids"] > 0),
+    "decision completed by the next coordinator": ("coordinator_loaded", lambda line: line["prepared"] > 0),
+    "marker refused": ("marker_refused", _always),
+    "marker unanswered": ("markers_unanswered", _always),
+    "marker written before": ("txn_marker", lambda line: not line["error"] and line["offset"] < 0),
+    "transaction timed out": ("transaction_timed_out", _always),
+    "transactional id expired": ("transaction_state", lambda line: line["state"] == "Dead"),
 }
 """Name -> the event of a trace that may tell of it, and whether it does."""
 
-WORLD = ("controller failover", "fetch session eviction", "dedup hit")
+WORLD = ("controller failover", "fetch session eviction", "dedup hit", "producer fenced", "producer epochs used up")
 """Counted by the world, under these names."""
 
 PATHS = (*TRACED, *WORLD)

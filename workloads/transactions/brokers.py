@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
+from typing import Any
 
 FACTOR = "transaction.state.log.replication.factor"
 MIN_ISR = "transaction.state.log.min.isr"
 """Both of the coordinators' log, `__transaction_state`."""
 DEFAULT_FACTOR, DEFAULT_MIN_ISR = 3, 2
 """Kafka's, and ours."""
+PARTITIONS, SEGMENT_BYTES = "transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"
+FLUSH = "log.flush.interval.messages"
+EXPIRE_AFTER = "transactional.id.expiration.ms"
+EXPIRE_EVERY = "transaction.remove.expired.transaction.cleanup.interval.ms"
+FIRST_EPOCH = "squall.transaction.first.producer.epoch"
+ADD_PATIENCE = "add.partitions.to.txn.retry.backoff.max.ms"
 ABORT_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 """So often a coordinator looks for transactions whose time-out is over; 10 s by default."""
 
@@ -16,6 +24,29 @@ ABORT_EVERY = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 def suited(nodes: int) -> dict[str, str]:
     """Settings for a cluster of this size. What outlives its time-out is aborted a second later at most."""
     return {**_small(nodes), ABORT_EVERY: "1000"}
+
+
+def drawn(rng: Random, nodes: int, workload: Mapping[str, Any]) -> dict[str, str]:
+    """Settings for one plan of a swarm. What is rare with Kafka's defaults, some plans have often: coordinators whose
+    log has many segments, ids that expire while a fault lasts, producer ids whose epochs are used up.
+    """
+    found = {**suited(nodes), PARTITIONS: rng.choice(("1", "2", "3"))}
+    if nodes < DEFAULT_FACTOR:
+        # With fewer than the partitions of a load have, decisions could be lost where no record may be.
+        found[MIN_ISR] = str(nodes)
+    if workload["topic_settings"].get("flush.messages") == "1":
+        found[FLUSH] = "1"  # for the same reason
+    if rng.random() < 0.3:
+        found[SEGMENT_BYTES] = rng.choice(("400", "1500", "6000"))
+    if rng.random() < 0.25:
+        found[EXPIRE_AFTER], found[EXPIRE_EVERY] = rng.choice(("1500", "4000")), rng.choice(("300", "1000"))
+    if rng.random() < 0.25:
+        found[FIRST_EPOCH] = rng.choice(("32755", "32764", "32766"))
+    if rng.random() < 0.2:
+        found[ADD_PATIENCE] = rng.choice(("0", "1000"))
+    if rng.random() < 0.3:
+        found[ABORT_EVERY] = rng.choice(("200", "3000"))
+    return found
 
 
 def impossible(nodes: int, settings: Mapping[str, str]) -> str:

@@ -107,6 +107,11 @@ class TransactionsLoad(Scenario):
         return brokers.suited(nodes)
 
     @classmethod
+    def drawn_brokers(cls, stream: Stream, nodes: int, table: Table) -> dict[str, str]:
+        """As `Scenario.drawn_brokers`."""
+        return brokers.drawn(stream("brokers of transactions"), nodes, table)
+
+    @classmethod
     def impossible(cls, nodes: int, settings: Mapping[str, str]) -> str:
         """As `Scenario.impossible`."""
         return brokers.impossible(nodes, settings)
@@ -175,6 +180,7 @@ class TransactionsLoad(Scenario):
             "readers": rng.choice((2, 3, 4)),
             "isolation": rng.choice(("both", "both", "both", "read_committed", "read_uncommitted")),
             "request_timeout_ms": rng.choice((1000, 3000)),
+            "transaction_timeout_ms": stream("transaction time-outs").choice((1000, 2000, 4000, 4000)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 

@@ -31,8 +31,8 @@ class Rules:
     # ------------------------------------------------------------------------------------------------- producer epochs
 
     def first_epoch(self) -> int:
-        """The epoch of a transactional id that nobody has used before."""
-        return 0
+        """The epoch of a transactional id that nobody has used before: 0, if no setting says otherwise."""
+        return self.settings.first_epoch
 
     def is_exhausted(self, epoch: int) -> bool:
         """Whether an epoch may be fenced but not bumped for a client: the last one is kept for the fence."""

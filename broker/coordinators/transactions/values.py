@@ -219,3 +219,5 @@ class Settings:
     expiration_ms: int = 604_800_000
     version: int = V2
     """The cluster's level of `transaction.version`."""
+    first_epoch: int = 0
+    """Producer epoch of an id that nobody has used before."""

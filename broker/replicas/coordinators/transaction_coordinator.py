@@ -124,7 +124,12 @@ class TransactionCoordinator:
     def _settings(self) -> Settings:
         config = self._config
         level = self._image.features.get(FEATURE, 0)
-        return Settings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms, level)
+        return Settings(
+            config.transaction_max_timeout_ms,
+            config.transactional_id_expiration_ms,
+            level,
+            config.squall_transaction_first_producer_epoch,
+        )
 
     def image_changed(self, delta: ImageDelta) -> None:
         """Leaders may have moved, and the level of transaction.version with them."""

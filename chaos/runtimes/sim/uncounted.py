@@ -9,7 +9,9 @@ from functools import wraps
 from typing import Any
 
 from broker.apis.fetch_session import FetchSessions
+from broker.coordinators.transactions.shard import Shard
 from broker.log.log import Log
+from broker.protocol.errors import ErrorCode
 
 
 @contextmanager
@@ -19,6 +21,7 @@ def counted(counts: Counter[str]) -> Iterator[None]:
     listened: tuple[tuple[type[Any], str, Callable[..., Any]], ...] = (
         (Log, "append_as_leader", _dedup),
         (FetchSessions, "open", _eviction),
+        (Shard, "decide", _decision),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in listened]
     for (owner, name, rule), (_, _, make) in zip(before, listened, strict=True):
@@ -36,6 +39,8 @@ def _dedup(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]
         result = rule(*args, **kwargs)
         if result.duplicate:
             counts["dedup hit"] += 1
+        elif result.error == ErrorCode.INVALID_PRODUCER_EPOCH:
+            counts["producer fenced"] += 1
         return result
 
     return heard
@@ -49,5 +54,19 @@ def _eviction(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., A
             return rule(sessions, *args, **kwargs)
         finally:
             counts["fetch session eviction"] += sessions.evictions - before
+
+    return heard
+
+
+def _decision(rule: Callable[..., Any], counts: Counter[str]) -> Callable[..., Any]:
+    @wraps(rule)
+    def heard(shard: Shard, request: Any, *args: Any, **kwargs: Any) -> Any:
+        decision = rule(shard, request, *args, **kwargs)
+        if decision.answer.error == ErrorCode.PRODUCER_FENCED:
+            counts["producer fenced"] += 1
+        before = shard.transactions.get(request.transactional_id)
+        if before is not None and decision.used_producer_id:
+            counts["producer epochs used up"] += 1
+        return decision
 
     return heard

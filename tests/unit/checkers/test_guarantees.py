@@ -257,6 +257,12 @@ def test_where_records_of_transactions_may_be_lost_their_transactions_may_be_tor
     assert follows & permitted(replace(writes, isolation=0), "WM") == follows - held_back
 
 
+def test_where_committed_records_may_be_lost_both_watermarks_may_go_back() -> None:
+    both = {"offset-regression/high watermark", "offset-regression/last stable offset"}
+    assert both <= shadows(SAFE, "WM")
+    assert not both & shadows(SAFE, "P", "N", "W1")
+
+
 # ---------------------------------------------------------------------------------------- transactions, by process
 
 DELAYED_END = {"G1a", "dirty-read", "torn-txn", "lost-txn", "G1c"}

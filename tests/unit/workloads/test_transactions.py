@@ -226,5 +226,6 @@ def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:
     assert {plan.workload.name for plan in plans} == {"transactions"}
     assert len({plan.workload.model_dump_json() for plan in plans}) > 10
     small = [plan.cluster.settings for plan in plans if len(plan.nodes) < 3]
-    assert small and all(settings["transaction.state.log.min.isr"] == "1" for settings in small)
+    # As many as a load's own topics may have: else decisions are lost where no record may be.
+    assert {settings["transaction.state.log.min.isr"] for settings in small} == {"1", "2"}
     assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}
