@@ -3,14 +3,48 @@
 A client is one of the workload's producers or readers; a producer's processes follow one another. A crash takes the
 process that is handing records over, without a close: what it had not heard of stays without an outcome. Standing still
 is the application's: nothing is handed over or polled, while its library's connections live on, as in a long garbage
-collection of a program whose network thread is not held.
+collection of a program whose network thread is not held. A zombie stands still inside a transaction, until another
+process has taken over its transactional id, and goes on as if nothing had happened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import trio
+
+
+@dataclass(slots=True)
+class Haunt:
+    """One zombie: what became of it and of its successors. Process ids are the history's, -1 until there is one."""
+
+    zombie: int = -1
+    """The process that stands still inside a transaction."""
+    successor: int = -1
+    """The first process that got the same transactional id after that."""
+    transactions: int = 0
+    """That successors have ended as they asked to, before the zombie was woken."""
+    early: int = 0
+    """What the zombie began while it should have stood still."""
+    sends: int = 0
+    """Records that it handed over after it was woken."""
+    ends: int = 0
+    """Ends of its transaction that it then asked for."""
+    told: list[str] = field(default_factory=list)
+    """How these came out: ok, or the error."""
+    woken: bool = False
+    over: bool = False
+    """It has done everything, and ended."""
+
+    def tries(self, *, end: bool = False) -> None:
+        """The zombie hands a record over, or asks for the end."""
+        if not self.woken:
+            self.early += 1
+        elif end:
+            self.ends += 1
+        else:
+            self.sends += 1
 
 
 class Handle:
@@ -25,6 +59,9 @@ class Handle:
         self._held: set[int] = set()
         self._down: set[int] = set()
         self._changed = trio.Event()
+        self._haunts: dict[int, Haunt] = {}
+        self.bell: Callable[[], None] = lambda: None
+        """Called when the client has to look what is wanted of it. The client sets it."""
 
     # ------------------------------------------------------------------ from outside
 
@@ -50,7 +87,48 @@ class Handle:
         self._down.discard(who)
         self._tell()
 
+    def haunt(self, who: int) -> Haunt:
+        """Its next process becomes a zombie: it stands still inside a transaction, until `wake`."""
+        found = self._haunts[who] = Haunt()
+        self.bell()
+        return found
+
+    def wake(self, who: int) -> None:
+        """The zombie goes on. Where none stands still yet, none will."""
+        haunt = self._haunts.pop(who, None)
+        if haunt is not None:
+            haunt.woken = True
+        self._tell()
+
     # ------------------------------------------------------------------ of the client
+
+    @property
+    def wanted(self) -> Haunt | None:
+        """The zombie that the client's next process is to become."""
+        return next((haunt for haunt in self._haunts.values() if haunt.zombie < 0), None)
+
+    @property
+    def is_haunted(self) -> bool:
+        """Whether a zombie stands still whose successor has done nothing yet: it should not wait for anything."""
+        return any(haunt.zombie >= 0 and not haunt.transactions for haunt in self._haunts.values())
+
+    def took_over(self, process: int) -> None:
+        """A process of this client has got the transactional id."""
+        for haunt in self._haunts.values():
+            if haunt.zombie >= 0 > haunt.successor and process != haunt.zombie:
+                haunt.successor = process
+
+    def ended_one(self) -> None:
+        """A process that is no zombie has ended a transaction as it asked to."""
+        for haunt in self._haunts.values():
+            if haunt.successor >= 0:
+                haunt.transactions += 1
+
+    async def stand_still(self, haunt: Haunt, process: int, end: trio.Event) -> None:
+        """The zombie's: until it is woken, or all is over."""
+        haunt.zombie = process
+        await self._until(lambda: haunt.woken, end)
+        haunt.woken = True
 
     def began(self, process: int, scope: trio.CancelScope) -> None:
         """A process of this client begins, and ends where the scope is cancelled."""

@@ -127,6 +127,8 @@ class Trait(StrEnum):
     """The containers must be allowed to drop packets."""
     NEEDS_FAKE_TIME = "needs fake time"
     """It needs brokers that were started behind libfaketime."""
+    NEEDS_TRANSACTIONS = "needs transactional producers"
+    """Its targets are clients with transactional ids. A seed draws it without being asked, and only for them."""
     NEEDS_SECOND_VERSION = "needs second version"
     """A seed always draws it if the plan names a second version and no faults."""
     # What it may do to data.

@@ -19,7 +19,15 @@ from chaos.faults.kinds import KINDS
 from chaos.plans.external import drawn_kinds, for_others
 from chaos.plans.mistakes import mistakes, possible_fault
 from chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
-from chaos.plans.schedule import DEFAULT_KINDS, in_a_zone, likely, make_schedule, of_one_broker, room_for_all
+from chaos.plans.schedule import (
+    DEFAULT_KINDS,
+    in_a_zone,
+    likely,
+    make_schedule,
+    of_one_broker,
+    of_transactions,
+    room_for_all,
+)
 from workloads.registry import SCENARIOS, unknown
 
 SCHEMA = 1
@@ -68,6 +76,7 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
     if kinds is None:
         drawn = drawn_kinds(bare.compose, bare.workload.client) if external else _possible(DEFAULT_KINDS, bare)
         drawn += tuple(name for name in KINDS if bare.upgrade_to and _needs_second_version(name))
+        drawn += () if external else of_transactions(bare.workload.traffic().transactional_ids)
         try:
             faults = make_schedule(bare.seed, drawn, bare.time_s, restart_s=restart_s, count=count)
         except FaultError:

@@ -18,7 +18,7 @@ from chaos.plans.landing import landing
 from chaos.plans.parts import FAST_FAILOVER
 from chaos.plans.plan import Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
-from chaos.plans.schedule import make_schedule
+from chaos.plans.schedule import make_schedule, of_transactions
 from workloads.registry import DEFAULT, SCENARIOS
 from workloads.scenario import Scenario, SwarmGround
 
@@ -49,7 +49,7 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     long = time_s is None and rng_for(seed, "swarm", "time").random() < LONG_SHARE
     time_s = time_s if time_s is not None else LONG_S if long else TIME_S
     nodes = rng_for(seed, "swarm", "nodes").choice((1, 2, 3, 3, 3, 3, 3, 4, 5, 5))
-    kinds = _kinds(seed, nodes)
+    kinds = (*_kinds(seed, nodes), *_of_transactions(seed, scenario))
     syncs = any(Trait.COUNTS_SYNCS in ALL[name].traits for name in kinds)
     stream = partial(rng_for, seed, "swarm")
     table = scenario.drawn_settings(stream, SwarmGround(nodes, syncs))
@@ -147,6 +147,12 @@ def _kinds(seed: int, nodes: int) -> tuple[str, ...]:
         newer = [kind.name for kind in NEWER if _has_links(kind, nodes)]
         found += more.sample(newer, min(len(newer), more.choice((1, 1, 2, 3))))
     return tuple(sorted(found))
+
+
+def _of_transactions(seed: int, scenario: type[Scenario]) -> tuple[str, ...]:
+    """Kinds for transactional producers only, of some seeds. Other workloads' seeds keep their plans."""
+    found = of_transactions(scenario().traffic().transactional_ids)  # type: ignore[call-arg]
+    return found if found and rng_for(seed, "swarm", "zombies").random() < NEWER_SHARE else ()
 
 
 def _has_links(kind: Kind, nodes: int) -> bool:

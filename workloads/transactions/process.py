@@ -12,6 +12,7 @@ from workloads import payload
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import NotDone
+from workloads.control import Haunt
 from workloads.counters import Counters
 from workloads.libraries import Transacting
 from workloads.recorder import Recorder
@@ -37,6 +38,10 @@ class Notes:
     """The process has crashed: nobody is there any more who could be told of an outcome."""
     open: int = 0
     """Records without an outcome yet."""
+    haunt: Haunt | None = None
+    """The zombie that the process is to become."""
+    follow: Callable[[], None] = lambda: None
+    """Called when that stands still."""
 
 
 class Process:
@@ -85,6 +90,53 @@ class Process:
         recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
         recorder.flush()
         return ended.status is Status.OK and not producer.retired
+
+    async def haunt(
+        self, haunt: Haunt, places: Sequence[Place], size: int, still: Callable[[], Awaitable[None]]
+    ) -> None:
+        """A zombie's only transaction: it sends, stands still, and then goes on as if nothing had happened: it sends to
+        all places, and whatever comes of that, it asks for a commit. `still`: stands still until it is woken.
+        """
+        recorder, producer, outcomes = self._notes.recorder, self._producer, list[Status]()
+        identity = producer.identity
+        txn = recorder.begin_txn(self._process, producer.id, producer.timeout_ms)
+        stood, how = False, ABORT
+        try:
+            await producer.begin()
+            await producer.enlist(places[0])
+            self._send(txn, places[0], size, outcomes)
+            await producer.flushed()
+            if stood := outcomes == [Status.OK]:
+                await still()
+                how = COMMIT
+                await self._send_late(txn, haunt, places, size, outcomes)
+        except NotDone as failure:
+            await producer.flushed()
+            if not stood:
+                recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
+                return
+            haunt.told.append(failure.name)
+        recorder.ask_end(self._process, txn, how)
+        recorder.flush()
+        if stood:
+            haunt.tries(end=True)
+        ended = await producer.end(commit=how == COMMIT)
+        haunt.told.append(f"end {ended.error or 'ok'}")
+        recorder.txn_ended(txn, ended.status, how, *identity, ended.error)
+        recorder.flush()
+
+    async def _send_late(
+        self, txn: int, haunt: Haunt, places: Sequence[Place], size: int, outcomes: list[Status]
+    ) -> None:
+        """What a zombie sends once it is awake: first where it has sent already. Raises NotDone."""
+        for place in places:
+            await self._producer.enlist(place)
+            if self._producer.retired:
+                break
+            haunt.tries()
+            self._send(txn, place, size, outcomes)
+            await self._producer.flushed()
+            haunt.told.append(f"send {outcomes[-1].name.lower()}")
 
     async def _do_all(self, txn: int, drawn: Transaction) -> bool:
         """Its steps. Whether all its records were acknowledged. Raises NotDone."""

@@ -19,11 +19,12 @@ from workloads.client.connection import VERSION
 from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from workloads.client.transactions import Transactions
+from workloads.control import Haunt
 from workloads.libraries import Driver, Transacting
 from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 from workloads.transactions.agenda import Agenda
-from workloads.transactions.operations import Draw
+from workloads.transactions.operations import COMMIT, SEND, Draw, Transaction
 from workloads.transactions.own import OwnProducer
 from workloads.transactions.polling import Polling
 from workloads.transactions.process import Notes, Process
@@ -74,9 +75,13 @@ class Writer:
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped)
+            self._handle.bell = self._stopped.set
             while True:
                 over, acked = self._stop.is_set(), self._counters.acked
-                await self._mortal()
+                if (haunt := self._handle.wanted) is not None:
+                    await nursery.start(self._haunting, haunt)
+                else:
+                    await self._mortal()
                 if over or (self._stop.is_set() and not self._left_open):
                     return
                 self._counters.producers_replaced += 1
@@ -89,10 +94,21 @@ class Writer:
         await self._stop.wait()
         self._stopped.set()
 
-    async def _mortal(self) -> None:
-        """One process, which may be made to crash: what it has in doubt then has no outcome, ever."""
+    async def _haunting(self, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
+        """One process that becomes a zombie. From when it stands still its successor lives beside it."""
+        await self._mortal(haunt, task_status.started)
+        haunt.over = True
+        if haunt.zombie < 0:
+            task_status.started()  # it never came to stand still
+
+    async def _mortal(self, haunt: Haunt | None = None, follow: Callable[[], None] = lambda: None) -> None:
+        """One process, which may be made to crash: what it has in doubt then has no outcome, ever.
+
+        follow: called when the zombie that it is to become stands still.
+        """
         scope = trio.CancelScope()
         notes = Notes(self._recorder, self._counters, self._acknowledged, lambda: scope.cancel_called)
+        notes.haunt, notes.follow = haunt, follow
         with scope:
             await self._live(scope, notes)
         if scope.cancelled_caught:
@@ -105,7 +121,7 @@ class Writer:
         settings, flush = self._settings, self._recorder.flush
         about = {**asdict(settings.producer), "request_timeout_ms": settings.client.request_timeout_ms}
         about |= {"producer": self._number, "generation": settings.generation}
-        about["isolation"] = settings.level(self._number)
+        about |= {"isolation": settings.level(self._number), **({"zombie": True} if notes.haunt is not None else {})}
         async with trio.open_nursery() as nursery:
             if self._zone.driver is not None:
                 await self._live_by(self._zone.driver, nursery, about, scope, notes)
@@ -154,8 +170,9 @@ class Writer:
         polling = self._polling(nursery, process)
         one = Process(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
-            self._left_open = False
-            await self._go_on(one)
+            self._handle.took_over(process)
+            self._left_open = notes.haunt is not None
+            await (self._go_on(one) if notes.haunt is None else self._haunt(one, process, notes.haunt, notes.follow))
         self._handle.over(scope)
         self._recorder.flush()
         producer.close()
@@ -163,14 +180,31 @@ class Writer:
 
     async def _go_on(self, one: Process) -> None:
         """Transactions as they come due, until this process cannot go on."""
-        while not self._stop.is_set():
+        while not self._stop.is_set() and self._handle.wanted is None:
             await self._handle.going(self._stop)
-            wait_s = self._agenda.due_at - self._env.mono()
-            if wait_s > 0:
+            wait_s, haunted = self._agenda.due_at - self._env.mono(), self._handle.is_haunted
+            if wait_s > 0 and not haunted:
                 await self._stopped.wait(min(wait_s, LOOK_EVERY_S))
                 continue
             self._left_open = True
             self._handle.done += 1
-            if not await one.transaction(self._agenda.take()):
+            if not await one.transaction(self._of_a_successor() if haunted else self._agenda.take()):
                 return
             self._left_open = False
+            self._handle.ended_one()
+
+    def _of_a_successor(self) -> Transaction:
+        """What the successor of a zombie does first, whatever is due: one record, committed."""
+        number, draw = self._number, self._settings.draw
+        return Transaction(0.0, number, f"{SEND} {number % len(self._settings.places)}", draw.record_bytes, COMMIT)
+
+    async def _haunt(self, one: Process, process: int, haunt: Haunt, follow: Callable[[], None]) -> None:
+        """The only transaction of a zombie, whose first record goes where its successor's first one goes."""
+        places = self._settings.places
+        reached = [places[(self._number + step) % len(places)] for step in range(min(2, len(places)))]
+
+        async def still() -> None:
+            follow()
+            await self._handle.stand_still(haunt, process, self._stop)
+
+        await one.haunt(haunt, reached, self._settings.draw.record_bytes, still)

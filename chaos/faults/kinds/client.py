@@ -10,7 +10,6 @@ from chaos.faults.kind import EVERYWHERE, Choice, Draw, Kind, Number, Params, Tr
 from chaos.faults.link_faults import hit_by
 from chaos.faults.pace import POLL_S
 from chaos.faults.targets import Unresolved
-from chaos.faults.targets import check_target as parts_of
 from chaos.faults.words import Json
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ FOLLOWED_WITHIN_S = 10.0
 
 async def play(stage: Stage, p: Played) -> None:
     """Crash or pause the client, as the parameter `how` says."""
-    handle = _handle(stage, p)
+    from chaos.faults.acts.clients import handle_of
+
+    handle = handle_of(stage, p)
     await (_crash if p.fault.params["how"] == "crash" else _stand_still)(stage, p, handle)
 
 
@@ -71,16 +72,6 @@ async def _stand_still(stage: Stage, p: Played, handle: Handle) -> None:
     p.landed = before > 0 and during == 0 and after > 0
     if not p.landed:
         p.error = f"{handle.name} did not stand still, or has done nothing before or after"
-
-
-def _handle(stage: Stage, p: Played) -> Handle:
-    kind, number = parts_of("target", p.fault.target)
-    if stage.clients is None:
-        raise Unresolved("there is no workload")
-    all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
-    if number and int(number) >= len(all_of):
-        raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
-    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)
 
 
 def aimed(rng: Random, params: Params) -> str:

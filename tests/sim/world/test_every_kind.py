@@ -28,6 +28,7 @@ from reports.story_facts import Problem, facts_of
 SECONDS = 10.0
 SIMULATED = [kind for kind in KINDS.values() if "sim" in kind.worlds]
 LOAD = {"rate": 20, "zones": 2, "topics": 1, "partitions": 2, "min_bytes": 2000, "max_bytes": 3500}
+TRANSACTIONS = {"name": "transactions", "rate": 5, "zones": 2, "producers": 2, "partitions": 2}
 OFTEN = {"flush.messages": "1", "segment.bytes": "16384"}
 """Fsyncs that can be hit, and segments that are closed."""
 
@@ -45,7 +46,8 @@ def plan_of(kind: Kind, seed: int, runtime: str = "sim") -> Plan:
     """A run with one such fault."""
     fault = drawn(kind, seed)
     more = {"upgrade_to": "another"} if Trait.NEEDS_SECOND_VERSION in kind.traits else {}
-    workload = {**LOAD, "topic_settings": OFTEN}
+    load = TRANSACTIONS if Trait.NEEDS_TRANSACTIONS in kind.traits else LOAD
+    workload = {**load, "topic_settings": OFTEN}
     values = {"seed": seed, "runtime": runtime, "time_s": fault["duration_s"] + SECONDS, "workload": workload}
     return make_plan({**values, **more, "faults": [fault]})
 

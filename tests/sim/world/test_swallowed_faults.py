@@ -31,7 +31,9 @@ from checkers.fault_classes import not_landed
 from tests.sim.world.test_every_kind import drawn, plan_of
 from tests.unit.faults import test_acts
 from workloads.client import admin
-from workloads.control import Handle
+from workloads.control import Handle, Haunt
+from workloads.transactions.process import Process
+from workloads.transactions.writer import Writer
 
 Patch = pytest.MonkeyPatch
 NEVER_SIMULATED = {kind.name for kind in KINDS.values() if "sim" not in kind.worlds}
@@ -218,6 +220,42 @@ def restless_client(patch: Patch) -> None:
     patch.setattr(Handle, "hold", nothing)
 
 
+def restless_zombie(patch: Patch) -> None:
+    """The zombie goes on at once: nobody had time to take over its transactional id."""
+
+    async def goes_on(handle: Handle, haunt: Haunt, process: int, end: trio.Event) -> None:
+        haunt.zombie = process
+
+    patch.setattr(Handle, "stand_still", goes_on)
+
+
+def sleeping_zombie(patch: Patch) -> None:
+    """It is never woken before the load is over."""
+    patch.setattr(Handle, "wake", nothing)
+
+
+def childless_zombie(patch: Patch) -> None:
+    """Its successor waits for its end."""
+
+    async def alone(writer: Any, haunt: Haunt, task_status: trio.TaskStatus[None]) -> None:
+        await writer._mortal(haunt)
+        haunt.over = True
+        task_status.started()
+
+    patch.setattr(Writer, "_haunting", alone)
+
+
+def lazy_successor(patch: Patch) -> None:
+    """Its successor has the transactional id, and does nothing with it."""
+
+    async def lives(writer: Any, one: Process) -> None:
+        await writer._handle.going(writer._stop)
+        while not writer._stop.is_set() and writer._handle.wanted is None:
+            await writer._stopped.wait(1.0)
+
+    patch.setattr(Writer, "_transact", lives)
+
+
 def same_version(patch: Patch) -> None:
     """The world of unit tests has a switch for it."""
 
@@ -253,6 +291,12 @@ SWALLOWED: dict[str, Sequence[Swallowed]] = {
         Swallowed("immortal", immortal_client, {"how": "crash"}, "producer"),
         Swallowed("restless", restless_client, {"how": "pause"}, "producer"),
         Swallowed("restless-reader", restless_client, {"how": "pause"}, "reader"),
+    ),
+    "zombie": (
+        Swallowed("restless", restless_zombie),
+        Swallowed("sleeping", sleeping_zombie),
+        Swallowed("childless", childless_zombie),
+        Swallowed("lazy-successor", lazy_successor),
     ),
     "rolling": (Swallowed("deaf", deaf, {"how": "stop"}), Swallowed("immortal", immortal, {"how": "kill"})),
     "upgrade": (Swallowed("same", same_version),),

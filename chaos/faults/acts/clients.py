@@ -1,0 +1,18 @@
+"""The workload's clients, for faults that hit them."""
+
+from __future__ import annotations
+
+from chaos.faults.stage import Played, Stage
+from chaos.faults.targets import Unresolved, check_target
+from workloads.control import Handle
+
+
+def handle_of(stage: Stage, p: Played) -> Handle:
+    """The client that the fault's target names, or a drawn one. Raises Unresolved where there is none."""
+    kind, number = check_target("target", p.fault.target)
+    if stage.clients is None:
+        raise Unresolved("there is no workload")
+    all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
+    if number and int(number) >= len(all_of):
+        raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
+    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)

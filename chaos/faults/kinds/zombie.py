@@ -1,0 +1,111 @@
+"""`zombie`: a producer stands still inside a transaction while another process takes over its id, and then
+goes on writing. The harness does it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
+from chaos.faults.link_faults import hit_by
+from chaos.faults.pace import POLL_S
+from chaos.faults.words import Json, texts
+
+if TYPE_CHECKING:
+    from chaos.faults.stage import Played, Stage
+    from workloads.control import Haunt
+
+STANDS_WITHIN_S = 12.0
+"""Until a zombie stands still, and its successor has done a transaction. The fault's length counts from then."""
+OVER_WITHIN_S = 10.0
+"""Until a zombie that was woken has done all that it tries. Its requests may wait for a coordinator."""
+
+
+async def play(stage: Stage, p: Played) -> None:
+    """Have the next process of the producer stand still beside its successor, and wake it at the end."""
+    from chaos.faults.acts.clients import handle_of
+
+    handle, me = handle_of(stage, p), p.fault.id
+    stage.begun(p)
+    haunt = handle.haunt(me)
+    try:
+        with stage.within(STANDS_WITHIN_S):
+            while not haunt.transactions:
+                await stage.sleep(POLL_S)
+        if haunt.transactions:
+            p.on = stage.now_ns()
+            await stage.rest(p)
+    finally:
+        before = haunt.transactions
+        handle.wake(me)
+        p.ended = stage.now_ns()
+    with stage.within(OVER_WITHIN_S):
+        while haunt.zombie >= 0 and not haunt.over:
+            await stage.sleep(POLL_S)
+    p.evidence = {"client": handle.name, **_seen(haunt), "transactions": before}
+    p.error = _missing(haunt, before)
+    p.landed = not p.error
+
+
+def _seen(haunt: Haunt) -> dict[str, object]:
+    tried = {"early": haunt.early, "sends": haunt.sends, "ends": haunt.ends, "told": list(haunt.told)}
+    return {"zombie": haunt.zombie, "followed_by": haunt.successor, **tried}
+
+
+def _missing(haunt: Haunt, before: int) -> str | None:
+    """Why nothing is proven. None: the zombie stood still, was followed, and wrote after its successor had."""
+    if haunt.zombie < 0:
+        return "no process came to stand still inside a transaction"
+    if haunt.successor < 0:
+        return f"no other process took over the transactional id of process {haunt.zombie}"
+    if not before:
+        return f"process {haunt.successor} did no transaction while process {haunt.zombie} stood still"
+    if haunt.early:
+        return f"process {haunt.zombie} did not stand still"
+    if not haunt.sends or not haunt.ends:
+        return f"process {haunt.zombie} did not go on writing"
+    return None
+
+
+def refuse(params: Params, setting: Setting) -> str:
+    """Only transactional ids are taken over."""
+    return "" if setting.transactional else "the workload has no transactional producers"
+
+
+def check_target(target: str, params: Params) -> str:
+    """A reader has no transactional id."""
+    return "of producers only" if target.partition(":")[0] == "reader" else ""
+
+
+def aimed(rng: Random, params: Params) -> str:
+    """Any of the producers."""
+    return "producer"
+
+
+def tell(seen: Json) -> str:
+    """Who stood still and who followed; what the successors did meanwhile, and what the zombie tried then."""
+    who, zombie = str(seen.get("client")).capitalize(), seen.get("zombie")
+    stood = f"{who}: process {zombie} stood still inside a transaction; process {seen.get('followed_by')} took over"
+    stood += f" its transactional id, and {seen.get('transactions')} transactions were done."
+    tried = f"Then process {zombie} began {seen.get('sends')} sends and {seen.get('ends')} ends"
+    told = ", ".join(dict.fromkeys(texts(seen.get("told"))))
+    return f"{stood} {tried}: {told or 'no outcome'}."
+
+
+KIND = Kind(
+    name="zombie",
+    place=27,
+    title="a producer stands still inside a transaction, another takes over its id, and then it goes on writing",
+    fault_class="P",
+    duration_s=Number(0.1, 600, 2),
+    traits=frozenset({Trait.OF_CLIENTS, Trait.NEEDS_TRANSACTIONS}),
+    worlds=EVERYWHERE,
+    refuse=refuse,
+    check_target=check_target,
+    draw=Draw(target=aimed, lasts_s=(1.0, 3.0)),
+    play=play,
+    evidence="another process got the id and did a transaction while the zombie stood still; what it then tried",
+    tell=tell,
+    done=hit_by("zombie"),
+)
