@@ -195,6 +195,21 @@ def of_a_client(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> st
     return "" if counts[0] > 0 and counts[1] == 0 and counts[2] > 0 else "it has no gap between operations"
 
 
+def haunted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
+    """A zombie that stood still, a successor that did a transaction meanwhile, and what the zombie tried then."""
+    zombie, then = integer(seen.get("zombie")), integer(seen.get("followed_by"))
+    if zombie < 0:
+        return "no process came to stand still inside a transaction"
+    if then < 0 or then == zombie:
+        return f"no other process took over the transactional id of process {zombie}"
+    if integer(seen.get("transactions")) <= 0:
+        return f"process {then} did no transaction while process {zombie} stood still"
+    if integer(seen.get("early")) != 0:
+        return f"process {zombie} did not stand still"
+    tried = min(integer(seen.get("sends")), integer(seen.get("ends")))
+    return "" if tried > 0 else f"process {zombie} did not go on writing"
+
+
 def bent(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
     """What each node's own trace shows of its clock."""
     said = mapping(seen.get("said"))

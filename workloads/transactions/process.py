@@ -115,7 +115,7 @@ class Process:
             if not stood:
                 recorder.txn_ended(txn, Status.FAIL, "none", *identity, failure.name)
                 return
-            haunt.told.append(failure.name)
+            haunt.told.append(f"enlist {failure.name}")
         recorder.ask_end(self._process, txn, how)
         recorder.flush()
         if stood:

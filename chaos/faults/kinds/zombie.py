@@ -7,6 +7,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from chaos.faults import proofs
 from chaos.faults.kind import EVERYWHERE, Draw, Kind, Number, Params, Setting, Trait
 from chaos.faults.link_faults import hit_by
 from chaos.faults.pace import POLL_S
@@ -44,28 +45,13 @@ async def play(stage: Stage, p: Played) -> None:
         while haunt.zombie >= 0 and not haunt.over:
             await stage.sleep(POLL_S)
     p.evidence = {"client": handle.name, **_seen(haunt), "transactions": before}
-    p.error = _missing(haunt, before)
-    p.landed = not p.error
+    p.error = proofs.haunted(p.evidence, p.fault.params, ()) or None
+    p.landed = p.error is None
 
 
 def _seen(haunt: Haunt) -> dict[str, object]:
     tried = {"early": haunt.early, "sends": haunt.sends, "ends": haunt.ends, "told": list(haunt.told)}
     return {"zombie": haunt.zombie, "followed_by": haunt.successor, **tried}
-
-
-def _missing(haunt: Haunt, before: int) -> str | None:
-    """Why nothing is proven. None: the zombie stood still, was followed, and wrote after its successor had."""
-    if haunt.zombie < 0:
-        return "no process came to stand still inside a transaction"
-    if haunt.successor < 0:
-        return f"no other process took over the transactional id of process {haunt.zombie}"
-    if not before:
-        return f"process {haunt.successor} did no transaction while process {haunt.zombie} stood still"
-    if haunt.early:
-        return f"process {haunt.zombie} did not stand still"
-    if not haunt.sends or not haunt.ends:
-        return f"process {haunt.zombie} did not go on writing"
-    return None
 
 
 def refuse(params: Params, setting: Setting) -> str:
@@ -105,6 +91,7 @@ KIND = Kind(
     check_target=check_target,
     draw=Draw(target=aimed, lasts_s=(1.0, 3.0)),
     play=play,
+    proves=proofs.haunted,
     evidence="another process got the id and did a transaction while the zombie stood still; what it then tried",
     tell=tell,
     done=hit_by("zombie"),

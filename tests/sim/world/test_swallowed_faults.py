@@ -253,7 +253,7 @@ def lazy_successor(patch: Patch) -> None:
         while not writer._stop.is_set() and writer._handle.wanted is None:
             await writer._stopped.wait(1.0)
 
-    patch.setattr(Writer, "_transact", lives)
+    patch.setattr(Writer, "_go_on", lives)
 
 
 def same_version(patch: Patch) -> None:

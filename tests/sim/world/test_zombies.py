@@ -1,0 +1,90 @@
+"""Zombies of transactional producers: our broker lets none in, and one that it let in is found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.log.producer_rules import Producer, ProducerRules
+from broker.protocol.records import BatchHeader
+from chaos.plans.plan import PlanError, make_plan, with_schedule
+from chaos.plans.schedule import DEFAULT_KINDS
+from chaos.plans.swarm import swarm_plan
+from chaos.runs.result import SimResult
+from chaos.runs.simulation import simulate
+
+LOAD = {"name": "transactions", "rate": 4, "producers": 2, "partitions": 2, "aborts": 0.0}
+
+
+def haunted(generation: int, *targets: str) -> SimResult:
+    """A run with a zombie of each of these producers, one after the other."""
+    faults = [
+        {"at_s": 1.0 + 4.0 * number, "duration_s": 1.5, "action": "zombie", "target": target}
+        for number, target in enumerate(targets)
+    ]
+    workload = {**LOAD, "generation": generation}
+    values = {"runtime": "sim", "seed": 3, "time_s": 4.0 + 4.0 * len(targets), "workload": workload}
+    return simulate(make_plan({**values, "faults": faults}), stop_at_first=False)
+
+
+def evidence(result: SimResult) -> list[dict[str, Any]]:
+    last = {line["id"]: line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines())}
+    return [line["evidence"] for line in last.values()]
+
+
+def processes(result: SimResult) -> dict[int, dict[str, Any]]:
+    """The settings of each process of the history."""
+    lines = map(json.loads, result.papers()["history.jsonl"].splitlines())
+    return {line["p"]: line["settings"] for line in lines if line["e"] == "p"}
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_zombie_writes_nothing_on_our_broker(generation: int) -> None:
+    result = haunted(generation, "producer:0", "producer:1", "producer:0")
+    assert result.verdict == "valid", result.told
+    for seen in evidence(result):
+        assert seen["sends"] == seen["ends"] == 1
+        assert seen["told"][0] == "send fail"
+        assert seen["told"][-1] in ("end PRODUCER_FENCED", "end INVALID_PRODUCER_EPOCH")
+    known = processes(result)
+    zombies = [each["zombie"] for each in evidence(result)]
+    assert [process for process, settings in known.items() if settings.get("zombie")] == zombies
+    assert all(known[each["followed_by"]]["transactional_id"] == known[each["zombie"]]["transactional_id"]
+               for each in evidence(result))  # fmt: skip
+
+
+def test_a_zombie_that_a_broker_lets_in_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that looks neither at epochs nor at sequence numbers."""
+    came: list[int] = [0]
+
+    def unknown(rules: Any, entry: Producer, header: BatchHeader) -> None:
+        came[0] = header.base_sequence
+
+    monkeypatch.setattr(ProducerRules, "known_batch", unknown)
+    monkeypatch.setattr(ProducerRules, "expected_sequence", lambda rules, entry, epoch: came[0])
+    monkeypatch.setattr(ProducerRules, "is_fenced", lambda rules, entry, epoch: False)
+    monkeypatch.setattr(ProducerRules, "is_verified", lambda rules, asked, epoch: True)
+    result = haunted(1, "producer:0")
+    assert evidence(result)[0]["told"][0] == "send ok"
+    assert result.judgement is not None
+    assert "zombie-write" in {finding.anomaly for finding in result.judgement.findings}
+
+
+def test_a_workload_without_transactional_ids_has_no_zombies() -> None:
+    fault = {"at_s": 1, "duration_s": 1, "action": "zombie", "target": "producer"}
+    with pytest.raises(PlanError, match="the workload has no transactional producers"):
+        make_plan({"runtime": "sim", "faults": [fault]})
+    with pytest.raises(PlanError, match="of producers only"):
+        make_plan({"runtime": "sim", "workload": LOAD, "faults": [{**fault, "target": "reader:0"}]})
+
+
+def test_seeds_draw_zombies_for_transactional_producers_and_nobody_else() -> None:
+    assert "zombie" not in DEFAULT_KINDS
+    drawn = with_schedule({"seed": 1, "time_s": 60.0, "workload": LOAD}, None)
+    assert "zombie" in {fault.action for fault in drawn.faults}
+    assert "zombie" not in {fault.action for fault in with_schedule({"seed": 1, "time_s": 60.0}, None).faults}
+    swarm = [{fault.action for fault in swarm_plan(seed, workload="transactions").faults} for seed in range(20)]
+    assert 3 <= sum("zombie" in actions for actions in swarm) <= 15
+    assert not any("zombie" in {fault.action for fault in swarm_plan(seed).faults} for seed in range(40))
