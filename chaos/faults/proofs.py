@@ -202,7 +202,7 @@ def haunted(seen: Json, params: Mapping[str, Any], hit: Sequence[Any]) -> str:
         return "no process came to stand still inside a transaction"
     if then < 0 or then == zombie:
         return f"no other process took over the transactional id of process {zombie}"
-    if integer(seen.get("transactions")) <= 0:
+    if integer(seen.get("ended")) <= 0:
         return f"process {then} did no transaction while process {zombie} stood still"
     if integer(seen.get("early")) != 0:
         return f"process {zombie} did not stand still"

@@ -44,7 +44,7 @@ async def play(stage: Stage, p: Played) -> None:
     with stage.within(OVER_WITHIN_S):
         while haunt.zombie >= 0 and not haunt.over:
             await stage.sleep(POLL_S)
-    p.evidence = {"client": handle.name, **_seen(haunt), "transactions": before}
+    p.evidence = {"client": handle.name, **_seen(haunt), "ended": before}
     p.error = proofs.haunted(p.evidence, p.fault.params, ()) or None
     p.landed = p.error is None
 
@@ -73,7 +73,7 @@ def tell(seen: Json) -> str:
     """Who stood still and who followed; what the successors did meanwhile, and what the zombie tried then."""
     who, zombie = str(seen.get("client")).capitalize(), seen.get("zombie")
     stood = f"{who}: process {zombie} stood still inside a transaction; process {seen.get('followed_by')} took over"
-    stood += f" its transactional id, and {seen.get('transactions')} transactions were done."
+    stood += f" its transactional id, and ended {seen.get('ended')} of its own."
     tried = f"Then process {zombie} began {seen.get('sends')} sends and {seen.get('ends')} ends"
     told = ", ".join(dict.fromkeys(texts(seen.get("told"))))
     return f"{stood} {tried}: {told or 'no outcome'}."
