@@ -85,6 +85,14 @@ def test_acks_all_with_one_in_sync_may_lose_with_one_power_loss_but_not_with_kil
     assert permitted(config, "D") == LOSS
 
 
+@pytest.mark.parametrize("which", ["high watermark", "last stable offset"])
+def test_where_what_readers_got_may_be_lost_the_offsets_that_they_were_told_may_go_back(which: str) -> None:
+    config = RunConfiguration(acks=-1, min_isr=1, replication_factor=1, transaction_version=2)
+    assert guarantee_for(config, ["W1"]).why("offset-regression", which)
+    assert guarantee_for(config, ["P", "N"]).why("offset-regression", which) is None
+    assert guarantee_for(replace(config, acks=1, flush_messages=1), ["P"]).why("offset-regression", which) is None
+
+
 def test_more_in_sync_than_there_are_replicas_is_as_many_as_there_are() -> None:
     assert permitted(RunConfiguration(acks=-1, min_isr=2, replication_factor=1), "W1") == LOSS
 
