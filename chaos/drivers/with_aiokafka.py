@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    IllegalOperation,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+)
 
 from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
 
@@ -80,7 +86,7 @@ class Sending:
             op, topic, partition, key, value, timestamp_ms = await self._queue.get()
             try:
                 sent = await self._sends(topic, value, key, partition, timestamp_ms)
-            except (KafkaError, AssertionError) as refused:
+            except (KafkaError, IllegalOperation, AssertionError) as refused:
                 self._lost(op, HAND, refused)
             else:
                 sent.add_done_callback(partial(self._done, op))

@@ -62,7 +62,7 @@ class Sending:
                 self._producer.produce(topic, value, key, partition, done, timestamp=timestamp_ms)
                 return
             except BufferError:
-                self._producer.poll(0.05)
+                self._poll(0.05)
             except KafkaException as refused:
                 self._refused(op, refused.args[0])
                 return
@@ -84,7 +84,15 @@ class Sending:
 
     def pump(self) -> None:
         """As `Producing.pump`."""
-        self._producer.poll(0)
+        self._poll(0)
+
+    def _poll(self, within_s: float) -> None:
+        """A fatal error is raised here, whatever is asked for. Its records, and the next call, have it too."""
+        try:
+            self._producer.poll(within_s)
+        except KafkaException as raised:
+            if not raised.args[0].fatal():
+                raise
 
 
 class _Producer(Sending):

@@ -36,6 +36,10 @@ LOCAL = frozenset(
     }
 )
 """librdkafka refuses the call, and has sent nothing for it."""
+UNLEFT = NEVER_LEFT - {KafkaError._PURGE_QUEUE}
+"""Errors of records that never left. What an abort purges from its queue may have been sent before, and wait for a
+retry.
+"""
 STATISTICS_MS = 200
 """librdkafka tells its producer id and epoch in its statistics only."""
 IDENTITY_S = 1.0
@@ -61,8 +65,6 @@ class _Transactor(Sending):
                 "socket.timeout.ms": min(max(order.request_timeout_ms, 1000), timeout_ms),
                 "statistics.interval.ms": STATISTICS_MS,
                 "stats_cb": self._told,
-                # Without one, `poll` raises what the next call raises anyway.
-                "error_cb": lambda error: None,
             },
             answer,
         )
@@ -91,22 +93,17 @@ class _Transactor(Sending):
 
     def weigh(self, which: str, error: BaseException) -> Weighed:
         """As `Transacting.weigh`."""
-        if isinstance(error, TimeoutError):
-            return Weighed(INFO, TIMED_OUT, Then.END)
-        if not isinstance(error, KafkaException):
-            # Of the binding: an argument that it does not take.
-            return Weighed(FAIL, type(error).__name__, Then.END)
-        return _weigh(which, error.args[0])
+        return weigh(which, error)
 
     def identity(self) -> tuple[int, int]:
         """As `Transacting.identity`."""
         return self._identity
 
     def _refused(self, op: int, error: Any) -> None:
-        self._lost(op, _weigh(HAND, error))
+        self._lost(op, weigh_error(HAND, error))
 
     def _failed(self, op: int, error: Any) -> None:
-        self._lost(op, _weigh(SEND, error))
+        self._lost(op, weigh_error(SEND, error))
 
     def _lost(self, op: int, weighed: Weighed) -> None:
         self._doubtful = True
@@ -115,11 +112,21 @@ class _Transactor(Sending):
         self._answer(op, weighed.status, -1, -1, weighed.name)
 
 
-def _weigh(which: str, error: Any) -> Weighed:
+def weigh(which: str, error: BaseException) -> Weighed:
+    """Of what a call raised."""
+    if isinstance(error, TimeoutError):
+        return Weighed(INFO, TIMED_OUT, Then.END)
+    if not isinstance(error, KafkaException):
+        # Of the binding: an argument that it does not take.
+        return Weighed(FAIL, type(error).__name__, Then.END)
+    return weigh_error(which, error.args[0])
+
+
+def weigh_error(which: str, error: Any) -> Weighed:
     """Of a KafkaError, which says itself what can follow it."""
     code = error.code()
     if which in (HAND, SEND):
-        status, then = UNSENT if which == HAND or code in NEVER_LEFT else LOST
+        status, then = UNSENT if which == HAND or code in UNLEFT else LOST
         return Weighed(status, error.name(), Then.END if error.fatal() else then)
     if which == BEGIN or code in LOCAL:
         status, then = REFUSED

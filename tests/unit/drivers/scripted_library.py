@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from chaos.drivers.library import FAIL, INFO, OK, Answer, Impossible, Order, Place, ReadRecord
+from chaos.drivers.transactors.outcomes import IN_DOUBT, INIT, REFUSED, RESUMED, Weighed
 from workloads import payload
 
 version = "0-scripted"
@@ -38,6 +40,48 @@ class producer:
 
     def finish(self, within_s: float) -> None:
         """As `Producing.finish`."""
+
+
+class transactor(producer):
+    """Its id says what becomes of calls: "commit: doubt, ok" is a commit that is in doubt, and succeeds when it is made
+    again. It dies of "die", and says nothing more after "silent". Identities grow with each `init`.
+    """
+
+    def __init__(self, order: Order, answer: Answer) -> None:
+        super().__init__(order, answer)
+        which, _, outcomes = order.transactional_id.partition(": ")
+        self._script = {which: outcomes.split(", ")}
+        self._identity = (7, -1)
+        self.spent = ""
+
+    def call(self, which: str, within_s: float) -> None:
+        """As `Transacting.call`."""
+        outcomes = self._script.get(which, [])
+        outcome = outcomes.pop(0) if outcomes else "ok"
+        if outcome == "die":
+            os._exit(1)
+        if outcome == "silent":
+            threading.Event().wait()
+        if outcome != "ok":
+            raise RuntimeError(outcome)
+        if which == INIT:
+            self._identity = (7, self._identity[1] + 1)
+
+    def weigh(self, which: str, error: BaseException) -> Weighed:
+        """As `Transacting.weigh`."""
+        name = str(error)
+        known = {"refused": REFUSED, "doubt": RESUMED, "ended": IN_DOUBT}
+        return Weighed(*known.get(name, IN_DOUBT)[:1], name, known.get(name, IN_DOUBT)[1])
+
+    def identity(self) -> tuple[int, int]:
+        """As `Transacting.identity`."""
+        return self._identity
+
+    def send(self, op: int, topic: str, partition: int, key: bytes | None, value: bytes, timestamp_ms: int) -> None:
+        """As `Transacting.send`."""
+        super().send(op, topic, partition, key, value, timestamp_ms)
+        if value == b"doubt":
+            self.spent = "a gap"
 
 
 class consumer:
