@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -24,8 +24,11 @@ _STATE_STYLES = {checks.FAILED: "bold red", checks.PERMITTED: "yellow", checks.C
 _UNSURE = "yellow"
 
 
-def summary(run_dir: Path, console: Console) -> None:
-    """Print the end-of-run tables of `run_dir`, in whatever state it is. Says `valid` only where verdict.json does."""
+def summary(run_dir: Path, console: Console, here: Callable[[str], str] = str) -> None:
+    """Print the end-of-run tables of `run_dir`, in whatever state it is. Says `valid` only where verdict.json does.
+
+    here: makes of the command that repeats the run what somebody in this folder types.
+    """
     files = read_run(run_dir)
     console.print()
     _put(console, _load(files))
@@ -44,7 +47,7 @@ def summary(run_dir: Path, console: Console) -> None:
     for part in _checks(files, console):
         _put(console, part)
     console.print()
-    _verdict(files, console)
+    _verdict(files, console, here)
 
 
 def _put(console: Console, part: Table | Text) -> None:
@@ -149,7 +152,7 @@ def _not_in_the_table(files: RunFiles, reasons: list[str]) -> list[str]:
     return [reason for reason in reasons if reason not in rows]
 
 
-def _verdict(files: RunFiles, console: Console) -> None:
+def _verdict(files: RunFiles, console: Console, here: Callable[[str], str]) -> None:
     word, reasons = checks.word_of(files), checks.reasons_of(files)
     console.print(Text(word.upper(), style=_WORD_STYLES[word]) + Text(f"  {files.name}", style="default"))
     console.print(Text(checks.sentence(files)))
@@ -162,6 +165,6 @@ def _verdict(files: RunFiles, console: Console) -> None:
         console.print(Text(f"report: {page}"), soft_wrap=True)
     command = files.run.get("command")
     if word != checks.VALID and command:
-        console.print(Text(f"repeat: {command}"), soft_wrap=True)
+        console.print(Text(f"repeat: {here(str(command))}"), soft_wrap=True)
     if number(files.run.get("ended_ns")) is None:
         console.print(Text("The run did not come to its end.", style=_UNSURE))

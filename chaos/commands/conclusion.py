@@ -7,6 +7,7 @@ import json
 from chaos.runs.directory import RunDirectory
 from chaos.runs.judgement import prune_data
 from chaos.screen import console
+from chaos.typed import here
 from reports.junit import write_junit
 from reports.page import render
 from reports.terminal import summary
@@ -26,5 +27,5 @@ def conclude(directory: RunDirectory, *, keep_data: bool) -> int:
         out.print(f"the report could not be rendered: {type(error).__name__}: {error}")
     if not keep_data:
         prune_data(directory, verdict)
-    summary(directory.path, out)
+    summary(directory.path, out, here)
     return EXIT_CODES.get(verdict["verdict"], UNKNOWN)

@@ -11,6 +11,7 @@ import click
 
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
+from chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,7 +138,7 @@ def _traced(text: str) -> list[str]:
 def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
     """A run of processes, in the simulator, seed by seed."""
     from chaos.errors import Refused
-    from chaos.runs.recorded import save_at, shown
+    from chaos.runs.recorded import save_at
     from chaos.runs.simulation import simulate
 
     path = what.directory.path
@@ -157,10 +158,9 @@ def until_it_shows(what: Recorded, tries: int, say: Console) -> int:
             f"it did not show in {len(attempts)} seeds" + (f"; other failures: {', '.join(told)}" if told else "")
         )
         return EXIT_DIFFERENT
-    command = f"./squall sim --plan {shown(path / FOUND / 'plan.toml')}"
-    directory = save_at(found, path / FOUND, command)
+    directory = save_at(found, path / FOUND, lasting("sim", "--plan", path / FOUND / "plan.toml"))
     say.print(f"[bold]{found.failure}[/] in seed {found.plan.seed}, after {len(attempts)} tries: {directory.path}")
-    click.echo(f"./squall shrink {shown(directory.path)}")
+    click.echo(typed("shrink", directory.path))
     return EXIT_SAME
 
 

@@ -23,6 +23,7 @@ def command(run: Path) -> int:
       squall report runs/20260704T120000-seed7
     """
 
+    from chaos.typed import here
     from reports.junit import write_junit
     from reports.page import render
     from reports.terminal import summary
@@ -30,5 +31,5 @@ def command(run: Path) -> int:
     path = RunDirectory.open(run).path
     render(path)
     write_junit(path)
-    summary(path, console())
+    summary(path, console(), here)
     return 0

@@ -14,6 +14,7 @@ from chaos.faults.kinds import KINDS
 from chaos.plans.parts import LimitsPlan
 from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, with_schedule
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
+from chaos.typed import typed
 from workloads.registry import DEFAULT, SCENARIOS, unknown
 
 INTERRUPTED = 130
@@ -251,8 +252,8 @@ def _check_file(file: Path, values: dict[str, Any], flags: dict[str, Any], runti
     """Refuse flags that would change nothing in the plan of a file, or make another plan of it than anybody meant."""
     if runtime is None and values["runtime"] == "sim":
         raise PlanError(
-            f"{file} is the plan of a simulation. Simulate it: ./squall sim --plan {file}; "
-            f"or give it to processes: ./squall run --runtime process --plan {file}"
+            f"{file} is the plan of a simulation. Simulate it: {typed('sim', '--plan', file)}; "
+            f"or give it to processes: {typed('run', '--runtime', 'process', '--plan', file)}"
         )
     operations, workload = len(values["operations"] or ()), values["workload"]["name"]
     if not operations:

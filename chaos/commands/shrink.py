@@ -10,6 +10,7 @@ import click
 
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
+from chaos.typed import lasting, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,12 +65,12 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
     """Shrink, save, tell. Refused for a run that was not simulated; HarnessError for one that fails no more."""
     from chaos.errors import HarnessError, Refused
     from chaos.plans.operations import concrete
-    from chaos.runs.recorded import shown, simulate_once, simulate_whole, tried
+    from chaos.runs.recorded import simulate_once, simulate_whole, tried
     from chaos.shrinking.shrinker import describe, shrink
 
     path = what.directory.path
     if what.failure is None and not what.simulated:
-        raise Refused(f"{path}: not simulated; first find it there: ./squall replay {shown(path)} --in sim")
+        raise Refused(f"{path}: not simulated; first find it there: {typed('replay', path, '--in', 'sim')}")
     plan = concrete(what.plan.model_copy(update={"runtime": "sim"}))
     run = tried(mutant, simulate_once if wanted is None else simulate_whole, wanted)
     say.print(f"{describe(plan)}: once more, to see it fail")
@@ -93,7 +94,7 @@ def shrink_run(what: Recorded, mutant: str | None, wanted: str | None, budget_s:
 
 def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDirectory:
     """The shrunk plan's run: to its end where it fails there in the same way, else up to the broken invariant."""
-    from chaos.runs.recorded import save_at, shown
+    from chaos.runs.recorded import save_at
     from chaos.runs.simulation import simulate
 
     result = simulate(plan, mutant=mutant, messages=True, stop_at_first=False)
@@ -101,8 +102,9 @@ def _save(plan: Plan, mutant: str | None, path: Path, *, whole: bool) -> RunDire
         stopped = simulate(plan, mutant=mutant, messages=True)
         whole = result.failure == stopped.failure and result.trouble is None
         result = result if whole else stopped
-    words = ["./squall sim --plan", shown(path / "plan.toml"), *(["--mutant", mutant] if mutant else [])]
-    return save_at(result, path, " ".join([*words, "--all-violations"] if whole else words))
+    planted = ("--mutant", mutant) if mutant else ()
+    again = lasting("sim", "--plan", path / "plan.toml", *planted, "--all-violations" if whole else "")
+    return save_at(result, path, again)
 
 
 def _tell(directory: RunDirectory, done: Shrunk, took_s: float, wanted: str | None) -> None:

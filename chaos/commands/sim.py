@@ -19,6 +19,7 @@ from chaos.plans.swarm import swarm_plan
 from chaos.runs.directory import writable
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.screen import console
+from chaos.typed import here
 from workloads.registry import DEFAULT, SCENARIOS
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _say_failed(say: Console, order: Order, each: Seeded, tally: _Tally) -> None
     trouble = (each.trouble or "").strip().splitlines()[-1:]
     for line in (*each.told[:3], *trouble):
         say.print(f"  {line}", markup=False)
-    say.print(f"  {order.command(each.seed)}", markup=False)
+    say.print(f"  {here(order.command(each.seed))}", markup=False)
     if each.saved is not None:
         say.print(f"  {each.saved}", markup=False)
         if tally.signatures[str(each.failure or "harness")] <= PAGES:

@@ -17,6 +17,7 @@ from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
 from chaos.drivers.transactors.host import LibraryTransactor
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.real.processes.child import tail
+from chaos.typed import typed
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
@@ -29,7 +30,7 @@ def require(client: str) -> None:
     if find_spec(CLIENTS[client]) is None:
         raise Refused(
             f"--client {client} needs the package {DISTRIBUTIONS[client]}, which is not in this environment: "
-            "`./squall test --help` sets up everything that the tests use, that package included"
+            f"`{typed('test', '--help')}` sets up everything that the tests use, that package included"
         )
 
 

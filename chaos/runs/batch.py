@@ -18,6 +18,7 @@ from chaos.plans.plan import Plan, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runtimes.sim.garbage import garbage_waits
+from chaos.typed import lasting
 from workloads.registry import DEFAULT
 
 CPU_LIMIT_S = 240
@@ -48,10 +49,10 @@ class Order:
 
     def command(self, seed: int) -> str:
         """The command that repeats one seed."""
-        words = ["./squall sim", f"--seed {seed}"]
-        words.append("--swarm" if self.plan is None else f"--plan {self.plan}")
-        words += [f"--workload {self.workload}"] if self.plan is None and self.workload != DEFAULT else []
-        return " ".join([*words, *([f"--mutant {self.mutant}"] if self.mutant else [])])
+        of = ("--swarm",) if self.plan is None else ("--plan", self.plan)
+        workload = ("--workload", self.workload) if self.plan is None and self.workload != DEFAULT else ()
+        mutant = ("--mutant", self.mutant) if self.mutant else ()
+        return lasting("sim", "--seed", str(seed), *of, *workload, *mutant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,6 +42,7 @@ from chaos.toolchain.java import java
 from chaos.toolchain.kafka import apache_kafka, kafka_lacks, second_kafka
 from chaos.toolchain.lacks import Lack, refuse
 from chaos.toolchain.sources import second_version
+from chaos.typed import lasting, typed
 
 HISTORY_BYTES = 1_500
 """A record's lines in history.jsonl, its rows in Parquet, and what Spark writes aside."""
@@ -84,7 +84,7 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
-        say.print(f"interrupted; the cluster is gone. What was recorded: ./squall verify {directory.path}")
+        say.print(f"interrupted; the cluster is gone. What was recorded: {typed('verify', directory.path)}")
         return None
     finally:
         directory.release()
@@ -204,10 +204,7 @@ async def _shown(run: Run, progress: Progress) -> None:
 
 def repeat_command(directory: RunDirectory) -> str:
     """The command that repeats a run. Its plan holds everything."""
-    path = directory.plan
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return f"./squall run --plan {shlex.quote(str(path))}"
+    return lasting("run", "--plan", directory.plan)
 
 
 def record_traceback(directory: RunDirectory, error: BaseException) -> None:

@@ -133,9 +133,3 @@ def save_at(result: SimResult, path: Path, command: str) -> RunDirectory:
 def _line(message: Any) -> dict[str, Any]:
     fields = getattr(message, "_asdict", None)
     return dict(fields()) if fields is not None else asdict(message)
-
-
-def shown(path: Path) -> str:
-    """A path as a person in this folder would type it."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

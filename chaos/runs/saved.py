@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import says
 from chaos.runs.papers import INFO, export
 from chaos.runs.result import SimResult
+from chaos.typed import lasting
 from checkers.anomalies.not_converged import NAME as NOT_CONVERGED
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.anomalies.stuck import of_the_history
@@ -27,10 +27,8 @@ SERIES = "series.json"
 
 def repeat_of(directory: RunDirectory, mutant: str | None, *, stop_at_first: bool = True) -> str:
     """The command that repeats a simulated run. The saved plan holds everything but the mutant and when to stop."""
-    plan = directory.plan.absolute()
-    shown = plan.relative_to(Path.cwd()) if plan.is_relative_to(Path.cwd()) else plan
-    words = ["./squall sim --plan", shlex.quote(str(shown)), f"--mutant {mutant}" if mutant else ""]
-    return " ".join(word for word in (*words, "" if stop_at_first else "--all-violations") if word)
+    planted = ("--mutant", mutant) if mutant else ()
+    return lasting("sim", "--plan", directory.plan, *planted, "" if stop_at_first else "--all-violations")
 
 
 def save(

@@ -16,6 +16,7 @@ from chaos.errors import HarnessError, Refused
 from chaos.toolchain.cache import Say, cache_folder, remove, run
 from chaos.toolchain.engine import Engine
 from chaos.toolchain.lacks import Lack, refuse
+from chaos.typed import typed
 
 NAMED = "SQUALL_BASE_IMAGE"
 PACKAGES = ("python3", "python3-venv", "iptables")
@@ -78,7 +79,7 @@ def _make(engine: Engine, tag: str, suite: str, say: Say) -> None:
     if program is None:
         lacks.append(Lack("debootstrap, for the base image: no registry answers", ("debootstrap",)))
     if os.getuid() != 0:
-        lacks.append(Lack("root, once, to make the base image by debootstrap", (), "./squall images"))
+        lacks.append(Lack("root, once, to make the base image by debootstrap", (), typed("images")))
     lacks += [Lack(f"or the name of an image that has Python 3.11 or newer: {NAMED}=NAME:TAG")] if lacks else []
     refuse("an image for containers", lacks)
     assert program is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from chaos.errors import HarnessError, Refused
+from chaos.typed import script
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ MIN_API = (1, 41)
 """Of Docker 20.10: older ones cannot measure a container without waiting for a second look."""
 MIN_FREE_BYTES = 2 << 30
 CALL_S, LONG_S = 60, 1800
-START = "compose/engine.sh"
+START = script("compose/engine.sh")
 INSTALL = f"start one (as root: {START} installs and starts Debian's; or: systemctl start docker)"
 CPU_PERIOD_US, LEAST_QUOTA_US = 100_000, 1000
 

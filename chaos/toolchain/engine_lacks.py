@@ -9,6 +9,7 @@ import pwd
 from chaos.errors import HarnessError
 from chaos.toolchain.engine import INSTALL, SOCKET, START, find_engine
 from chaos.toolchain.lacks import Lack
+from chaos.typed import typed
 
 
 def engine_lacks() -> list[Lack]:
@@ -29,7 +30,7 @@ def engine_lacks() -> list[Lack]:
     for_user = f"usermod -aG {_group_of(path)} {_user()}"
     right = Lack(f"the right to use it, for {_user()}, who logs in again afterwards (or: newgrp docker)", (), for_user)
     if not os.path.exists(path):
-        images = Lack("its images, which root has to make where no registry answers", (), "./squall images")
+        images = Lack("its images, which root has to make where no registry answers", (), typed("images"))
         return [Lack(why, (), START), *([images, right] if os.getuid() else [])]
     if not os.access(path, os.R_OK | os.W_OK):
         return [Lack(why, (), for_user)]

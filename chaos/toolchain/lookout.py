@@ -21,9 +21,10 @@ from chaos.toolchain.engine_lacks import engine_lacks
 from chaos.toolchain.java import java_here, java_unpacked
 from chaos.toolchain.kafka import apache_kafka, at_hand, kafka_lacks
 from chaos.toolchain.lacks import Lack, one_line
+from chaos.typed import typed
 
 CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
-AS_ROOT, FETCH = "as root: ", "./squall doctor --fetch"
+AS_ROOT, FETCH = "as root: ", typed("doctor", "--fetch")
 GIB = 1 << 30
 ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_FILES, ENOUGH_CPUS = 4 * GIB, 3 * GIB, 1024, 2
 """Spark's heap is 2 GiB beside three brokers of 50 MB; a set-up with all that the tests need takes 2 GB."""
@@ -54,7 +55,7 @@ def python_part(version: tuple[int, int], said: str, *, optimised: bool, better:
         return Part("Python", said, f"newer than {tried}, which the tests are run with")
     if optimised:
         return Part("Python", f"{said}, built with optimisation")
-    get = f"rm -r .venv && SQUALL_PYTHON={better} ./squall doctor" if better else "your distribution's own python3"
+    get = f"rm -r .venv && SQUALL_PYTHON={better} {typed('doctor')}" if better else "your distribution's own python3"
     return Part("Python", f"{said}, built without optimisation", "brokers need 5 to 20 % more CPU", get)
 
 
@@ -176,7 +177,7 @@ def _clients() -> Part:
     if len(there) == len(CLIENTS):
         return Part("client libraries", said)
     missing = ", ".join(name for name in CLIENTS if name not in there)
-    return Part("client libraries", said, f"no --client: {missing} not in .venv", "./squall test --help")
+    return Part("client libraries", said, f"no --client: {missing} not in .venv", typed("test", "--help"))
 
 
 def _version(distribution: str) -> str:

@@ -42,9 +42,9 @@ def _of(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """However it was written down: a key that is None is one that is not there, as in TOML, and 30.0 is 30."""
+    """However it was written down: a key with nothing in it is one that is not there, as in TOML, and 30.0 is 30."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items() if each is not None}
+        return {name: _plain(each) for name, each in value.items() if each not in (None, [], {})}
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return [_plain(each) for each in value] if isinstance(value, list) else value

@@ -36,6 +36,7 @@ from chaos.runtimes.real.links import LinkProxies
 from chaos.toolchain.cache import Say
 from chaos.toolchain.engine import ContainerSpec, Engine, EngineError, Mount
 from chaos.toolchain.images import Images
+from chaos.typed import typed
 
 BROKER_MEMORY, PROXY_MEMORY = 768 << 20, 256 << 20
 BROKER_CPUS = 1.0
@@ -251,6 +252,6 @@ class Containers:
         if self._proxies is not None:
             self._proxies.close()
         for trouble in await in_thread(labels.remove_all, self._engine, self.run):
-            self._say(f"something of run {self.run} may be left, `./squall clean` removes it: {trouble}")
+            self._say(f"something of run {self.run} may be left, `{typed('clean')}` removes it: {trouble}")
         if self._watch is not None:
             await in_thread(self._watch.close)

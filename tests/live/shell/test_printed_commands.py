@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from chaos.typed import PROGRAM, here
 from tests.live.shell.conftest import Squall
 
 RUN = ("run", "--seed", "7", "--time", "2", "--warmup", "1", "--faults", "none", "--rate", "200")
-PRINTED = re.compile(r"(\./squall [^\n`]+)")
+PRINTED = re.compile(rf"({re.escape(str(PROGRAM))} [^\n`]+)")
 
 
 def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
-    """`./squall ...` as it was printed."""
+    """A command as it was printed, typed in this folder."""
     words = shlex.split(line)
-    assert words[0] == "./squall"
+    assert words[0] == str(PROGRAM)
     squall = Squall(folder, words[1:])
     started.append(squall)
     return squall
@@ -28,7 +29,9 @@ def typed(folder: Path, line: str, started: list[Squall]) -> Squall:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_command_that_repeats_a_run_repeats_it(tmp_path: Path, started: list[Squall]) -> None:
+def test_the_command_that_repeats_a_run_repeats_it_wherever_somebody_stands(
+    tmp_path: Path, started: list[Squall], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A valid run prints no command: nobody wants it again.
     squall = Squall(tmp_path, (*RUN, "--expect", "loss"))
     started.append(squall)
@@ -36,12 +39,13 @@ def test_the_command_that_repeats_a_run_repeats_it(tmp_path: Path, started: list
     first = (tmp_path / "runs/latest").resolve()
     printed = set(PRINTED.findall(squall.said()))
     command = json.loads((first / "run.json").read_text())["command"]
-    assert printed == {command}
+    monkeypatch.chdir(tmp_path)
+    assert printed == {here(command)}, "short in the folder of the run"
     assert command in (first / "report.html").read_text()
-    again = typed(tmp_path, command, started)
+    (tmp_path / "elsewhere").mkdir()
+    again = typed(tmp_path / "elsewhere", command, started)
     assert again.code(120) == 2, again.said()
-    second = (tmp_path / "runs/latest").resolve()
-    assert second != first
+    second = (tmp_path / "elsewhere/runs/latest").resolve()
     plans = [tomllib.loads((path / "plan.toml").read_text()) for path in (first, second)]
     assert plans[0] == plans[1]
 
@@ -57,7 +61,7 @@ def test_what_was_recorded_of_an_interrupted_run_is_judged_by_the_command_that_i
     squall.send(signal.SIGTERM)
     assert squall.code(60) == 130, squall.said()
     (command,) = set(PRINTED.findall(squall.said()))
-    assert command.startswith("./squall verify ")
+    assert command.startswith(f"{PROGRAM} verify ")
     judged = typed(tmp_path, command, started)
     assert judged.code(120) == 2, judged.said()
     assert "UNKNOWN" in judged.said()

@@ -11,6 +11,7 @@ import pytest
 
 from chaos.runtimes.real.processes.ports import free_ports
 from chaos.runtimes.real.processes.registry import claimed_ports
+from chaos.typed import PROGRAM
 from tests.live.shell.conftest import Squall
 
 RUN = ("run", "--seed", "7", "--time", "60", "--warmup", "1", "--faults", "none", "--rate", "200")
@@ -35,7 +36,7 @@ def test_a_signal_ends_a_run_in_good_order(
         squall.send(number)
     assert squall.code() == 130, squall.said()
     assert "ending in good order" in squall.said()
-    assert "./squall verify" in squall.said()
+    assert f"{PROGRAM} verify" in squall.said()
     assert squall.left_behind() == []
     told = json.loads((tmp_path / "runs/latest/run.json").read_text())
     assert told["trouble"] == "interrupted"

@@ -15,6 +15,7 @@ import pytest
 from chaos import cli
 from chaos.errors import HarnessError, Refused
 from chaos.plans.plan import make_plan, write_plan
+from chaos.typed import here
 
 BREAKS = [
     (RuntimeError("a rule"), 2, "a failure inside Squall, and no word about the cluster"),
@@ -124,7 +125,7 @@ def test_every_command_that_a_run_prints_is_the_same_one_and_is_obeyed(
     assert cli.run(["report", str(path)]) == 0
     printed = capsys.readouterr().out
     command = first["command"]
-    assert (command in printed) == (verdict != "valid")
+    assert (here(command) in printed) == (verdict != "valid")
     assert html.escape(command) in (path / "report.html").read_text()
     monkeypatch.chdir(tmp_path)
     assert cli.run(shlex.split(command)[1:]) == code

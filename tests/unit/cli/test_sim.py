@@ -17,6 +17,7 @@ from chaos.plans.plan import read_plan
 from chaos.runs import batch
 from chaos.runs.batch import Order, Seeded
 from chaos.runs.result import Failure
+from chaos.typed import here
 from reports.fault_words import fault_rows
 from reports.run_files import read_run
 
@@ -152,10 +153,12 @@ def test_the_printed_command_repeats_a_single_simulation_exactly(
     made = (tmp_path / "runs/latest").resolve()
     first = json.loads((made / "run.json").read_text())
     words = shlex.split(first["command"])
-    assert words[0] == "./squall"
+    assert Path(words[0]) == ROOT / "squall"
+    # It works wherever somebody stands.
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
     assert cli.run(words[1:]) == code
-    again = json.loads((tmp_path / "runs/latest/run.json").read_text())
-    assert (tmp_path / "runs/latest").resolve() != made
+    again = json.loads((tmp_path / "elsewhere/runs/latest/run.json").read_text())
     assert again["simulated"]["digest"] == first["simulated"]["digest"]
     assert html.escape(first["command"]) in (made / "report.html").read_text()
     assert (first["command"] in (made / "junit.xml").read_text()) == (code != 0)
@@ -183,4 +186,5 @@ def test_one_moment_is_one_number_in_banner_verdict_story_and_page(
 
 def test_a_batch_of_a_plan_repeats_by_that_plan() -> None:
     order = Order(Path("p.toml"), None, Path("runs"))
-    assert order.command(9) == "./squall sim --seed 9 --plan p.toml"
+    assert here(order.command(9)) == "./squall sim --seed 9 --plan p.toml"
+    assert shlex.split(order.command(9))[-1] == str(Path("p.toml").absolute())

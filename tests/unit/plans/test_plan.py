@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,9 @@ from chaos.faults.targets import ClusterView, Unresolved, resolve
 from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.schedule import make_schedule, parse_kinds
+from chaos.plans.swarm import swarm_plan
+from checkers.history.seal import plan_seal
+from workloads.registry import SCENARIOS
 
 VIEW = ClusterView(
     nodes=(1, 2, 3),
@@ -31,6 +35,19 @@ def test_a_written_plan_reads_back_equal(tmp_path: Path) -> None:
         path = tmp_path / f"{seed}.toml"
         path.write_text(write_plan(plan))
         assert read_plan(path) == plan
+
+
+@pytest.mark.parametrize("workload", SCENARIOS)
+def test_a_history_of_a_plan_belongs_to_what_is_written_of_it(workload: str) -> None:
+    """Whatever it has by default, and whatever it lacks: plans without faults, of swarms, with settings of topics."""
+    drawn = [swarm_plan(seed, workload=workload) for seed in range(20)]
+    values = {"workload": {"name": workload, "topic_settings": {"flush.messages": "1"}}}
+    seals = []
+    for plan in (make_plan({"workload": {"name": workload}}), make_plan({**values, "time_s": 7}), *drawn):
+        written = tomllib.loads(write_plan(plan))
+        seals.append(plan_seal(written))
+        assert plan_seal(plan.model_dump(exclude={"operations"})) == seals[-1]
+    assert len(set(seals)) == len(seals), "each plan is another one"
 
 
 def test_one_seed_gives_one_schedule_and_another_seed_another() -> None:

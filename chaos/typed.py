@@ -1,0 +1,40 @@
+"""Commands of Squall as people type them: what is printed works in the folder in which it is printed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parents[1] / "squall"
+
+
+def lasting(*words: str | Path) -> str:
+    """A command that does the same in every folder: program and paths are absolute. Empty words are left out."""
+    given = (str(word.absolute()) if isinstance(word, Path) else word for word in words)
+    return shlex.join([str(PROGRAM), *(word for word in given if word)])
+
+
+def here(line: str) -> str:
+    """A command of `lasting` as somebody in this folder types it. What is no command is left as it is."""
+    try:
+        return shlex.join(map(_short, shlex.split(line)))
+    except (OSError, ValueError):  # this folder is gone; quotes that do not end
+        return line
+
+
+def typed(*words: str | Path) -> str:
+    """As `lasting`, for this folder."""
+    return here(lasting(*words))
+
+
+def script(name: str) -> str:
+    """A program of this checkout as somebody in this folder types it."""
+    return here(shlex.quote(str(PROGRAM.parent / name)))
+
+
+def _short(word: str) -> str:
+    path, cwd = Path(word), Path.cwd()
+    if not path.is_absolute() or not path.is_relative_to(cwd):
+        return word
+    inside = str(path.relative_to(cwd))
+    return f"./{inside}" if path == PROGRAM else inside
