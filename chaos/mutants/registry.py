@@ -33,9 +33,12 @@ from chaos.mutants import (
     m23_commit_of_earlier_epochs,
     m23b_no_check_quorum,
     m24_old_states_applied,
+    m27_marker_of_current_epoch,
+    m28_marker_retry_refused,
     m29_last_epoch_given_away,
     m30_two_high_watermarks,
     m31_delayed_fetch_loses_isolation,
+    m32_unreplicated_markers_ignored,
     m34_no_producer_state_on_followers,
     m35_window_survives_epochs,
     m37_answers_before_commit,
@@ -44,6 +47,7 @@ from chaos.mutants import (
     m49_partitions_in_memory,
     m50_commit_told_as_failed,
     m59_failed_fence_bumps,
+    m60_next_begins_too_early,
 )
 from chaos.mutants.mutant import Mutant
 
@@ -78,10 +82,13 @@ _ALL: tuple[Mutant, ...] = (
     m23_commit_of_earlier_epochs.MUTANT,
     m23b_no_check_quorum.MUTANT,
     m24_old_states_applied.MUTANT,
+    m27_marker_of_current_epoch.MUTANT,
+    m28_marker_retry_refused.MUTANT,
     m29_last_epoch_given_away.MUTANT,
     m30_two_high_watermarks.MUTANT,
     m31_delayed_fetch_loses_isolation.MUTANT,
     m31_delayed_fetch_loses_isolation.WITHOUT_ABORTED,
+    m32_unreplicated_markers_ignored.MUTANT,
     m34_no_producer_state_on_followers.MUTANT,
     m35_window_survives_epochs.MUTANT,
     m37_answers_before_commit.MUTANT,
@@ -90,6 +97,7 @@ _ALL: tuple[Mutant, ...] = (
     m49_partitions_in_memory.MUTANT,
     m50_commit_told_as_failed.MUTANT,
     m59_failed_fence_bumps.MUTANT,
+    m60_next_begins_too_early.MUTANT,
 )
 
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _ALL}

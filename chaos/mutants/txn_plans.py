@@ -16,6 +16,8 @@ from chaos.plans.plan import Plan
 TOPIC = "transactions-0"
 COMMIT, ABORT, LEAVE = "commit", "abort", "leave"
 """How a transaction ends. Left: its client ends without a word, and a successor takes over its transactional id."""
+COORDINATOR = "coordinator:squall-0"
+"""A target of faults: the coordinator of the first producer, and of all others, for there is only one."""
 COORDINATED: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
@@ -64,6 +66,7 @@ def txn(
     producer: int = 0,
     records: int = 2,
     partition: int = 0,
+    partitions: int = 2,
     pause_ms: int = 0,
     pause_at: int | None = None,
     end: str = COMMIT,
@@ -71,7 +74,7 @@ def txn(
     """One transaction, as the workload's operation: records to partitions by turns, and a pause in the middle, or after
     `pause_at` records.
     """
-    steps = [f"send {(partition + number) % SMALL['partitions']}" for number in range(records)]
+    steps = [f"send {(partition + number) % partitions}" for number in range(records)]
     if pause_ms:
         steps.insert((records + 1) // 2 if pause_at is None else pause_at, f"pause {pause_ms}")
     return [round(at_s, 3), producer, ", ".join(steps), 100, end]

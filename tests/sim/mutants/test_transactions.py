@@ -12,10 +12,13 @@ from chaos.mutants.hunt import sound
 from chaos.runs.simulation import simulate
 
 FOUND = {
+    "27": 0,
+    "28": 0,
     "29": 0,
     "30": 0,
     "31": 0,
     "31b": 0,
+    "32": 0,
     "35": 0,
     "37": 0,
     "37b": 0,
@@ -23,6 +26,7 @@ FOUND = {
     "49": 0,
     "50": 0,
     "59": 0,
+    "60": 0,
 }
 """Mutant to a seed whose plan shows it. What a seed comes to moves with the broker's timing: then the hunt names
 another one.

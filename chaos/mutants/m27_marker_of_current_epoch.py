@@ -1,0 +1,44 @@
+"""KAFKA-19446, KIP-1228: a marker of the epoch in use is taken, though it was meant for the transaction before."""
+
+from __future__ import annotations
+
+from broker.log.producer_rules import Producer, ProducerRules
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import ABORT, COMMIT, txn, txn_plan
+from chaos.plans.plan import Plan
+
+
+def is_marker_late(self: ProducerRules, entry: Producer, epoch: int, transaction_version: int) -> bool:
+    """In either generation only one of an older epoch is."""
+    return epoch < entry.epoch
+
+
+def plan(seed: int) -> Plan:
+    """A coordinator hears no answer to a marker that is late, and asks again: the second one is there first. When the
+    late one comes, the next transaction of the producer is open.
+    """
+    rng = draw(seed, "27")
+    faults, transactions = [], []
+    for round_ in range(4):
+        at_s = 0.4 + 3.0 * round_
+        late = {"act": "delay", "delay_ms": rng.randint(1100, 1300), "count": 1, "side": "peers"}
+        faults.append(fault(at_s, 2.0, "protocol", "all", api="WriteTxnMarkers", **late))
+        first, second = rng.sample((COMMIT, ABORT), 2)
+        transactions.append(txn(at_s + 0.1, producer=0, end=first))
+        transactions.append(txn(at_s + 0.2, producer=0, records=4, pause_ms=1200, end=second))
+    settings = {"request.timeout.ms": "500"}
+    return txn_plan(seed, faults, transactions, settings=settings)
+
+
+MUTANT = Mutant(
+    id="27",
+    name="marker-of-current-epoch",
+    title="takes a late marker of the transaction before for the end of the open one",
+    source="KAFKA-19446, KIP-1228",
+    replaces=(Replaced(ProducerRules, "is_marker_late", is_marker_late),),
+    expected=("dirty-read", "G1a", "torn-txn", "lost-txn"),
+    faults=("protocol",),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,45 @@
+"""KAFKA-19999: a marker that is in the log already is refused when it comes again: the transaction never completes."""
+
+from __future__ import annotations
+
+from broker.log.markers import Marker
+from broker.log.producer_rules import Producer, ProducerRules
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import COORDINATOR, txn, txn_plan
+from chaos.plans.plan import Plan
+
+
+def is_marker_repeated(
+    self: ProducerRules, entry: Producer, epoch: int, marker: Marker, transaction_version: int
+) -> bool:
+    """Whatever comes is new, and so it has to have a newer epoch."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """Answers to markers get lost, so that these come again, while markers for one broker do not get there at all."""
+    rng = draw(seed, "28")
+    faults, transactions = [], []
+    for round_ in range(2):
+        at_s = 0.4 + 4.0 * round_
+        asked = {"api": "WriteTxnMarkers", "act": "drop", "count": 0, "side": "peers"}
+        others = f"not {COORDINATOR}"
+        faults.append(fault(at_s, rng.uniform(2.2, 2.6), "protocol", f"random {others}", **asked))
+        faults.append(fault(at_s, rng.uniform(0.8, 1.1), "protocol", f"all {others}", stream="back", **asked))
+        transactions.append(txn(at_s + rng.uniform(0.1, 0.3), records=3, partitions=3))
+    workload = {"partitions": 3, "transaction_timeout_ms": 1500}
+    return txn_plan(seed, faults, transactions, settings={"request.timeout.ms": "500"}, workload=workload)
+
+
+MUTANT = Mutant(
+    id="28",
+    name="marker-retry-refused",
+    title="refuses a marker that is in its log already, and the coordinator gives up",
+    source="KAFKA-19999",
+    replaces=(Replaced(ProducerRules, "is_marker_repeated", is_marker_repeated),),
+    expected=("hanging-txn", "stuck-consumer", "lost-txn", "torn-txn"),
+    faults=("protocol",),
+    plan=plan,
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,45 @@
+"""R5: a transaction whose marker is not replicated yet holds nobody back, and a new leader that lacks it goes back."""
+
+from __future__ import annotations
+
+from broker.log.producer_rules import EndedTxn, ProducerRules
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import txn, txn_plan
+from chaos.plans.plan import Plan
+
+
+def is_undecided(self: ProducerRules, ended: EndedTxn, high_watermark: int) -> bool:
+    """What has ended has ended."""
+    return False
+
+
+def plan(seed: int) -> Plan:
+    """Markers come late, and a leader gets them from whom followers cannot fetch any more. Readers ask it where the
+    stable records end, then it dies. The next leader gets the markers late as well. Each broker is that leader once.
+    """
+    rng = draw(seed, "32")
+    faults, transactions = [], []
+    for round_, number in enumerate(rng.sample((1, 2, 3), 3)):
+        at_s, node = 0.3 + 6.0 * round_, f"node:{number}"
+        late = {"act": "delay", "delay_ms": 1500, "count": 0, "side": "peers"}
+        faults.append(fault(at_s, 5.0, "protocol", "all", api="WriteTxnMarkers", **late))
+        faults.append(fault(at_s + 0.4, 2.4, "partition", node, side="replication", manner="drop"))
+        faults.append(fault(at_s + rng.uniform(2.3, 2.6), 1.0, "kill", node))
+        transactions.append(txn(at_s + 0.1, records=6, partitions=6))
+    workload = {"partitions": 6, "readers": 8, "poll_pause_ms": 0, "transaction_timeout_ms": 10_000}
+    settings = {"replica.lag.time.max.ms": "6000"}
+    return txn_plan(seed, faults, transactions, settings=settings, workload=workload)
+
+
+MUTANT = Mutant(
+    id="32",
+    name="unreplicated-markers-ignored",
+    title="moves the last stable offset past a transaction whose marker is not replicated yet",
+    source="Kafka, ProducerStateManager.unreplicatedTxns; R5",
+    replaces=(Replaced(ProducerRules, "is_undecided", is_undecided),),
+    expected=("offset-regression",),
+    faults=("protocol", "partition", "kill"),
+    plan=plan,
+    group=TRANSACTIONS,
+)
