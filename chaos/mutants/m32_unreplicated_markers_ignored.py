@@ -1,4 +1,4 @@
-"""R5: a transaction whose marker is not replicated yet holds nobody back, and a new leader that lacks it goes back."""
+"""KIP-98: a transaction whose marker is not replicated yet holds nobody back, and a new leader that lacks it goes back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MUTANT = Mutant(
     id="32",
     name="unreplicated-markers-ignored",
     title="moves the last stable offset past a transaction whose marker is not replicated yet",
-    source="Kafka, ProducerStateManager.unreplicatedTxns; R5",
+    source="Kafka, ProducerStateManager.unreplicatedTxns",
     replaces=(Replaced(ProducerRules, "is_undecided", is_undecided),),
     expected=("offset-regression",),
     faults=("protocol", "partition", "kill"),

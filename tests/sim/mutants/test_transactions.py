@@ -12,6 +12,9 @@ from chaos.mutants.hunt import sound
 from chaos.runs.simulation import simulate
 
 FOUND = {
+    "25": 0,
+    "26": 0,
+    "26b": 0,
     "27": 0,
     "28": 0,
     "29": 0,
@@ -19,6 +22,7 @@ FOUND = {
     "31": 0,
     "31b": 0,
     "32": 0,
+    "33": 0,
     "35": 0,
     "37": 0,
     "37b": 0,

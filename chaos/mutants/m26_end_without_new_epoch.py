@@ -1,0 +1,68 @@
+"""KAFKA-17754: a late EndTxn of one transaction ends the next one, for both have the same epoch.
+
+Transactions V1 are so by design, and Kafka mended it with V2 (KIP-890, part 2). The mutant treats clients of V2 as of V1.
+The setting has clients that speak V1, and calls that safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from broker.coordinators.transactions import ending
+from broker.coordinators.transactions.rules import Rules
+from broker.coordinators.transactions.values import V1, V2, Decision, EndTransaction, Transaction
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import ABORT, COMMIT, COORDINATOR, txn, txn_plan
+from chaos.plans.plan import Plan
+
+_SOUND = ending.decide
+
+
+def decide(rules: Rules, found: Transaction, request: EndTransaction, now_ms: int, fresh_id: int) -> Decision:
+    """As for V1; a client of V2 is told to go on with the epoch that it has."""
+    decision = _SOUND(rules, found, replace(request, client_version=V1), now_ms, fresh_id)
+    if decision.answer.error or request.client_version < V2:
+        return decision
+    return replace(decision, answer=replace(decision.answer, producer_id=found.producer_id, epoch=found.epoch))
+
+
+def plan(seed: int, mutant: str = "26", generation: int = 2, expect: str = "config") -> Plan:
+    """The first EndTxn is late, and its client asks again over another connection. When the late one comes, the next
+    transaction is open: half of its records have been sent.
+    """
+    rng = draw(seed, mutant)
+    faults, transactions = [], []
+    for round_ in range(3):
+        at_s = 0.4 + 4.0 * round_
+        late = {"act": "delay", "delay_ms": rng.randint(1300, 1600), "count": 1, "side": "clients"}
+        faults.append(fault(at_s, 2.5, "protocol", COORDINATOR, api="EndTxn", **late))
+        transactions.append(txn(at_s + 0.1))
+        end, pause_ms = rng.choice((COMMIT, ABORT)), rng.randint(1500, 1800)
+        transactions.append(txn(at_s + 0.2, records=4, pause_ms=pause_ms, end=end))
+    return txn_plan(seed, faults, transactions, expect=expect, workload={"generation": generation})
+
+
+MUTANT = Mutant(
+    id="26",
+    name="end-without-new-epoch",
+    title="ends transactions of V2 without a new epoch, so that a late end is taken for that of the next transaction",
+    source="KAFKA-17754, Jepsen 2024 (Bufstream)",
+    replaces=(Replaced(ending, "decide", decide),),
+    expected=("dirty-read", "G1a", "torn-txn", "lost-txn"),
+    faults=("protocol",),
+    plan=plan,
+    group=TRANSACTIONS,
+)
+FIRST_GENERATION = Mutant(
+    id="26b",
+    name="transactions-v1",
+    title="has clients of transactions V1, and is called safe",
+    source="KAFKA-17754, KIP-890 part 2",
+    replaces=(),
+    expected=("dirty-read", "G1a", "torn-txn", "lost-txn"),
+    faults=("protocol",),
+    plan=partial(plan, mutant="26b", generation=1, expect="safe"),
+    group=TRANSACTIONS,
+)

@@ -1,0 +1,61 @@
+"""KAFKA-9144: a producer's age is that of its last records, and its state goes although a marker has come since.
+
+With it goes the epoch by which a fenced producer would be told. Since KIP-890 the leader asks the coordinator as well,
+and so the plan has that switched off (transaction.partition.verification.enable), as before Kafka 3.6.
+"""
+
+from __future__ import annotations
+
+from broker.log.indexes import AbortedTxn
+from broker.log.markers import Marker
+from broker.log.producers import ProducerStates
+from broker.protocol.records import BatchHeader
+from chaos.mutants.hunt_plans import draw, fault
+from chaos.mutants.mutant import TRANSACTIONS, Mutant, Replaced
+from chaos.mutants.txn_plans import TOPIC, txn, txn_plan
+from chaos.plans.plan import Plan
+
+_SOUND = ProducerStates.ended
+
+
+def ended(self: ProducerStates, header: BatchHeader, marker: Marker) -> AbortedTxn | None:
+    """As ever, but for the time."""
+    before = self.entries.get(header.producer_id)
+    timestamp = -1 if before is None else before.timestamp
+    aborted = _SOUND(self, header, marker)
+    self.entries[header.producer_id].timestamp = timestamp
+    return aborted
+
+
+def plan(seed: int) -> Plan:
+    """A transaction times out, and is aborted also where its only record has not come yet. That one comes from a
+    producer that is fenced everywhere, and its successor writes there next.
+    """
+    rng = draw(seed, "33")
+    faults, transactions = [], []
+    for round_ in range(2):
+        at_s, place = 0.4 + 7.0 * round_, rng.randrange(2)
+        late = {"act": "delay", "delay_ms": rng.randint(2600, 3000), "count": 0, "side": "clients"}
+        faults.append(fault(at_s, 1.2, "protocol", f"leader:{TOPIC}-{place}", api="Produce", **late))
+        transactions.append(txn(at_s + 0.1, partition=1 - place))
+        transactions.append(txn(at_s + 4.5, partition=place))
+    settings = {
+        "transaction.partition.verification.enable": "false",
+        "producer.id.expiration.ms": "4000",
+        "log.retention.check.interval.ms": "200",
+    }
+    workload = {"generation": 1, "request_timeout_ms": 800, "delivery_timeout_ms": 1500, "transaction_timeout_ms": 1000}
+    return txn_plan(seed, faults, transactions, settings=settings, workload=workload, time_s=14.0)
+
+
+MUTANT = Mutant(
+    id="33",
+    name="marker-age-ignored",
+    title="forgets a producer by the age of its last records, and with it the epoch of a marker that came since",
+    source="KAFKA-9144",
+    replaces=(Replaced(ProducerStates, "ended", ended),),
+    expected=("G1a", "hanging-txn", "stuck-consumer", "duplicate"),
+    faults=("protocol",),
+    plan=plan,
+    group=TRANSACTIONS,
+)
