@@ -1,7 +1,7 @@
 """KAFKA-17754: a late EndTxn of one transaction ends the next one, for both have the same epoch.
 
-Transactions V1 are so by design, and Kafka mended it with V2 (KIP-890, part 2). The mutant treats clients of V2 as of V1.
-The setting has clients that speak V1, and calls that safe.
+Transactions V1 are so by design, and Kafka mended it with V2 (KIP-890, part 2). The mutant treats clients of V2 as if
+they spoke V1. The setting has clients that speak V1, and calls that safe.
 """
 
 from __future__ import annotations

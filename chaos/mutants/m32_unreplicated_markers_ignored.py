@@ -1,4 +1,4 @@
-"""KIP-98: a transaction whose marker is not replicated yet holds nobody back, and a new leader that lacks it goes back."""
+"""KIP-98: a transaction whose marker is not replicated yet holds nobody back, and a leader that lacks it goes back."""
 
 from __future__ import annotations
 
