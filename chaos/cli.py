@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
     "faults": ("chaos.commands.faults", "Say what can be broken here, and what is missing for the rest."),
+    "guarantees": ("chaos.commands.guarantees", "Say what a configuration promises under which faults, and why."),
     "hunt": ("chaos.commands.hunt", "Plant known bugs, one at a time, and find each of them."),
     "images": ("chaos.commands.images", "Make the images that containers run."),
     "doctor": ("chaos.commands.doctor", "Say what this machine has and lacks, what that costs, and how to get it."),
@@ -46,6 +47,7 @@ Examples:
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time
   squall broker --config b1.properties one broker
   squall faults                        what can be broken here, and what is missing
+  squall guarantees --acks 1           what this configuration promises, and why
   squall doctor                        what this machine has, lacks, and how to get it
   squall clean                         end leftovers of an interrupted run
   squall test                          all the tests

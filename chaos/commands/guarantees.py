@@ -1,0 +1,124 @@
+"""`squall guarantees`: what a configuration promises under each class of faults, and why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from chaos.screen import WIDE
+
+if TYPE_CHECKING:
+    from checkers.guarantees import Guarantee
+
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+LEVELS = ("read_uncommitted", "read_committed")
+GENERATIONS = {"none": 0, "V1": 1, "V2": 2}
+UNDER: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("no fault, or faults of processes, network and clocks (P, N, C)", ("P", "N", "C")),
+    ("power loss of one broker at a time (W1)", ("W1",)),
+    ("power loss of several brokers (WM)", ("W1", "WM")),
+    ("disk damage on one replica (D)", ("D",)),
+)
+"""What stands over a cell, and the classes of faults that it is about."""
+
+
+@click.command()
+@click.option("--acks", type=click.Choice([*ACKS]), default="all", show_default=True, help="Of the producer.")
+@click.option("--min-isr", type=click.IntRange(1), default=2, show_default=True, help="min.insync.replicas.")
+@click.option("--replication-factor", type=click.IntRange(1), default=3, show_default=True, help="Of the topic.")
+@click.option("--idempotence/--no-idempotence", default=None, help="[default: on where acks is all]")
+@click.option("--max-in-flight", type=click.IntRange(1), default=5, show_default=True, help="Produce requests at once.")
+@click.option("--isolation", type=click.Choice(LEVELS), default=LEVELS[0], show_default=True, help="Of the reader.")
+@click.option(
+    "--transactional",
+    type=click.Choice([*GENERATIONS]),
+    default="none",
+    show_default=True,
+    help="Generation that the producer speaks.",
+)
+@click.option("--unclean", is_flag=True, help="unclean.leader.election.enable is on.")
+@click.option("--flush-messages", type=click.IntRange(1), help="flush.messages. [default: never]")
+def command(
+    acks: str,
+    min_isr: int,
+    replication_factor: int,
+    idempotence: bool | None,
+    max_in_flight: int,
+    isolation: str,
+    transactional: str,
+    unclean: bool,
+    flush_messages: int | None,
+) -> int:
+    """What this configuration promises: for each class of faults the anomalies that may happen all the same, why, and
+    where that is written. What is not listed is a finding, and makes a run invalid.
+
+    \b
+    Examples:
+      squall guarantees
+      squall guarantees --acks all --min-isr 2
+      squall guarantees --acks 1
+      squall guarantees --transactional V1 --isolation read_committed
+    """
+    from checkers.anomalies.registry import FOUND
+    from checkers.guarantees import RunConfiguration, guarantee_for
+
+    on = acks in ("all", "-1") if idempotence is None else idempotence
+    if on and ACKS[acks] != -1:
+        raise click.UsageError(f"--idempotence needs --acks all: Kafka refuses it with acks={acks}")
+    if transactional != "none" and not on:
+        raise click.UsageError("--transactional needs --acks all and idempotence: Kafka refuses them otherwise")
+    config = RunConfiguration(
+        acks=ACKS[acks],
+        min_isr=min_isr,
+        replication_factor=replication_factor,
+        idempotence=on,
+        max_in_flight=max_in_flight,
+        unclean=unclean,
+        flush_messages=flush_messages,
+        # Without transactions nothing is uncommitted that a reader could get.
+        isolation=LEVELS.index(isolation) if transactional != "none" else 1,
+        transaction_version=GENERATIONS[transactional],
+    )
+    cells = [(title, guarantee_for(config, classes)) for title, classes in UNDER]
+    _say(f"{cells[0][1].row} (replication factor {replication_factor})")
+    if min_isr > replication_factor:
+        _say(f"A min ISR of {min_isr} counts as {config.effective_min_isr}, the number of replicas.")
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for title, each in cells:
+        alike.setdefault(tuple(_by_reason(each)), []).append(title)
+    for reasons, titles in alike.items():
+        _say(f"\nUnder {'; '.join(titles)}:")
+        for names, reason in reasons or (("nothing may happen", "all is promised"),):
+            _say(f"{names}: {reason}", "  - ")
+    _say("\nWhere this is written:")
+    for source in dict.fromkeys(source for _, each in cells for source in each.sources):
+        _say(source, "  - ")
+    _say(f"\nSquall looks for {len(FOUND)} anomalies (docs/verdicts.md). Each one that is not named here is a finding.")
+    return 0
+
+
+def _say(text: str, head: str = "") -> None:
+    """A paragraph, as wide as the terminal; in a pipe one line."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE
+    blank = "\n" * (len(text) - len(text.lstrip("\n")))
+    click.echo(blank + textwrap.fill(text.strip("\n"), width, initial_indent=head, subsequent_indent=" " * len(head)))
+
+
+def _by_reason(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """(names, reason): what may happen for the same reason stands together. Evidence is put in brackets."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, reason in guarantee.permitted.items():
+        anomaly, _, evidence = name.partition("/")
+        found.setdefault(reason, {}).setdefault(anomaly, []).extend([evidence] if evidence else [])
+    return [(", ".join(_named(names)), reason) for reason, names in found.items()]
+
+
+def _named(names: dict[str, list[str]]) -> Iterator[str]:
+    for anomaly, evidence in names.items():
+        yield f"{anomaly} ({', '.join(evidence)})" if evidence else anomaly

@@ -1,0 +1,77 @@
+"""`squall guarantees`: the cells of the matrix that hold for a configuration, and only those."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from click.testing import CliRunner
+
+from chaos.commands.guarantees import UNDER, command
+from checkers.guarantees import RunConfiguration, guarantee_for
+
+
+def told(*flags: str, code: int = 0) -> str:
+    done = CliRunner().invoke(command, flags, standalone_mode=False)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def paragraph(text: str, head: str) -> str:
+    """What stands below the line that names these faults."""
+    return next(each for each in text.split("\n\n") if each.startswith("Under") and head in each.splitlines()[0])
+
+
+def test_the_safe_configuration_promises_all_but_under_power_loss_of_several_brokers() -> None:
+    text = told("--acks", "all", "--min-isr", "2")
+    assert text.startswith("acks=all, min ISR 2 or more (replication factor 3)\n")
+    for safe in ("(P, N, C)", "(W1)", "(D)"):
+        assert "nothing may happen: all is promised" in paragraph(text, safe)
+    assert "lost-write, unseen: every in-sync replica lost what it had not synced" in paragraph(text, "(WM)")
+
+
+def test_acks_1_may_lose_where_nothing_but_a_process_dies() -> None:
+    assert "lost-write, unseen: the leader alone had it" in paragraph(told("--acks", "1"), "(P, N, C)")
+
+
+@pytest.mark.parametrize(
+    ("acks", "min_isr", "generation", "isolation"),
+    [
+        *itertools.product(("1", "0"), (1, 2), ("none",), ("read_committed",)),
+        *itertools.product(("all",), (1, 2), ("none", "V1", "V2"), ("read_committed", "read_uncommitted")),
+    ],
+)
+def test_every_permitted_anomaly_and_every_source_of_a_configuration_is_told(
+    acks: str, min_isr: int, generation: str, isolation: str
+) -> None:
+    text = told("--acks", acks, "--min-isr", str(min_isr), "--transactional", generation, "--isolation", isolation)
+    version = ("none", "V1", "V2").index(generation)
+    config = RunConfiguration(
+        acks={"all": -1, "1": 1, "0": 0}[acks],
+        min_isr=min_isr,
+        replication_factor=3,
+        idempotence=acks == "all",
+        isolation=int(isolation == "read_committed" or not version),
+        transaction_version=version,
+    )
+    for title, classes in UNDER:
+        wanted = guarantee_for(config, classes)
+        cell = paragraph(text, title)
+        for name, reason in wanted.permitted.items():
+            (line,) = (line for line in cell.splitlines() if line.endswith(f": {reason}"))
+            assert name.partition("/")[0] in line
+        assert ("nothing may happen" in cell) == (not wanted.permitted)
+        assert all(f"  - {source}" in text for source in wanted.sources)
+
+
+def test_a_min_isr_above_the_replicas_counts_as_their_number() -> None:
+    text = told("--min-isr", "2", "--replication-factor", "1")
+    assert "A min ISR of 2 counts as 1, the number of replicas." in text
+    assert "acks=all, min ISR 1" in text
+
+
+@pytest.mark.parametrize("flags", [("--acks", "1", "--idempotence"), ("--transactional", "V2", "--no-idempotence")])
+def test_what_kafka_refuses_is_refused(flags: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(command, flags)
+    assert done.exit_code == 2
+    assert "Kafka refuses" in done.output
