@@ -1,0 +1,119 @@
+"""Real client libraries drive the workload `transactions` while the coordinator of one of them is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from broker.coordinators.partitions import partition_of
+from broker.real_env import RealEnv
+from chaos.drivers.host import LibraryDriver
+from chaos.drivers.library import CLIENTS
+from checkers.anomalies.registry import find_all
+from checkers.history.parser import parse
+from checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, History
+from tests.support.clusters.drive import drive
+from workloads.counters import Counters
+from workloads.libraries import Zone
+from workloads.recorder import Recorder
+from workloads.topics import make_topics
+from workloads.transactions import TransactionsLoad
+
+if TYPE_CHECKING:
+    from tests.live.workloads.conftest import Brokers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+LOG = "__transaction_state"
+
+
+def now_ms() -> int:
+    return RealEnv("harness").wall_ms()
+
+
+def coordinator_of(transactional_id: str, bootstrap: str) -> int:
+    """The broker that leads the partition of the coordinator's log which has this id."""
+    from confluent_kafka.admin import AdminClient
+
+    partitions = AdminClient({"bootstrap.servers": bootstrap}).list_topics(LOG, 20).topics[LOG].partitions
+    return int(partitions[partition_of(transactional_id, len(partitions))].leader)
+
+
+def values_of(history: History, how: int) -> set[int]:
+    """What was sent in transactions that ended so, as their library was told."""
+    ended = {txn.op for txn in history.txns.rows() if (txn.how, txn.st) == (how, OK)}
+    return {member.val for member in history.members.rows() if member.kind == SEND and member.txn in ended}
+
+
+def finally_read(history: History, isolation: int) -> set[int]:
+    return {each.val for each in history.records.rows() if each.kind == POLL and each.final and each.iso == isolation}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_library_transacts_through_the_death_of_its_coordinator(
+    brokers: Brokers, tmp_path: Path, client: str
+) -> None:
+    scenario = TransactionsLoad(client=client, producers=2, readers=2, rate=15)
+    env, counters, stop = RealEnv("harness"), Counters(), trio.Event()
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
+
+    async def until_acked(more: int) -> None:
+        goal = counters.acked + more
+        with trio.fail_after(90):
+            while counters.acked < goal:
+                await trio.sleep(0.05)
+
+    async def run() -> None:
+        await drive(env, [Zone("", brokers.bootstrap, driver)], scenario, recorder, stop, counters)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await until_acked(60)
+        coordinator = coordinator_of("squall-0", bootstrap)
+        brokers.kill(coordinator)
+        await until_acked(60)
+        brokers.start(coordinator)
+        await until_acked(60)
+        stop.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    assert {each.client for each in history.processes if each.role in ("producer", "reader")} == {client}
+    committed, aborted = values_of(history, COMMIT), values_of(history, ABORT)
+    assert len(committed) > 60 and aborted
+    assert committed <= finally_read(history, 1)
+    assert not aborted & finally_read(history, 1)
+    assert find_all(history) == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_library_keeps_its_epoch_from_one_transaction_to_the_next(
+    brokers: Brokers, tmp_path: Path, client: str
+) -> None:
+    """So it speaks V1, on a cluster that has V2: what the plan says it does."""
+    scenario = TransactionsLoad(client=client, producers=1, readers=1, rate=15, aborts=0)
+    assert scenario.generation == 1
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
+    recorder = Recorder(RealEnv("harness"), str(tmp_path / "history.jsonl"), "run-1")
+    with trio.fail_after(120):
+        await make_topics(RealEnv("harness"), brokers.bootstrap, scenario, recorder)
+        async with trio.open_nursery() as nursery:
+            producer = await driver.transactor(nursery, "one", 10_000, lambda: None)
+            first = await producer.init()
+            assert first.producer_id >= 0 and first.epoch >= 0
+            for commit in (True, False, True):
+                await producer.begin()
+                producer.send(scenario.places()[0], b"k", b"value", now_ms(), lambda outcome: None)
+                await producer.flushed()
+                assert (await producer.end(commit=commit)).status == OK
+                assert producer.identity == first
+            producer.close()
