@@ -107,7 +107,10 @@ def plan_flags(runtime: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     kinds = ", ".join(name for name, kind in KINDS.items() if runtime in kind.worlds)
     drawn = ",".join(DEFAULT_KINDS)
     pairs: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "NAME=VALUE"}
-    expect = "Hold the run to what its configuration promises, to everything, or to a loss. [default: config]"
+    expect = (
+        "What the verdict asks for. config: what the configuration promises; safe: that nothing acknowledged is lost, "
+        "whatever the configuration; loss: that something acknowledged is lost. [default: config]"
+    )
     options = (
         click.option(
             "--plan", "plan_file", type=click.Path(path_type=Path), help="Run this plan; other options override it."

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from chaos.faults.kind import Fault, FaultError, Trait
 from chaos.faults.kinds import KINDS
 from chaos.plans.external import drawn_kinds, for_others
+from chaos.plans.lines import with_line
 from chaos.plans.mistakes import mistakes, possible_fault
 from chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
 from chaos.plans.schedule import (
@@ -203,15 +204,18 @@ def read_plan(path: Path) -> Plan:
     if not path.exists():
         raise PlanError(f"{path}: there is no such file")
     try:
-        values = tomllib.loads(path.read_text())
+        text = path.read_text()
+        values = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{path}: not TOML: {error}") from None
+    if not values:
+        raise PlanError(f"{path}: nothing is in it, and a plan says at least one thing, such as `seed = 7`")
     try:
         return make_plan(values)
     except PlanError as error:
-        raise PlanError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+        raise PlanError("\n".join(f"{path}: {with_line(text, line)}" for line in str(error).splitlines())) from None
 
 
 def write_plan(plan: Plan) -> str:

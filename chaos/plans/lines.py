@@ -1,0 +1,55 @@
+"""Where in a plan's file something stands that is wrong. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_TABLE = re.compile(r"\s*(\[{1,2})\s*([\w.\- \"]+?)\s*\]{1,2}\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*([\w\-\"]+)\s*=")
+_FAULT = re.compile(r"fault (\d+)\b")
+_SETTING = re.compile(r"([a-z_]+(?:\.[\w\-]+)*): ")
+
+Where = tuple[str, ...]
+"""Names of tables and of a key; the number of a fault stands behind `faults`."""
+
+
+def with_line(text: str, wrong: str) -> str:
+    """What is wrong with the plan `text`, after the line where it stands; as it is where that is not found."""
+    line = _line_of(text, wrong)
+    return f"line {line}: {wrong}" if line else wrong
+
+
+def _line_of(text: str, wrong: str) -> int:
+    """0: nobody knows."""
+    if fault := _FAULT.match(wrong):
+        inside = [(number, where) for number, where in _places(text) if where[:2] == ("faults", fault[1])]
+        lines = text.splitlines()
+        for number, where in inside:
+            named = where[-1] if len(where) > 2 else ""
+            if named and re.search(rf"\b{re.escape(named)}\b", wrong[fault.end() :]) and named != "params":
+                return number
+        said = re.findall(r"\b(\w+) = ", wrong)
+        for number, _ in inside:
+            if any(re.search(rf"\b{re.escape(name)}\s*=", lines[number - 1]) for name in said):
+                return number
+        return inside[0][0] if inside else 0
+    if setting := _SETTING.match(wrong):
+        wanted = tuple(setting[1].split("."))
+        return max(((len(where), -number) for number, where in _places(text) if wanted[: len(where)] == where),
+                   default=(0, 0))[1] * -1  # fmt: skip
+    return 0
+
+
+def _places(text: str) -> Iterator[tuple[int, Where]]:
+    """(line number, what begins there): tables and keys, as TOML files of plans have them."""
+    table: Where = ()
+    faults = -1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if head := _TABLE.match(line):
+            names = tuple(name.strip().strip('"') for name in head[2].split("."))
+            faults += head[1] == "[["
+            table = (names[0], str(faults), *names[1:]) if names[0] == "faults" else names
+            yield number, table
+        elif key := _KEY.match(line):
+            yield number, (*table, key[1].strip('"'))
