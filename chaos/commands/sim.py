@@ -108,14 +108,13 @@ def command(
     _check(plan_file, seeds, swarm, mutant, flags)
     writable(root)
     if seeds is not None:
-        order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"] or DEFAULT)
+        order = Order(plan_file, mutant, root, not all_violations, workload=flags["workload"])
         return _batch(order, seeds, jobs or os.cpu_count() or 1, spark, most_unknown / 100)
     if plan_file is None and flags["rate"] is None:
         light = SCENARIOS[flags["workload"] or DEFAULT].LIGHT
         flags.update({name: value for name, value in light.items() if flags[name] is None})
     try:
-        name = flags["workload"] or DEFAULT
-        plan = swarm_plan(flags["seed"], workload=name) if swarm else plan_of(plan_file, flags, "sim")
+        plan = swarm_plan(flags["seed"], workload=flags["workload"]) if swarm else plan_of(plan_file, flags, "sim")
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     return _single(plan, mutant, not all_violations, root, spark)

@@ -35,13 +35,25 @@ LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 SCENE_SHARE = 0.08
 
 
-def swarm_plan(seed: int, *, time_s: float | None = None, workload: str = DEFAULT) -> Plan:
-    """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one."""
-    values = _drawn(seed, time_s, SCENARIOS[workload])
+def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None = DEFAULT) -> Plan:
+    """The plan of one seed, in runtime sim. `time_s`: of load with faults; None: few seeds have a long one.
+    `workload`: None: the seed draws it.
+    """
+    values = _drawn(seed, time_s, SCENARIOS[_workload(seed) if workload is None else workload])
     if rng_for(seed, "swarm", "scene").random() < SCENE_SHARE and time_s is None:
         rng = rng_for(seed, "swarm", "the scene")
         values = _staged(values, rng.choice(SCENES)(rng))
     return make_plan(values)
+
+
+def _workload(seed: int) -> str:
+    """Most seeds have the default, and the others what has a share of its own."""
+    draw = rng_for(seed, "swarm", "which workload").random()
+    for name, scenario in SCENARIOS.items():
+        if draw < scenario.SWARM_SHARE:
+            return name
+        draw -= scenario.SWARM_SHARE
+    return DEFAULT
 
 
 def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[str, Any]:

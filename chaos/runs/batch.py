@@ -19,7 +19,6 @@ from chaos.plans.swarm import swarm_plan
 from chaos.runs.result import Failure, SimResult
 from chaos.runtimes.sim.garbage import garbage_waits
 from chaos.typed import lasting
-from workloads.registry import DEFAULT
 
 CPU_LIMIT_S = 240
 """Of one seed: a simulation that takes longer is ended, and nothing is said of its broker."""
@@ -38,8 +37,8 @@ class Order:
     """Where failing runs are saved."""
     stop_at_first: bool = True
     cpu_limit_s: float = CPU_LIMIT_S
-    workload: str = DEFAULT
-    """Of the swarm."""
+    workload: str | None = None
+    """Of the swarm; None: each seed draws its own."""
 
     def plan_of(self, seed: int) -> Plan:
         """The plan of one seed. PlanError."""
@@ -50,7 +49,7 @@ class Order:
     def command(self, seed: int) -> str:
         """The command that repeats one seed."""
         of = ("--swarm",) if self.plan is None else ("--plan", self.plan)
-        workload = ("--workload", self.workload) if self.plan is None and self.workload != DEFAULT else ()
+        workload = ("--workload", self.workload) if self.plan is None and self.workload is not None else ()
         mutant = ("--mutant", self.mutant) if self.mutant else ()
         return lasting("sim", "--seed", str(seed), *of, *workload, *mutant)
 

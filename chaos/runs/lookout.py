@@ -40,9 +40,7 @@ Ask = Callable[[], Awaitable[Answer | None]]
 
 
 @asynccontextmanager
-async def lookout(
-    asks: Sequence[Ask], again_s: float = AGAIN_S
-) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
+async def lookout(asks: Sequence[Ask], again_s: float = AGAIN_S) -> AsyncIterator[Callable[[], Awaitable[ClusterView]]]:
     """Keep asking all brokers. Yields a call that returns what they say by now; it waits until one of them answers."""
     answers: dict[int, tuple[float, Answer]] = {}
     began = trio.current_time()

@@ -6,12 +6,15 @@ from typing import Any
 
 from workloads.scenario import AT, Renumbered, Table
 from workloads.transactions.operations import SEND, STEPS, steps_of, text_of
+from workloads.transactions.plain import PLAIN
 
-PRODUCER = AT + 1
+PRODUCER, END = AT + 1, STEPS + 2
 
 
 def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -> Renumbered | None:
     """The partitions that are sent to become the first ones. None where nothing is sent."""
+    plain_ones = [op for op in operations if op[END] == PLAIN]
+    operations = [op for op in operations if op[END] != PLAIN]
     listed = [steps_of(op[STEPS]) for op in operations]
     used = sorted({step.number for steps in listed for step in steps if step.do == SEND})
     if not used:
@@ -23,10 +26,10 @@ def on_fewer_partitions(topic: str, table: Table, operations: list[list[Any]]) -
     ]  # fmt: skip
     moved = [[*op[:STEPS], text, *op[STEPS + 1 :]] for op, text in zip(operations, texts, strict=True)]
     places = {(topic, number): (topic, index) for number, index in now.items()}
-    return Renumbered({**table, "partitions": len(used)}, moved, places)
+    return Renumbered({**table, "partitions": len(used)}, sorted(moved + plain_ones), places)
 
 
 def by_one_producer(table: Table, operations: list[list[Any]]) -> Renumbered | None:
-    """Everything is done by the first producer, one transaction after the other."""
-    moved = [[op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
+    """Everything is done by the first producer, one transaction after the other; but not what is in none."""
+    moved = [op if op[END] == PLAIN else [op[AT], 0, *op[PRODUCER + 1 :]] for op in operations]
     return Renumbered({**table, "producers": 1}, moved, {})

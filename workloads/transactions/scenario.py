@@ -22,7 +22,7 @@ from workloads.scenario import (
     Table,
     Traffic,
 )
-from workloads.transactions import brokers
+from workloads.transactions import brokers, plain
 from workloads.transactions.operations import COMMIT, ENDS, STEPS, Draw, Transaction, lesser, wrong_steps
 from workloads.transactions.renumbered import by_one_producer, on_fewer_partitions
 
@@ -49,6 +49,7 @@ class TransactionsLoad(Scenario):
     OPERATION: ClassVar[type[tuple[Any, ...]]] = Transaction
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate", "record_bytes", "aborts")
     LIGHT: ClassVar[dict[str, Any]] = {"rate": 3}
+    SWARM_SHARE: ClassVar[float] = 0.2
     COUNTED: ClassVar[tuple[str, ...]] = ("producers", "readers", "partitions")
     PLAIN: ClassVar[dict[int, Any]] = {STEPS: "send 0", 3: 100, 4: COMMIT}
     RENUMBERINGS = (partial(on_fewer_partitions, TOPIC), by_one_producer)
@@ -68,6 +69,9 @@ class TransactionsLoad(Scenario):
     )
     generation: Literal[1, 2] = Field(2, description="Newest generation of transactions that its clients speak.")
     poll_pause_ms: int = Field(20, ge=0, le=200, description="How long a reader takes over what a poll brought.")
+    plain_rate: int = Field(
+        0, ge=0, le=1000, description="Records a second of a plain producer beside them, on its own topic; 0: none."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -86,15 +90,17 @@ class TransactionsLoad(Scenario):
 
     def topic_list(self) -> tuple[NewTopic, ...]:
         """As `Scenario.topic_list`."""
-        return (NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs()),)
+        own = NewTopic(TOPIC, self.partitions, self.replication_factor, self.topic_configs())
+        beside = NewTopic(plain.TOPIC, 1, self.replication_factor, self.topic_configs())
+        return (own, beside) if self.plain_rate else (own,)
 
     def traffic(self) -> Traffic:
         """As `Scenario.traffic`."""
         settings = self.producer_settings()
         return Traffic(
-            self.producers,
+            self.producers + bool(self.plain_rate),
             self.readers,
-            self.rate * 2,
+            self.rate * 2 + self.plain_rate,
             settings.acks,
             settings.max_in_flight,
             self.record_bytes,
@@ -142,11 +148,15 @@ class TransactionsLoad(Scenario):
             rng, at_s = stream("operations", producer), begin_s
             while (at_s := at_s + draw.interval_s(rng)) < end_s:
                 found.append(draw.one(rng, at_s, producer))
+        if self.plain_rate:
+            found += plain.drawn(stream("operations", "plain"), self.plain_rate, self.record_bytes, begin_s, end_s)
         return tuple(sorted(found))
 
     def wrong(self, operation: Operation) -> str:
         """As `Scenario.wrong`."""
         one = operation
+        if one.end == plain.PLAIN and MIN_BYTES <= one.bytes <= MAX_BYTES:
+            return plain.wrong(one, bool(self.plain_rate))
         limits = (
             ("bytes", one.bytes, MIN_BYTES, MAX_BYTES),
             ("producer", one.producer, 0, self.producers - 1),
@@ -181,6 +191,7 @@ class TransactionsLoad(Scenario):
             "isolation": rng.choice(("both", "both", "both", "read_committed", "read_uncommitted")),
             "request_timeout_ms": rng.choice((1000, 3000)),
             "transaction_timeout_ms": stream("transaction time-outs").choice((1000, 2000, 4000, 4000)),
+            "plain_rate": stream("plain records").choice((0, 0, 3)),
             "topic_settings": {"flush.messages": "1"} if ground.hurts_fsyncs and rng.random() < 0.25 else {},
         }
 
@@ -197,7 +208,7 @@ class TransactionsLoad(Scenario):
         settings = WriterSettings(
             self.producer_settings(),
             self.client_settings(),
-            self.places(),
+            [place for place in self.places() if place[0] == TOPIC],
             self.transaction_timeout_ms,
             self.generation,
             self.draw(),
@@ -212,5 +223,8 @@ class TransactionsLoad(Scenario):
                 for number in range(self.producers):
                     env = around.own(f"producer-{number}")
                     writers.start_soon(Writer(env, around, settings, number, began).run)
+                if self.plain_rate:
+                    rate, size, common = self.plain_rate, self.record_bytes, (settings.producer, settings.client)
+                    writers.start_soon(plain.append, around, self.producers, rate, size, *common)
             around.readers.load_over()
         around.recorder.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
 from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
-from workloads.transactions import TransactionsLoad
+from workloads.transactions import TransactionsLoad, plain
 from workloads.transactions.brokers import FACTOR
-from workloads.transactions.operations import Step, steps_of, text_of
+from workloads.transactions.operations import Step, Transaction, steps_of, text_of
 
 LOAD = {"name": "transactions", "rate": 6, "producers": 2, "aborts": 0.3}
 
@@ -221,7 +222,7 @@ def test_the_plan_of_a_client_library_says_that_it_speaks_the_first_generation()
         make_plan({"workload": {**LOAD, "client": "confluent", "generation": 2}})
 
 
-def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:
+def test_swarms_of_it_are_plans_and_a_swarm_without_a_name_has_some_of_them() -> None:
     plans = [swarm_plan(seed, workload="transactions") for seed in range(60)]
     assert {plan.workload.name for plan in plans} == {"transactions"}
     assert len({plan.workload.model_dump_json() for plan in plans}) > 10
@@ -229,3 +230,42 @@ def test_swarms_of_it_are_plans_and_no_other_swarm_draws_it() -> None:
     # As many as a load's own topics may have: else decisions are lost where no record may be.
     assert {settings["transaction.state.log.min.isr"] for settings in small} == {"1", "2"}
     assert {swarm_plan(seed).workload.name for seed in range(60)} == {"appends"}
+    of_any = [swarm_plan(seed, workload=None).workload for seed in range(100)]
+    assert 10 <= sum(load.name == "transactions" for load in of_any) <= 30
+    assert {load.name for load in of_any} == {"appends", "transactions"}
+    assert any(getattr(load, "plain_rate", 0) for load in of_any)
+
+
+def test_a_plain_producer_writes_beside_transactions_to_its_own_topic_and_stays_when_these_are_renumbered() -> None:
+    plan = make_plan({"seed": 3, "runtime": "sim", "time_s": 8, "workload": {**LOAD, "plain_rate": 4}, "faults": []})
+    operations = concrete(plan).operations or ()
+    plain_ones = [each for each in operations if each.end == plain.PLAIN]
+    assert len(plain_ones) > 20
+    result = simulate(plan)
+    assert result.verdict == "valid", result.told
+    lines = [json.loads(line) for line in result.papers()["history.jsonl"].splitlines()]
+    own = {line["part"] for line in lines if line["e"] == "t" and line["topic"] == plain.TOPIC}
+    loads = {line["p"] for line in lines if line["e"] == "p" and "producer" in line["settings"]}
+    sends = [line for line in lines if line.get("f") == "send" and line["part"] in own and line["p"] in loads]
+    assert len(sends) == len(plain_ones)
+    assert not any("txn" in line for line in sends)
+    listed = [list(each) for each in operations]
+    for renumber in plan.workload.RENUMBERINGS:
+        changed = renumber(plan.workload.model_dump(), listed)
+        assert changed is not None
+        assert [op for op in changed.operations if op[4] == plain.PLAIN] == [list(each) for each in plain_ones]
+
+
+@pytest.mark.parametrize(
+    ("operation", "rate", "why"),
+    [
+        ((1.0, -1, "send 0", 100, "plain"), 0, "there is no plain producer"),
+        ((1.0, 0, "send 0", 100, "plain"), 3, "producer -1 and the one step"),
+        ((1.0, -1, "send 0, poll", 100, "plain"), 3, "producer -1 and the one step"),
+        ((1.0, -1, "jump", 100, "plain"), 3, "is no step"),
+    ],
+)
+def test_what_is_no_record_of_the_plain_producer_is_refused(operation: tuple[object, ...], rate: int, why: str) -> None:
+    load = TransactionsLoad.model_validate({**LOAD, "plain_rate": rate})
+    assert why in load.wrong(Transaction(*operation))  # type: ignore[arg-type]
+    assert not rate or not load.wrong(Transaction(1.0, -1, "send 0", 100, "plain"))

@@ -1,0 +1,60 @@
+"""A plain producer beside the transactional ones, on a topic of its own: idempotent, and in no transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from workloads.transactions.operations import SEND, Step, Transaction, steps_of
+
+if TYPE_CHECKING:
+    from workloads.agenda import Agenda
+    from workloads.client.settings import ClientSettings, ProducerSettings
+    from workloads.scenario import Surroundings
+
+TOPIC = "transactions-plain-0"
+PRODUCER = -1
+"""Its number in operations, whatever the number of the others."""
+PLAIN = "plain"
+"""The end of its operations, each of which is one record."""
+LINGER_MS = 50
+
+
+def drawn(rng: Random, rate: int, size: int, begin_s: float, end_s: float) -> Iterator[Transaction]:
+    """Its records, as operations."""
+    at_s = begin_s
+    while (at_s := at_s + rng.uniform(0.2, 1.8) / rate) < end_s:
+        yield Transaction(round(at_s, 4), PRODUCER, str(Step(SEND, 0)), size, PLAIN)
+
+
+def wrong(operation: Transaction, is_there: bool) -> str:
+    """Why this is no operation of the plain producer; empty where it is one."""
+    if not is_there:
+        return "there is no plain producer: workload.plain_rate is 0"
+    try:
+        steps = steps_of(operation.steps)
+    except ValueError as problem:
+        return f"steps: {problem}"
+    if operation.producer != PRODUCER or steps != (Step(SEND, 0),):
+        return f"end {PLAIN!r}: producer {PRODUCER} and the one step 'send 0' belong to it"
+    return ""
+
+
+async def append(
+    around: Surroundings, number: int, rate: int, size: int, producer: ProducerSettings, client: ClientSettings
+) -> None:
+    """Hand its records over until `around.stop`. `number`: of the client, among all producers."""
+    from workloads.agenda import Drawn, Given, Handover
+    from workloads.sender import TICK_S, Sender, SenderSettings
+
+    env = around.own("producer-plain")
+    began, agenda = env.mono(), None
+    if around.operations is not None:
+        records = [Handover(each.at_s, number, TOPIC, 0, each.bytes) for each in around.operations if each.end == PLAIN]
+        agenda = Given(records, number, began)
+        size = max([size, *(each.bytes for each in records)])
+    due: Agenda = agenda or Drawn(env, [(TOPIC, 0)], (size, size), 1 / rate, TICK_S)
+    settings = SenderSettings(replace(producer, linger_ms=LINGER_MS), client, [TOPIC], size)
+    await Sender(env, around, settings, number, due).run(around.stop)
