@@ -74,12 +74,18 @@ class Handle:
         self._held.discard(who)
         self._tell()
 
+    @property
+    def alive(self) -> bool:
+        """It has a process, which could crash."""
+        return self._scope is not None
+
     def crash(self, who: int) -> int | None:
         """Its process is gone, and has no successor until `replace`. The process; None where there is none just now."""
         if self._scope is None:
             return None
         self._down.add(who)
         self._scope.cancel()
+        self._scope = None
         return self.processes[-1]
 
     def replace(self, who: int) -> None:

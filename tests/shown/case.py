@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,client")
+_TRANSACTIONS = ("--workload", "transactions", "--faults", "kill,pause,partition,zombie,client")
 SETS: Mapping[str, tuple[str, ...]] = {
     "default": (),
     "docker": ("--runtime", "docker"),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from chaos.faults.stage import Played, Stage
     from workloads.control import Handle
 
+ALIVE_WITHIN_S = 5.0
+"""Until a client has a process that can crash."""
 FOLLOWED_WITHIN_S = 10.0
 """Until a client that may go on, or be followed, has done something."""
 
@@ -31,6 +33,10 @@ async def play(stage: Stage, p: Played) -> None:
 async def _crash(stage: Stage, p: Played, handle: Handle) -> None:
     """The process is gone at once. At the end a successor starts, under another process id in the history."""
     me = p.fault.id
+    # Between two processes, as after a transaction that could not go on, there is none for a moment.
+    with stage.within(ALIVE_WITHIN_S):
+        while not handle.alive:
+            await stage.sleep(POLL_S)
     stage.begun(p)
     gone = handle.crash(me)
     if gone is None:
