@@ -37,6 +37,10 @@ SPARK_LOG = "spark.log"
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
 """What a JVM prints when it dies of itself."""
+CHANGED = (
+    f"the replicas' logs do not show what they showed when they were first compared ({REPLICAS}): nodes/ was changed "
+    f"since. To judge them as they are now, remove {REPLICAS}"
+)
 HAVE_FILES = ("process", "docker")
 """Runtimes whose brokers leave their data in the run directory."""
 
@@ -78,15 +82,31 @@ def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spa
 def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
     """Compare the brokers' own files, where they are still there; else what an earlier judging found stays.
 
-    Files that should be there and are not are a trouble: nothing is known of those replicas.
+    Files that should be there and are not are a trouble: nothing is known of those replicas. So are files that now show
+    something else than when the run was over: who changed them is not known. What was found then stays.
     """
+    kept = directory.path / REPLICAS
     try:
+        before = kept.read_bytes() if kept.exists() else None
         history, _ = load(directory.path, large=False)
         comparison = compare_run(directory.path, history.partitions, history.run)
         names = [each.name for each in history.partitions]
         troubles += _not_compared(directory, names, None if comparison is None else comparison.compared)
+        if comparison is not None and _changed(before, kept.read_bytes()):
+            kept.write_bytes(before or b"")
+            troubles.append(CHANGED)
     except Exception as error:  # a checker that stops is a trouble of this run, whatever stopped it
         troubles.append(f"comparing the replicas' logs stopped: {type(error).__name__}: {error}")
+
+
+def _changed(before: bytes | None, now: bytes) -> bool:
+    """Whether a comparison finds something else than an earlier one of the same run."""
+    try:
+        one, other = json.loads(before or b"{}"), json.loads(now)
+    except (ValueError, RecursionError):
+        return False  # what it said is not known
+    same_run = isinstance(one, dict) and one.get("run") == other.get("run") and one.get("schema") == other["schema"]
+    return same_run and one.get("findings") != other["findings"]
 
 
 def _not_compared(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
+from chaos import cli
 from chaos.typed import PROGRAM, here, lasting, script, typed
 
 
@@ -38,3 +42,41 @@ def test_what_is_printed_elsewhere_is_typed_there(monkeypatch: pytest.MonkeyPatc
     done = subprocess.run(typed("sim", "--help"), shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Usage: squall sim" in done.stdout
+
+
+def calls() -> list[tuple[str, tuple[str, ...]]]:
+    """(file and line, the words that stand there as they are) of every command that Squall prints or keeps."""
+    found = []
+    for path in sorted((PROGRAM.parent / "chaos").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("typed", "lasting"):
+                said = [each for arg in node.args for each in ast.walk(arg) if isinstance(each, ast.Constant)]
+                words = tuple(str(each.value) for each in said if isinstance(each.value, str) and each.value)
+                if words:
+                    found.append((f"{path.name}:{node.lineno}", words))
+    return found
+
+
+@pytest.mark.parametrize(("place", "words"), calls())
+def test_every_command_that_is_printed_exists_with_its_options(place: str, words: tuple[str, ...]) -> None:
+    name, *options = words
+    command = cli.squall.get_command(click.Context(cli.squall), name)
+    assert command is not None, place
+    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
+    assert {word for word in options if word.startswith("--")} <= known, place
+
+
+def test_the_hints_of_refusals_are_among_them() -> None:
+    said = {words[:2] for _, words in calls()}
+    assert {("images",), ("doctor", "--fetch"), ("clean",), ("test", "--help")} <= {*said, *((w[0],) for w in said)}
+
+
+def test_no_command_is_printed_that_works_in_the_checkout_alone() -> None:
+    spoken = re.compile(r"\./squall [a-z]")
+    for path in sorted((PROGRAM.parent / "chaos").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        docs = {id(ast.get_docstring(node, clean=False)) for node in ast.walk(tree)
+                if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)}  # fmt: skip
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node.value) not in docs:
+                assert not spoken.search(node.value) or "markdown" in node.value, f"{path.name}:{node.lineno}"

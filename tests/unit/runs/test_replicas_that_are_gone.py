@@ -9,7 +9,7 @@ import pytest
 
 from chaos.plans.plan import make_plan, write_plan
 from chaos.runs.directory import RunDirectory
-from chaos.runs.judgement import compare_replicas
+from chaos.runs.judgement import CHANGED, compare_replicas
 from checkers.history import conversion
 from checkers.verdict import judge
 from tests.support.histories.builder import HistoryBuilder
@@ -91,3 +91,18 @@ def test_where_no_second_replica_leaves_files_none_is_missed(values: dict[str, o
     shutil.rmtree(run.nodes)
     run.plan.write_text(write_plan(make_plan(values)))
     assert troubles_of(run) == []
+
+
+def test_logs_that_were_changed_after_they_were_compared_are_nobodys_fault(run: RunDirectory) -> None:
+    assert troubles_of(run) == []
+    kept = (run.path / "replicas.json").read_bytes()
+    segment = max((run.nodes / "2" / "data").glob("*/*.log"), key=lambda path: path.stat().st_size)
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert troubles_of(run) == [CHANGED]
+    assert (run.path / "replicas.json").read_bytes() == kept, "what was found then stays"
+    metrics = {"partitions": {"t-0": {"part": 0, "acked": 1}}}
+    assert judge(run.path, [], metrics, troubles=[CHANGED]).verdict == "unknown"
+    (run.path / "replicas.json").unlink()
+    assert troubles_of(run) == []
+    assert "replica-divergence" in {each.name for each in judge(run.path, [], metrics).anomalies}
