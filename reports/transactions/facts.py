@@ -185,6 +185,12 @@ class Transactions:
         """The transaction of that operation."""
         return next((txn for txn in self.txns if txn.op == op), None)
 
+    def offset_of(self, part: Part) -> int:
+        """Where a record stands: as its sender was told, else as a reader got it; -1 where nobody knows."""
+        if part.sent.offset >= 0:
+            return part.sent.offset
+        return next((read.offset for read in self.reads.get(part.sent.value, ())), -1)
+
     def of_value(self, value: int) -> Txn | None:
         """The transaction that sent it."""
         return next((txn for txn in self.txns if any(part.sent.value == value for part in txn.parts)), None)

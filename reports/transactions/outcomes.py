@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from reports.run_files import RunFiles, integer, objects
 from reports.story_facts import ACKNOWLEDGED, FAILED
-from reports.transactions.facts import ABORT, COMMIT, NOT_ENDED, PREPARE_COMMIT, READ_COMMITTED, Read, Transactions, Txn
+from reports.transactions.facts import (
+    ABORT,
+    COMMIT,
+    NOT_ENDED,
+    PREPARE_COMMIT,
+    READ_COMMITTED,
+    Read,
+    TakenOver,
+    Transactions,
+    Txn,
+)
 
 COMMITTED, BY_CHOICE, UNASKED, OPEN, UNCERTAIN = "committed", "aborted", "aborted unasked", "left open", "unknown"
 WORDS = {
@@ -44,6 +54,8 @@ def sentence_of(txn: Txn, found: Transactions) -> str:
     if outcome == UNASKED:
         assert decided is not None
         return f"{WORDS[outcome]}, {cause_of_abort(txn, found)}{why}"
+    if outcome == OPEN and txn.asked is not None:
+        return f"its {txn.how} was refused{why}"
     if outcome == OPEN:
         more = "" if found.known else "; no trace tells what the coordinator did with it"
         return f"{WORDS[outcome]}{why}{more}"
@@ -53,20 +65,38 @@ def sentence_of(txn: Txn, found: Transactions) -> str:
     return f"{WORDS[outcome]}{why}; the coordinator decided to {end} it"
 
 
+TIMED_OUT, TAKEN_OVER, NO_CAUSE = "by time-out", "for a successor", "for no known cause"
+
+
 def cause_of_abort(txn: Txn, found: Transactions) -> str:
     """Why a coordinator aborted what nobody asked it to abort."""
-    decided = txn.decision
-    assert decided is not None
-    successors = [
-        each for each in found.taken_over
-        if each.id == txn.id and each.process != txn.process and each.asked <= decided.t <= each.t
-    ]  # fmt: skip
-    if successors:
-        return f"because process {successors[0].process} took over the transactional id"
-    begun = txn.states[0].t if txn.states else txn.began
-    if txn.timeout_s and decided.t - begun >= txn.timeout_s:
+    cause = cause_in_short(txn, found)
+    if cause == TAKEN_OVER:
+        return f"because process {_successors(txn, found)[0].process} took over the transactional id"
+    if cause == TIMED_OUT:
         return f"because its time-out of {txn.timeout_s:g} s was over"
     return "before its time-out, and no recorded process had taken over"
+
+
+def cause_in_short(txn: Txn, found: Transactions) -> str:
+    """TIMED_OUT, TAKEN_OVER or NO_CAUSE, of a transaction that its coordinator aborted unasked."""
+    decided = txn.decision
+    assert decided is not None
+    if _successors(txn, found):
+        return TAKEN_OVER
+    begun = txn.states[0].t if txn.states else txn.began
+    return TIMED_OUT if txn.timeout_s and decided.t - begun >= txn.timeout_s else NO_CAUSE
+
+
+def _successors(txn: Txn, found: Transactions) -> list[TakenOver]:
+    """Who was given its id while its coordinator decided."""
+    decided = txn.decision
+    return [
+        each
+        for each in found.taken_over
+        if each.id == txn.id and each.process != txn.process
+        and decided is not None and each.asked <= decided.t <= each.t
+    ]  # fmt: skip
 
 
 def why_wrong(txn: Txn, read: Read, called: str) -> str:

@@ -29,8 +29,7 @@ WIDTH, LEFT, RIGHT, TOP = 1180, 150, 16, 26
 ROW, AXIS, LEGEND = 38, 24, 26
 ROWS_AT_MOST = 40
 BARS_AT_MOST = 4_000
-"""More bars than that tell nothing more: of those in one cell of the picture the gravest stands for all."""
-CELL_S = 1.0
+"""More bars than that tell nothing more: those of one outcome in one cell of the picture are drawn as one."""
 LEAST = 2.0
 NUMBER_W = 14.0
 COLOURS = {
@@ -64,7 +63,11 @@ def overview_svg(
     """The picture of all of them between the seconds of `span`. Bars of `chosen` are links to what the page says of
     them. `faults`: with their words as kinds.
     """
-    names = sorted({txn.id for txn in txns})[:ROWS_AT_MOST]
+    names = rows_of(txns, chosen)
+    by_id: dict[str, list[Txn]] = {name: [] for name in names}
+    for txn in txns:
+        by_id.get(txn.id, []).append(txn)
+    cell = max(1.0, (WIDTH - LEFT - RIGHT) * len(names) / BARS_AT_MOST) if len(txns) > BARS_AT_MOST else 0.0
     foot = TOP + ROW * len(names)
     height = foot + AXIS + LEGEND
     parts = [
@@ -76,10 +79,16 @@ def overview_svg(
     ]
     by_op = {each.txn.op: each for each in chosen}
     for place, name in enumerate(names):
-        own = [txn for txn in txns if txn.id == name]
-        parts += _row(name, own, by_op, span, TOP + ROW * place, ident)
+        bars = [_bar(txn, by_op.get(txn.op), span) for txn in by_id[name]]
+        parts += _row(name, _merged(bars, cell) if cell else bars, TOP + ROW * place, ident)
     grave = any(each.grave for each in chosen)
     return "\n".join([*parts, *_legend(foot + AXIS + 14, ident, grave), "</svg>"])
+
+
+def rows_of(txns: Sequence[Txn], chosen: Sequence[LookedAt]) -> list[str]:
+    """The transactional ids that have a row: all, or if there are too many those of chosen transactions first."""
+    names = dict.fromkeys([*(each.txn.id for each in chosen), *sorted({txn.id for txn in txns})])
+    return sorted(list(names)[:ROWS_AT_MOST])
 
 
 def _hatching(ident: str) -> str:
@@ -122,17 +131,12 @@ def _axis(span: tuple[float, float], foot: float) -> Iterable[str]:
         at = round(at + step, 6)
 
 
-def _row(
-    name: str, txns: Sequence[Txn], by_op: dict[int, LookedAt], span: tuple[float, float], y: float, ident: str
-) -> Iterable[str]:
+def _row(name: str, bars: Sequence[_Bar], y: float, ident: str) -> Iterable[str]:
     middle = y + ROW / 2 + 3
     shown = name if len(name) <= 20 else name[:19] + "\u2026"
     yield f'<text x="{LEFT - 10}" y="{middle + 4:.0f}" text-anchor="end" fill="var(--ink)">{escape(shown)}'
     yield f"<title>{escape(name)}</title></text>"
     yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{middle}" y2="{middle}" stroke="var(--line)"/>'
-    bars = [_bar(txn, by_op.get(txn.op), span) for txn in txns]
-    if len(bars) > BARS_AT_MOST:
-        bars = _gravest(bars)
     labelled = _labelled(bars)
     for bar in sorted(bars, key=lambda bar: (bar.grave, bar.number > 0)):
         yield _drawn(bar, middle, ident, bar.number in labelled)
@@ -160,15 +164,18 @@ def _bar(txn: Txn, chosen: LookedAt | None, span: tuple[float, float]) -> _Bar:
     return _Bar(x_of(txn.began, span), x_of(until, span), outcome, grave, title, number)
 
 
-def _gravest(bars: Sequence[_Bar]) -> list[_Bar]:
-    """One bar for each pixel and outcome; chosen ones all."""
-    kept: dict[tuple[int, str], _Bar] = {}
+def _merged(bars: Sequence[_Bar], cell: float) -> list[_Bar]:
+    """One bar for each cell of so many px and each outcome, as wide as its bars reach; chosen ones by themselves."""
+    cells: dict[tuple[int, str], list[_Bar]] = {}
     for bar in bars:
         if not bar.number:
-            known = kept.get((int(bar.left), bar.outcome))
-            if known is None or bar.right > known.right:
-                kept[int(bar.left), bar.outcome] = bar
-    return [*kept.values(), *(bar for bar in bars if bar.number)]
+            cells.setdefault((int(bar.left / cell), bar.outcome), []).append(bar)
+    merged = []
+    for same in cells.values():
+        title = same[0].title if len(same) == 1 else f"{len(same)} transactions: {WORDS[same[0].outcome]}"
+        right = max(bar.right for bar in same)
+        merged.append(same[0]._replace(left=min(bar.left for bar in same), right=right, title=title))
+    return [*merged, *(bar for bar in bars if bar.number)]
 
 
 def _drawn(bar: _Bar, middle: float, ident: str, labelled: bool) -> str:

@@ -191,9 +191,14 @@ def _marker(at: float, node: int, line: Json) -> Marker:
 
 def _share_states(found: Transactions, states: Sequence[Decided]) -> None:
     """Each transaction has the states of its transactional id from its begin to the begin of the next."""
-    for name in sorted({txn.id for txn in found.txns}):
-        txns = sorted((txn for txn in found.txns if txn.id == name), key=lambda txn: txn.began)
-        _share_out(txns, _runs([state for state in states if state.id == name]))
+    txns: dict[str, list[Txn]] = {}
+    for txn in found.txns:
+        txns.setdefault(txn.id, []).append(txn)
+    of_id: dict[str, list[Decided]] = {}
+    for state in states:
+        of_id.setdefault(state.id, []).append(state)
+    for name, own in txns.items():
+        _share_out(sorted(own, key=lambda txn: txn.began), _runs(of_id.get(name, [])))
 
 
 def _runs(states: Sequence[Decided]) -> list[list[Decided]]:

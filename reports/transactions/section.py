@@ -14,6 +14,7 @@ from reports.transactions.lane import lane_svg
 from reports.transactions.moments import Moment, moments_of
 from reports.transactions.outcomes import (
     LookedAt,
+    cause_in_short,
     last_sign_of,
     length_of,
     looked_at,
@@ -21,7 +22,7 @@ from reports.transactions.outcomes import (
     sentence_of,
     visible_at,
 )
-from reports.transactions.overview import overview_svg
+from reports.transactions.overview import ROWS_AT_MOST, overview_svg
 
 IDENT = "txn"
 ORDER = ("committed", "aborted", "aborted unasked", "left open", "unknown")
@@ -90,18 +91,23 @@ def _sentence(found: Transactions) -> str:
     words = {
         "committed": "committed",
         "aborted": "aborted by choice",
-        "aborted unasked": "aborted by their coordinator (time-out, or a successor)",
+        "aborted unasked": "aborted by their coordinator",
         "left open": "left open",
         "unknown": "of unknown outcome",
     }
     told = [f"{counts[each]} {words[each]}" for each in ORDER if counts[each]]
+    causes = Counter(cause_in_short(txn, found) for txn in found.txns if outcome_of(txn) == "aborted unasked")
+    if causes:
+        place = next(n for n, each in enumerate(told) if each.endswith("by their coordinator"))
+        told[place] += f" ({', '.join(f'{count} {cause}' for cause, count in sorted(causes.items()))})"
     lengths = sorted(length_of(txn) for txn in found.txns if outcome_of(txn) == "committed")
     slow = ""
     if lengths:
         p50, p99 = lengths[len(lengths) // 2], lengths[min(int(len(lengths) * 0.99), len(lengths) - 1)]
         slow = f" Committed ones took {_length(p50)} (p50) and {_length(p99)} (p99), {_length(lengths[-1])} at most."
     ids = len({txn.id for txn in found.txns})
-    return f"{len(found.txns)} transactions of {ids} transactional ids: {', '.join(told)}.{slow}"
+    left_out = f" {ids - ROWS_AT_MOST} of the ids have no row in the picture." if ids > ROWS_AT_MOST else ""
+    return f"{len(found.txns)} transactions of {ids} transactional ids: {', '.join(told)}.{slow}{left_out}"
 
 
 def _length(seconds: float) -> str:

@@ -113,8 +113,8 @@ def subjects_of(found: Transactions, problem: Problem) -> list[Txn]:
     if by_value:
         return by_value[:1]
     there = [
-        (part.sent.offset, txn) for txn in found.txns for part in txn.parts
-        if part.partition == problem.where and part.sent.offset >= 0
+        (found.offset_of(part), txn) for txn in found.txns for part in txn.parts
+        if part.partition == problem.where and found.offset_of(part) >= 0
     ]  # fmt: skip
     for offset in problem.offsets[::-1]:  # what was read beyond the last stable offset, then that offset
         at_it = [txn for at, txn in there if at == offset]
@@ -171,7 +171,7 @@ class _Teller:
         for txn in self._subjects:
             own = moments_of(txn, self._found, self._names, self._called[txn.op])
             told += self._placed(txn, [each for each in own if each.kind not in ("seen", "visible")])
-            told += self._sends_after_fence(txn)
+            told += self._after_fence(txn)
             told += self._reads(txn)
         for txn in self._others:
             beside = moments_of(txn, self._found, self._names, self._called[txn.op])
@@ -224,20 +224,19 @@ class _Teller:
         after = f" The next answer, {length_text(told.t - moment.t)} later, tells last stable offset {told.lso}"
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
 
-    def _sends_after_fence(self, txn: Txn) -> Iterable[Moment]:
-        fence = fenced_by(txn, self._found)
+    def _after_fence(self, txn: Txn) -> Iterable[Moment]:
+        """What a producer did after another one had taken over its transactional id."""
+        fence, lane = fenced_by(txn, self._found), f"process {txn.process}"
         if fence is None:
             return
-        for part in txn.parts:
-            if part.sent.sent > fence.t:
-                name = self._names[part.sent.value]
-                late = length_text(part.sent.sent - fence.t)
-                text = (
-                    f"Process {txn.process} was fenced {late} before it sent {name}: process {fence.process} had "
-                    f"taken over {txn.id}."
-                )
-                lane = f"process {txn.process}"
-                yield Moment(part.sent.sent, lane, "zombie", f"{name} is of a fenced producer", text, grave=True)
+        acts = [(part.sent.sent, f"sent {self._names[part.sent.value]}") for part in txn.parts]
+        acts += [(txn.asked, f"asked to {txn.how} {self._called[txn.op]}")] if txn.asked is not None else []
+        for at, act in acts:
+            if at > fence.t:
+                late = length_text(at - fence.t)
+                taken = f"process {fence.process} had taken over {txn.id}"
+                text = f"Process {txn.process} was fenced {late} before it {act}: {taken}."
+                yield Moment(at, lane, "zombie", f"fenced, {act}", text, grave=True)
 
     def _reads(self, txn: Txn) -> Iterable[Moment]:
         """For each partition and isolation the first reader that got records of it, and any that should not have."""

@@ -12,7 +12,7 @@ from checkers.history.tables import INFO
 from reports import page as page_module
 from reports.page import render
 from reports.run_files import read_run
-from reports.transactions import overview
+from reports.transactions import overview, section
 from reports.transactions.facts import Transactions, Txn
 from reports.transactions.moments import moments_of
 from reports.transactions.outcomes import looked_at, outcome_of, sentence_of, visible_at
@@ -110,6 +110,8 @@ def test_every_outcome_has_its_word_and_says_why_where_nobody_asked(tmp_path: Pa
     assert said[slow.t0 / 1e9] == (
         "aborted unasked", "aborted by the coordinator, because its time-out of 1 s was over"
     )  # fmt: skip
+    told = section.section_of(read_run(tmp_path), found)
+    assert told is not None and "2 aborted by their coordinator (1 by time-out, 1 for a successor)" in told.sentence
     assert said[unsure.t0 / 1e9] == ("unknown", "unknown to its client (REQUEST_TIMED_OUT)")
 
 
@@ -158,7 +160,7 @@ def test_every_picture_is_sound_xml_and_its_rows_stand_below_each_other(tmp_path
     assert [int(y) for y in names] == sorted({int(y) for y in names}) and len(names) == 4
 
 
-def test_of_very_many_transactions_each_pixel_keeps_one_of_each_outcome_and_all_that_matter(
+def test_of_very_many_transactions_those_of_one_outcome_in_one_place_are_one_bar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = _torn()
@@ -172,8 +174,24 @@ def test_of_very_many_transactions_each_pixel_keeps_one_of_each_outcome_and_all_
     whole = overview.overview_svg(found.txns, chosen, [], (0, 10), "t")
     monkeypatch.setattr(overview, "BARS_AT_MOST", 100)
     fewer = overview.overview_svg(found.txns, chosen, [], (0, 10), "t")
-    assert whole.count("<rect") > 300 > 200 > fewer.count("<rect")
+    assert whole.count("<rect") > 300 > 150 > fewer.count("<rect")
+    merged = re.findall(r"(\d+) transactions: (committed|aborted by its client)<", fewer)
+    assert sum(int(count) for count, _ in merged) >= 250 and len({outcome for _, outcome in merged}) == 2
     assert fewer.count("<a href") == whole.count("<a href") == len(chosen)
+
+
+def test_ids_without_room_are_counted_and_those_of_findings_keep_their_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _torn()
+    for number in range(4):
+        run.end(run.begin(run.producer(), f"A{number}"), "commit")
+    monkeypatch.setattr(overview, "ROWS_AT_MOST", 3)
+    monkeypatch.setattr(section, "ROWS_AT_MOST", 3)
+    files = read_run(run.write(tmp_path))
+    shown = section.section_of(files, transactions_of(files))
+    assert shown is not None and "2 of the ids have no row in the picture." in shown.sentence
+    assert len(re.findall(r"</title></text>", shown.svg)) == 3 and "<title>a</title>" in shown.svg
 
 
 def test_a_failure_of_the_section_is_named_and_the_page_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def hanging() -> TxnRun:
     for _ in range(2):
         run.final([(0, one)], end=2, position=2, isolation=1)
         run.poll(run.final_reader(1, 1), [], part=1, at=0, f="final_read", position=0, hw=1, lso=0)
-        run.tick(3_000_000_000)
+        run.tick(13_000_000_000)
     run.poll(run.final_reader(1, 0), [(0, two)], part=1, f="final_read", hw=1, lso=0)
     return run
 
@@ -165,6 +165,7 @@ SAID: dict[str, tuple[Callable[[], TxnRun], tuple[str, ...]]] = {
     "zombie-write": (zombie, (
         "Process 1 is given the transactional id a (producer id 4000, epoch 0): earlier ones are fenced.",
         "Process 0 was fenced 1.0 ms before it sent A: process 1 had taken over a.",
+        "before it asked to commit T1: process 1 had taken over a.",
     )),
     "hanging-txn": (hanging, (
         "The final reads cannot go on: t-1 still has last stable offset 0, high watermark 1.",
