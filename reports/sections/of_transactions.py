@@ -18,6 +18,7 @@ UNCOMMITTED = {
     "never_ended": "that their clients left open",
     "before_commit": "before their commit was asked for",
 }
+GOT = "What readers at read_uncommitted got of transactions"
 WHEN = {"under_load": "under load", "final_reads": "in the final reads"}
 
 
@@ -33,18 +34,18 @@ def in_figures(files: RunFiles) -> Section | None:
         for key, when in WHEN.items()
         for name, which in UNCOMMITTED.items()
     ]
-    rows = [[which, when, *(f"{integer(each.get(name), 0):,}" for name in AMOUNTS)] for which, when, each in amounts]
+    rows = [
+        [which, when, *(f"{integer(each.get(name), 0):,}" for name in AMOUNTS)]
+        for which, when, each in amounts
+        if integer(each.get("reads"), 0) > 0
+    ]
     return Section(
         "Transactions in figures",
         f"{_commits(ended, mapping(told.get('commit_ms')))} {_seen(mapping(got.get('under_load')))}",
         None,
         (
             Rows("How transactions ended", ("", ">transactions"), [[words, f"{count:,}"] for words, count in counts]),
-            Rows(
-                "What readers at read_uncommitted got of transactions",
-                ("", "", ">transactions", ">offsets", ">reads"),
-                rows,
-            ),
+            *([Rows(GOT, ("", "", ">transactions", ">offsets", ">reads"), rows)] if rows else []),
         ),
     )
 

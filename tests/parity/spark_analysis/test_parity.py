@@ -16,7 +16,9 @@ from checkers.history import conversion
 from checkers.history.values import AFTER_HEALING
 from checkers.measures import measure
 from checkers.metrics import ACKED, AFTERWARDS, LOAD, READER_GAP, Measure, context_of
+from spark_analysis import witnesses
 from spark_analysis.jobs import run_queries
+from spark_analysis.query import TooMany
 from spark_analysis.witnesses import FEW, SCHEMA, rows
 from tests.support.histories.anomaly_cases import CASES, PLANTS
 from tests.support.histories.builder import MS, HistoryBuilder, generate, merged
@@ -107,6 +109,14 @@ def test_both_find_the_same_cycles_among_many_transactions(spark: SparkSession, 
     alone = [each for each in found if each.anomaly == "dirty-read"]
     assert 10 < len({each.part for each in circles}) < 40, "in some of the histories, not in all of them"
     assert len(alone) > len(circles), "most of what is read too early closes no circle"
+
+
+def test_more_edges_than_the_driver_can_search_end_the_analysis(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witnesses, "SEARCHED", 3)
+    with pytest.raises(TooMany, match="more than 3 rows of wr_edges"):
+        compared(spark, tmp_path, merged([tangle(seed) for seed in range(5)]))
 
 
 @pytest.mark.parametrize("part", [0.3, 0.8])
