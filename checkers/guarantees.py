@@ -299,7 +299,7 @@ LOST_IN_TRANSACTIONS = {
     **dict.fromkeys(("poll-skip", "int-poll-skip"), "a marker, which no reader gets, stands where a record was lost"),
     **dict.fromkeys(
         ("G1a", "dirty-read", "G1c", "zombie-write"),
-        "the coordinator's records of epochs and decisions were lost: a producer gets an epoch again that wrote before, "
+        "the coordinator lost records of epochs and decisions: a producer gets an epoch again that wrote before, "
         "and its commits take with them what an earlier transaction of that epoch has left open",
     ),
 }
