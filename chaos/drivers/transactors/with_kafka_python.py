@@ -93,8 +93,11 @@ class _Transactor(Sending):
 
 
 def weigh(which: str, error: BaseException) -> Weighed:
-    """By the error's class, and, as most refusals are plain KafkaErrors, by its words."""
-    name = type(error).__name__
+    """By the error's class, and, as most refusals are plain KafkaErrors, by its words. One that wraps another has its
+    name.
+    """
+    wrapped = error.args[0] if error.args and isinstance(error.args[0], BaseException) else error
+    name = type(wrapped).__name__
     if isinstance(error, TimeoutError):
         return Weighed(INFO, TIMED_OUT, Then.END)
     words = str(error.args[0]) if error.args else ""

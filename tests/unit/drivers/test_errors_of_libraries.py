@@ -197,6 +197,11 @@ def test_whatever_else_kafka_python_raises_leaves_a_call_or_a_record_in_doubt() 
     assert {with_kafka_python.weigh(BEGIN, made(kind)).status for kind in errors} == {FAIL}
 
 
+def test_an_error_that_kafka_python_wraps_gives_it_its_name() -> None:
+    wrapped = kafka.errors.KafkaError(kafka.errors.InvalidProducerIdMappingError())
+    assert with_kafka_python.weigh(COMMIT, wrapped) == Weighed(INFO, "InvalidProducerIdMappingError", Then.END)
+
+
 def test_what_the_words_of_a_refusal_are_is_kafka_python_s() -> None:
     """The table goes by them: a release that says it otherwise is noticed here."""
     from kafka.producer.transaction_manager import TransactionManager
