@@ -46,7 +46,7 @@ def render(run_dir: Path) -> Path:
     transactions, txns, txns_trouble = _transactions(files)
     sections = [each for each in (own, in_figures(files)) if each is not None]
     text = (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             files=files,
@@ -87,7 +87,8 @@ def render(run_dir: Path) -> Path:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Where templates come from, and the filters that they use."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports"),
         autoescape=True,

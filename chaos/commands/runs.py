@@ -1,0 +1,125 @@
+"""`squall runs`: what is in a folder of runs, as a table and as a page; two compared; old ones removed."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from chaos.errors import Refused
+from chaos.runs.directory import RUNS, RunDirectory
+from chaos.screen import console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reports.shelf import ShelvedRun
+
+STYLES = {"valid": "green", "invalid": "bold red"}
+
+
+@click.command()
+@click.argument("two", nargs=-1, metavar="[RUN RUN]", type=click.Path(path_type=Path))
+@click.option("--runs", type=click.Path(path_type=Path), default=RUNS, show_default=True, help="Folder for runs.")
+@click.option("--verdict", help="Only runs of this verdict: valid, invalid, unknown, 'no verdict'.")
+@click.option("--prune", is_flag=True, help="Remove valid runs by --older-than and --keep-mib. Others always stay.")
+@click.option(
+    "--older-than", type=click.FloatRange(0), metavar="DAYS", help="With --prune: valid runs older than this."
+)
+@click.option(
+    "--keep-mib", type=click.IntRange(0), help="With --prune: the oldest valid runs, until all fit into this."
+)
+@click.option("--dry-run", is_flag=True, help="With --prune: only say which would go.")
+def command(
+    two: tuple[Path, ...],
+    runs: Path,
+    verdict: str | None,
+    prune: bool,
+    older_than: float | None,
+    keep_mib: int | None,
+    dry_run: bool,
+) -> int:
+    """What is in a folder of runs: verdict, configuration, faults, latency and findings of each, the newest first. The
+    same stands in FOLDER/index.html. With two runs: both beside each other.
+
+    \b
+    Examples:
+      squall runs
+      squall runs --verdict invalid
+      squall runs runs/20260704T120000-seed7 runs/latest
+      squall runs --prune --older-than 14 --keep-mib 2000 --dry-run
+    """
+    from reports.runs_page import render
+    from reports.shelf import compared, one, shelf, to_remove
+
+    if two:
+        if len(two) != 2:
+            raise click.UsageError("two runs can be compared, or none is named: squall runs RUN RUN")
+        _show_two(compared(*(one(RunDirectory.open(each).path) for each in two)))
+        return 0
+    if (older_than is not None or keep_mib is not None or dry_run) and not prune:
+        raise click.UsageError("--older-than, --keep-mib and --dry-run say what --prune removes: add --prune")
+    if prune and older_than is None and keep_mib is None:
+        raise click.UsageError("--prune needs --older-than DAYS or --keep-mib MIB")
+    if not runs.is_dir():
+        raise Refused(f"{runs}: there is no such folder of runs; `squall run` makes it, --runs names another one")
+    rows = shelf(runs)
+    if prune:
+        limit = None if keep_mib is None else keep_mib << 20
+        _remove(to_remove(rows, datetime.now(UTC), older_than, limit), dry_run=dry_run)
+        rows = shelf(runs)
+    _show([row for row in rows if verdict in (None, row.verdict)])
+    click.echo(f"page: {render(runs, rows)}")
+    return 0
+
+
+def _remove(going: Sequence[ShelvedRun], *, dry_run: bool) -> None:
+    for row in going:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {row.path}, {row.bytes / 2**20:.1f} MiB")
+        if not dry_run:
+            shutil.rmtree(row.path)
+    total = sum(row.bytes for row in going) / 2**20
+    click.echo(f"{len(going)} runs, {total:.1f} MiB. Runs that are not valid stay.")
+
+
+def _show(rows: Sequence[ShelvedRun]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("run", "verdict", "workload", "configuration", "where", "faults"):
+        table.add_column(name, no_wrap=name in ("run", "verdict"))
+    for name in ("landed", "acknowledged", "p99, ms", "gap, s"):
+        table.add_column(name, justify="right")
+    table.add_column("found, or why nothing is proven")
+    for row in rows:
+        table.add_row(
+            row.name,
+            Text(row.verdict, STYLES.get(row.verdict, "yellow")),
+            row.workload,
+            row.configuration,
+            row.where,
+            ", ".join(row.faults),
+            row.landed_of,
+            "" if row.acked is None else f"{row.acked:,}",
+            "" if row.p99_ms is None else f"{row.p99_ms:,.1f}",
+            "" if row.unavailable_s is None else f"{row.unavailable_s:.1f}",
+            "; ".join(row.findings),
+        )
+    screen = console()
+    screen.print(table)
+    screen.print(f"{len(rows)} runs, {sum(row.bytes for row in rows) / 2**20:,.1f} MiB")
+
+
+def _show_two(cells: Sequence[tuple[str, str, str]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("", "first", "second", box=box.SIMPLE_HEAD, pad_edge=False)
+    for what, first, second in cells:
+        table.add_row(what, first, second, style="" if first == second else "bold")
+    console().print(table)

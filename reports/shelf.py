@@ -1,0 +1,185 @@
+"""What is in a folder of runs: a row for each run, read from the few files that say how it went."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reports.run_files import Json, integer, mapping, number, objects, texts
+
+NO_VERDICT = "no verdict"
+PAGE = "index.html"
+KEPT = ("valid",)
+"""Only runs of these verdicts are ever removed by age or size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShelvedRun:
+    """One run as a row. None: its files do not say."""
+
+    name: str
+    path: Path
+    verdict: str
+    """valid, invalid, unknown, or `NO_VERDICT`."""
+    began: datetime | None
+    workload: str
+    where: str
+    """Target and runtime: "squall, process"."""
+    configuration: str
+    """What the durability of a record depends on."""
+    seed: int | None
+    faults: tuple[str, ...]
+    """The kinds that were planned, each once."""
+    landed: int | None
+    planned: int | None
+    acked: int | None
+    p99_ms: float | None
+    unavailable_s: float | None
+    findings: tuple[str, ...]
+    """What was found and not permitted; else why nothing is proven."""
+    bytes: int
+    """Of all files on disk."""
+
+    @property
+    def landed_of(self) -> str:
+        """Faults landed, of those planned."""
+        return "" if self.planned is None else f"{self.landed if self.landed is not None else '?'}/{self.planned}"
+
+    @property
+    def page(self) -> str:
+        """Its own page, from the folder of runs; empty where there is none."""
+        return f"{self.name}/report.html" if (self.path / "report.html").exists() else ""
+
+
+def shelf(root: Path) -> list[ShelvedRun]:
+    """Every run directory in `root`, the newest first. A file that cannot be read leaves its cells empty."""
+    folders = [each for each in sorted(root.iterdir()) if each.is_dir() and not each.is_symlink()]
+    found = [_row(each) for each in folders if (each / "plan.toml").exists()]
+    return sorted(found, key=lambda row: (row.began.timestamp() if row.began else 0.0, row.name), reverse=True)
+
+
+def one(path: Path) -> ShelvedRun:
+    """The row of one run directory."""
+    return _row(path)
+
+
+def _row(path: Path) -> ShelvedRun:
+    plan, info, verdict = _toml(path / "plan.toml"), _json(path / "run.json"), _json(path / "verdict.json")
+    metrics, faults = mapping(verdict.get("metrics")), mapping(info.get("faults"))
+    wall_ms = number(info.get("began_wall_ms"))
+    seed, planned, landed = plan.get("seed"), faults.get("planned"), faults.get("landed")
+    acked = mapping(info.get("counters")).get("acked")
+    word = verdict.get("verdict")
+    return ShelvedRun(
+        path.name,
+        path,
+        word if word in ("valid", "invalid", "unknown") else NO_VERDICT,
+        None if wall_ms is None else datetime.fromtimestamp(wall_ms / 1000, UTC),
+        str(mapping(plan.get("workload")).get("name", "?")),
+        f"{plan.get('target', '?')}, {plan.get('runtime', '?')}",
+        _configuration(plan),
+        seed if isinstance(seed, int) else None,
+        tuple(dict.fromkeys(str(each.get("action")) for each in objects(plan.get("faults")))),
+        landed if isinstance(landed, int) else None,
+        planned if isinstance(planned, int) else None,
+        acked if isinstance(acked, int) else None,
+        number(mapping(mapping(metrics.get("latency_ms")).get("all")).get("p99")),
+        number(mapping(mapping(metrics.get("unavailable")).get("overall")).get("s")),
+        tuple(_findings(verdict, info)),
+        sum(each.lstat().st_size for each in path.rglob("*") if each.is_file() and not each.is_symlink()),
+    )
+
+
+def _configuration(plan: Json) -> str:
+    load = mapping(plan.get("workload"))
+    told = []
+    if "acks" in load:
+        acks = integer(load["acks"])
+        told.append(f"acks={'all' if acks == -1 else acks}")
+    if "min_isr" in load:
+        told.append(f"min ISR {load['min_isr']} of {load.get('replication_factor', '?')}")
+    if load.get("idempotence") is False:
+        told.append("not idempotent")
+    if load.get("client", "squall") != "squall":
+        told.append(str(load["client"]))
+    settings = {**mapping(mapping(plan.get("cluster")).get("settings")), **mapping(load.get("topic_settings"))}
+    if str(settings.get("unclean.leader.election.enable", "")).lower() == "true":
+        told.append("unclean elections")
+    return ", ".join(told)
+
+
+def _findings(verdict: Json, info: Json) -> Iterable[str]:
+    for each in objects(verdict.get("anomalies")):
+        if not each.get("permitted"):
+            evidence = f" ({each['evidence']})" if each.get("evidence") else ""
+            yield f"{each.get('name', '?')}{evidence}: {each.get('count', '?')}"
+    if verdict.get("verdict") != "invalid":
+        yield from texts(verdict.get("reasons"))
+    if not verdict:
+        yield str(info.get("trouble") or "it was not judged: `squall verify` does that")
+
+
+def _toml(path: Path) -> Json:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _json(path: Path) -> Json:
+    try:
+        found: Any = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return mapping(found)
+
+
+def to_remove(
+    rows: Sequence[ShelvedRun], now: datetime, days: float | None, limit_bytes: int | None
+) -> list[ShelvedRun]:
+    """The valid runs that go: those older than `days`, then the oldest until all runs together are below `limit_bytes`.
+
+    What is not valid stays, whatever its age and size: somebody has to look at it.
+    """
+    going = []
+    left = sum(row.bytes for row in rows)
+    for row in reversed(rows):
+        if row.verdict not in KEPT:
+            continue
+        old = days is not None and row.began is not None and (now - row.began).total_seconds() > days * 86_400
+        if old or (limit_bytes is not None and left > limit_bytes):
+            going.append(row)
+            left -= row.bytes
+    return going
+
+
+def compared(first: ShelvedRun, second: ShelvedRun) -> list[tuple[str, str, str]]:
+    """(what, of the first, of the second) for all that a row says."""
+
+    def cells(row: ShelvedRun) -> dict[str, str]:
+        return {
+            "run": row.name,
+            "verdict": row.verdict,
+            "workload": row.workload,
+            "where": row.where,
+            "configuration": row.configuration,
+            "seed": _or_none(row.seed),
+            "faults": ", ".join(row.faults),
+            "landed": row.landed_of,
+            "acknowledged": _or_none(row.acked),
+            "p99, ms": _or_none(row.p99_ms),
+            "longest unavailability, s": _or_none(row.unavailable_s),
+            "findings": "; ".join(row.findings),
+        }
+
+    others = cells(second)
+    return [(what, value, others[what]) for what, value in cells(first).items()]
+
+
+def _or_none(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"

@@ -1,0 +1,127 @@
+"""A folder of runs as rows: what each file says, what is kept, and the page."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from chaos import cli
+from chaos.commands.runs import command
+from reports.runs_page import render
+from reports.shelf import NO_VERDICT, compared, shelf, to_remove
+from tests.unit.reports.conftest import PLAN
+
+NOW = datetime(2026, 7, 20, tzinfo=UTC)
+
+
+def put(root: Path, name: str, days_ago: float, verdict: str, size: int = 0, **more: Any) -> Path:
+    """A run directory with the files that a row is read from."""
+    path = root / name
+    path.mkdir(parents=True)
+    (path / "plan.toml").write_text(PLAN)
+    began = (NOW - timedelta(days=days_ago)).timestamp() * 1000
+    info = {"began_wall_ms": began, "counters": {"acked": 5}, "faults": {"planned": 2, "landed": 1}}
+    (path / "run.json").write_text(json.dumps(info))
+    if verdict != NO_VERDICT:
+        latency, gap = {"all": {"p99": 12.5}}, {"overall": {"s": 3.25}}
+        told = {"verdict": verdict, "metrics": {"latency_ms": latency, "unavailable": gap}, **more}
+        (path / "verdict.json").write_text(json.dumps(told))
+    (path / "filler").write_bytes(bytes(size))
+    return path
+
+
+LOST = {"name": "lost-write", "evidence": "", "count": 7, "permitted": False}
+PERMITTED = {"name": "duplicate", "evidence": "acks", "count": 3, "permitted": True}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "runs"
+    put(made, "a-old", 30, "valid", 3 << 20)
+    put(made, "b-bad", 20, "invalid", 3 << 20, anomalies=[LOST, PERMITTED], reasons=["lost-write: 7, not permitted"])
+    put(made, "c-open", 10, "unknown", 3 << 20, reasons=["a fault did not land"])
+    put(made, "d-new", 1, "valid", 3 << 20)
+    put(made, "e-cut", 2, NO_VERDICT)
+    (made / "latest").symlink_to("d-new")
+    (made / "no-run").mkdir()
+    return made
+
+
+def test_each_run_is_a_row_and_the_newest_comes_first(root: Path) -> None:
+    rows = {row.name: row for row in shelf(root)}
+    assert list(rows) == ["d-new", "e-cut", "c-open", "b-bad", "a-old"]
+    row = rows["b-bad"]
+    assert (row.verdict, row.seed, row.faults, row.landed_of) == ("invalid", 8, ("kill",), "1/2")
+    assert (row.acked, row.p99_ms, row.unavailable_s, row.configuration) == (5, 12.5, 3.25, "min ISR 2 of 3")
+    assert row.findings == ("lost-write: 7",), "what is permitted is no finding"
+    assert rows["c-open"].findings == ("a fault did not land",)
+    assert rows["e-cut"].verdict == NO_VERDICT
+
+
+def test_files_that_cannot_be_read_leave_cells_empty(tmp_path: Path) -> None:
+    path = put(tmp_path, "torn", 1, "valid")
+    for name in ("plan.toml", "run.json", "verdict.json"):
+        (path / name).write_text("{ 'torn")
+    (row,) = shelf(tmp_path)
+    assert (row.verdict, row.seed, row.acked, row.began, row.p99_ms) == (NO_VERDICT, None, None, None, None)
+
+
+def test_only_valid_runs_are_removed_by_age_and_by_size(root: Path) -> None:
+    rows = shelf(root)
+    assert [row.name for row in to_remove(rows, NOW, 5, None)] == ["a-old"]
+    assert [row.name for row in to_remove(rows, NOW, None, 10 << 20)] == ["a-old"]
+    assert [row.name for row in to_remove(rows, NOW, None, 0)] == ["a-old", "d-new"]
+    assert to_remove(rows, NOW, 40, 1 << 40) == []
+
+
+def test_two_runs_stand_beside_each_other(root: Path) -> None:
+    rows = {row.name: row for row in shelf(root)}
+    told = {what: (first, second) for what, first, second in compared(rows["a-old"], rows["b-bad"])}
+    assert told["verdict"] == ("valid", "invalid")
+    assert told["p99, ms"] == ("12.5", "12.5")
+    assert told["findings"] == ("", "lost-write: 7")
+
+
+def test_the_page_says_what_is_worst_first_and_escapes_what_it_shows(root: Path) -> None:
+    put(root, "f-odd", 0, "unknown", reasons=["<script>alert(1)</script>"])
+    text = render(root, shelf(root)).read_text()
+    assert "1 invalid, 2 unknown, 1 no verdict, 2 valid" in text
+    assert "begin with the red rows" in text
+    assert "<script>" not in text
+    assert text.index("f-odd") < text.index("b-bad")
+
+
+def test_the_command_removes_what_it_said_that_it_would(root: Path) -> None:
+    def told(*flags: str) -> str:
+        done = CliRunner().invoke(command, ["--runs", str(root), *flags], standalone_mode=False)
+        assert done.exception is None, done.output
+        return done.output
+
+    assert "would remove" in told("--prune", "--keep-mib", "0", "--dry-run")
+    assert (root / "a-old").exists()
+    assert "2 runs, 6.0 MiB. Runs that are not valid stay." in told("--prune", "--keep-mib", "0")
+    assert sorted(path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()) == [
+        *("b-bad", "c-open", "e-cut", "no-run"),
+    ]
+    only = told("--verdict", "invalid")
+    assert "b-bad" in only
+    assert "c-open" not in only
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--older-than", "3"), "add --prune"),
+        (("--prune",), "--prune needs --older-than"),
+        (("one",), "two runs can be compared"),
+        (("--runs", "nowhere"), "there is no such folder of runs"),
+    ],
+)
+def test_wrong_usage_is_told(flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["runs", *flags]) == 3
+    assert said in capsys.readouterr().err
