@@ -164,7 +164,7 @@ def _without_clients(files: RunFiles, problem: Problem, begin: float) -> Facts:
         facts.final_reads = since - begin, (until if until is not None else since) - begin
         # What follows is the harness taking the cluster down.
         facts.events = [event for event in facts.events if event.t <= facts.final_reads[1]]
-    facts.wires = list(_wires(files, begin))
+    facts.wires = list(wires_of(files, begin))
     return facts
 
 
@@ -314,7 +314,7 @@ def json_lines(path: Path) -> Iterable[Json]:
         return
 
 
-def _wires(files: RunFiles, begin: float) -> Iterable[Wire]:
+def wires_of(files: RunFiles, begin: float) -> Iterable[Wire]:
     """messages.jsonl, where there is one: times as in the traces, monotonic seconds; the arrival is an estimate."""
     for line in json_lines(files.path / "messages.jsonl"):
         sent = number(line.get("t_sent"))

@@ -142,6 +142,8 @@ def _bars(txn: Txn, lane: str, own: Sequence[Moment], scale: _Scale, middle: flo
     last = marked[0] if lane not in (CLIENT, COORDINATOR) and marked else own[-1]
     if lane not in (CLIENT, COORDINATOR) and not marked:
         colour = COLOURS[OPEN] if outcome == COMMITTED else COLOURS[UNCERTAIN]
+    elif last.grave:
+        colour = "var(--bad)"
     left, right = scale.x(own[0].t), scale.x(last.t)
     yield (
         f'<rect x="{left:.1f}" y="{middle - 4}" width="{max(right - left, 2.0):.1f}" height="8" rx="2" '

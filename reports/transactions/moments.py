@@ -45,6 +45,8 @@ class Moment:
     """The transaction's operation."""
     about: tuple[str, ...] = ()
     """Names of records."""
+    node: int = -1
+    """The broker that did it; -1: none, or not known."""
 
 
 def length_text(seconds: float) -> str:
@@ -165,7 +167,8 @@ def _of_marker(marker: Marker, txn: Txn) -> Moment:
     if txn.contradicts(marker):
         against = ", though its coordinator decided otherwise"
     text = f"{who} writes the {marker.word} marker to {marker.partition} at offset {marker.offset} {by}{against}."
-    return Moment(marker.t, marker.partition, "marked", f"{marker.word} marker", text, bool(against))
+    label = f"{marker.word} marker"
+    return Moment(marker.t, marker.partition, "marked", label, text, bool(against), node=marker.node)
 
 
 def error_name(code: int) -> str:

@@ -27,8 +27,9 @@ WORDS = {
     UNCERTAIN: "unknown to its client",
 }
 """Outcome -> how a legend names it, in the order of a legend."""
-SLOWEST = 8
-"""So many slow transactions are worth a line."""
+SLOWEST, SLOWEST_ALWAYS = 8, 3
+"""So many slow transactions are worth a line; beyond the first ones only if they took SLOW times the median."""
+SLOW = 2.0
 LOOKED_AT = 24
 """Lines of the table at most."""
 _ABOUT_TXN = ("G1a", "G1c", "dirty-read", "torn-txn", "lost-txn", "zombie-write")
@@ -168,9 +169,18 @@ def looked_at(files: RunFiles, found: Transactions) -> list[LookedAt]:
         why = "outcome unknown" if _is_marked(txn, found) else "without all its markers"
         chosen.setdefault(txn.op, (txn, why if outcome_of(txn) != OPEN else "left open", False))
     slow = sorted(found.txns, key=lambda txn: -length_of(txn))[:SLOWEST]
+    usual = slow_from(found)
     for place, txn in enumerate(slow):
+        if place >= SLOWEST_ALWAYS and length_of(txn) < usual:
+            break
         chosen.setdefault(txn.op, (txn, "the slowest" if not place else "slow", False))
     return [LookedAt(number, *each) for number, each in enumerate(list(chosen.values())[:LOOKED_AT], start=1)]
+
+
+def slow_from(found: Transactions) -> float:
+    """From so many seconds on a transaction is slow for this run."""
+    lengths = sorted(length_of(txn) for txn in found.txns)
+    return SLOW * lengths[len(lengths) // 2]
 
 
 def length_of(txn: Txn) -> float:

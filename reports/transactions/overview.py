@@ -81,8 +81,9 @@ def overview_svg(
     for place, name in enumerate(names):
         bars = [_bar(txn, by_op.get(txn.op), span) for txn in by_id[name]]
         parts += _row(name, _merged(bars, cell) if cell else bars, TOP + ROW * place, ident)
-    grave = any(each.grave for each in chosen)
-    return "\n".join([*parts, *_legend(foot + AXIS + 14, ident, grave), "</svg>"])
+    there, grave = {outcome_of(txn) for txn in txns}, any(each.grave for each in chosen)
+    legend = _legend(foot + AXIS + 14, ident, [each for each in _GRAVITY if each in there], grave)
+    return "\n".join([*parts, *legend, "</svg>"])
 
 
 def rows_of(txns: Sequence[Txn], chosen: Sequence[LookedAt]) -> list[str]:
@@ -207,10 +208,10 @@ def _heights(bar: _Bar) -> tuple[float, float]:
     return {COMMITTED: (-10, 0), BY_CHOICE: (0, 10), UNASKED: (0, 10)}.get(bar.outcome, (-6, 6))
 
 
-def _legend(y: float, ident: str, grave: bool) -> Iterable[str]:
+def _legend(y: float, ident: str, outcomes: Sequence[str], grave: bool) -> Iterable[str]:
     x = float(LEFT)
     places = {COMMITTED: "above the line", BY_CHOICE: "below", UNASKED: "below", OPEN: "across", UNCERTAIN: "across"}
-    for outcome in _GRAVITY:
+    for outcome in outcomes:
         fill = f"url(#{ident}-h)" if outcome == UNCERTAIN else COLOURS[outcome]
         more = ' fill-opacity="0.25"' if outcome == OPEN else ""
         words = f"{WORDS[outcome]} ({places[outcome]})"

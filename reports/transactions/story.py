@@ -13,6 +13,7 @@ from reports.run_files import RunFiles
 from reports.story_facts import ACKNOWLEDGED, Problem
 from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, TakenOver, Told, Transactions, Txn
 from reports.transactions.faults import moments_of_fault, short_of
+from reports.transactions.messages import asked_for, messages_of, moments_of_messages
 from reports.transactions.moments import (
     CLIENT,
     COORDINATOR,
@@ -90,7 +91,7 @@ def story_of(files: RunFiles, found: Transactions, problem: Problem) -> TxnStory
     moments = teller.moments()
     return TxnStory(
         problem,
-        teller.summary() + teller.shown_first(moments),
+        teller.summary(moments),
         called,
         subjects,
         names,
@@ -155,6 +156,7 @@ class _Teller:
         first, last = min(txn.began for txn in subjects), max(last_sign_of(txn) for txn in subjects)
         reads = [read.t for value in self._values for read in found.reads.get(value, ())[:1]]
         self._span = first - 1.0, max([last, *reads]) + 1.0
+        self._wires = messages_of(files)
         self.faults = [row for row in fault_rows(files) if self._is_near(row)]
 
     def _is_near(self, row: FaultRow) -> bool:
@@ -179,6 +181,7 @@ class _Teller:
         told += self._taken_over()
         for row in self.faults:
             told += moments_of_fault(self._files, row, [*self._subjects, *self._others], self._called)
+        told += moments_of_messages(self._wires, *self._span)
         told += self._leaders()
         told += self._finally()
         return sorted(told, key=lambda moment: (moment.t, moment.kind != "taken over"))
@@ -214,9 +217,11 @@ class _Teller:
         return sorted({name for txn in self._subjects for name in txn.partitions})
 
     def _with_marks(self, moment: Moment) -> Moment:
-        """A marker, with what the next answer says of the last stable offset."""
+        """A marker, with who asked for it and what the next answer says of the last stable offset."""
         if moment.kind != "marked":
             return moment
+        asked = asked_for(self._wires, moment)
+        moment = replace(moment, text=f"{moment.text} {asked}") if asked else moment
         told = next_answer(self._found, moment.lane, moment.t)
         if told is None:
             return moment
@@ -324,7 +329,7 @@ class _Teller:
 
     # ----------------------------------------------------------------------------------------------------------- words
 
-    def summary(self) -> str:
+    def summary(self, moments: Sequence[Moment]) -> str:
         """The story in a few sentences."""
         text = self._problem.text.rstrip(".")
         words = [f"{text[0].upper()}{text[1:]}."] if text else []
@@ -337,16 +342,13 @@ class _Teller:
             words += dict.fromkeys(
                 f"{each.partition} has {_an(each)} marker of it." for each in txn.markers if txn.contradicts(each)
             )
+        first = next((moment for moment in moments if moment.grave), None)
+        words += [f"At {first.t:.3f} s: {first.text}"] if first is not None else []
         if self.faults:
             on = ", ".join(f"{short_of(row)}{f' of {row.hit}' if row.hit else ''}" for row in self.faults)
             words.append(f"Faults at that time: {on}.")
         words += [said] if (said := self._found.ignorance(self._files.foreign)) else []
         return " ".join(words)
-
-    def shown_first(self, moments: Sequence[Moment]) -> str:
-        """The first moment that is wrong, for the summary."""
-        first = next((moment for moment in moments if moment.grave), None)
-        return f" At {first.t:.3f} s: {first.text}" if first is not None else ""
 
     def ends(self) -> list[str]:
         """Where each transaction's records and markers stand, by partition."""

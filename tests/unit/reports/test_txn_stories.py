@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -322,6 +323,24 @@ def test_a_late_end_of_one_transaction_that_ends_the_next_is_told_with_the_reque
     places = [text.index(words, text.index(" 1. ")) for words in order]
     assert places == sorted(places)
     assert "protocol EndTxn" in told.draw("one")
+
+
+def test_messages_tell_who_asked_for_a_marker_and_which_request_was_lost(tmp_path: Path) -> None:
+    run = torn()
+    run.write(tmp_path)
+    marked = next(each["t"] for each in run.traces[2] if each["e"] == "txn_marker")
+    asked = {"api": 27, "kind": "request", "source": 1, "target": 2, "correlation_id": 1, "size": 9, "note": ""}
+    lost = {**asked, "api": 26, "source": "CLIENT", "target": 1, "note": "dropped", "t_sent": marked - 0.003}
+    lines = [
+        {**asked, "t_sent": marked - 0.002, "t_arrives": marked - 0.001},
+        {**lost, "t_arrives": marked},
+        {**lost, "api": 1, "t_arrives": marked},
+    ]
+    (tmp_path / "messages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = re.sub(r"\s+", " ", _story(run, tmp_path, "torn-txn").text)
+    assert f"Broker 1 had asked for it at {marked - 0.002:.4f} s (WriteTxnMarkers)." in text
+    assert "The EndTxn request from the client (CLIENT) to broker 1 is lost on its way." in text
+    assert "Fetch" not in text
 
 
 def test_one_transaction_with_two_anomalies_has_one_story(tmp_path: Path) -> None:

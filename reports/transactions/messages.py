@@ -1,0 +1,52 @@
+"""What messages of a simulation add to a story of transactions: who asked for a marker, and which requests were lost.
+
+Only simulations whose messages were recorded have them (messages.jsonl): shrunk ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from reports.run_files import RunFiles
+from reports.story_facts import Wire, wires_of
+from reports.transactions.moments import FAULTS, Moment
+
+APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn", "WriteTxnMarkers", "Produce")
+"""Those that carry a transaction."""
+LOST_AT_MOST = 8
+ARRIVED_BEFORE_S = 0.002
+"""A marker is written so soon after the request for it has come."""
+
+
+def moments_of_messages(wires: Sequence[Wire], begin: float, end: float) -> Iterable[Moment]:
+    """Messages of transactions that were lost between these seconds, the first ones."""
+    lost = [wire for wire in wires if wire.arrives is None and begin <= wire.sent <= end]
+    for wire in lost[:LOST_AT_MOST]:
+        ends = f"from {_name(wire.source)} to {_name(wire.target)}"
+        text = f"The {wire.api} {wire.kind} {ends} is lost on its way."
+        yield Moment(wire.sent, FAULTS, "lost", f"{wire.api} {wire.kind} lost", text)
+
+
+def asked_for(wires: Sequence[Wire], marker: Moment) -> str:
+    """Who asked for a marker, in a sentence; empty where no message tells."""
+    if marker.node < 0:
+        return ""
+    came = [
+        wire
+        for wire in wires
+        if (wire.api, wire.kind, wire.target) == ("WriteTxnMarkers", "request", str(marker.node))
+        and wire.arrives is not None
+        and 0 <= marker.t - wire.arrives <= ARRIVED_BEFORE_S
+    ]
+    if not came:
+        return ""
+    return f"{_name(came[-1].source).capitalize()} had asked for it at {came[-1].sent:.4f} s (WriteTxnMarkers)."
+
+
+def _name(host: str) -> str:
+    return f"broker {host}" if host.isdigit() else f"the client ({host})"
+
+
+def messages_of(files: RunFiles) -> list[Wire]:
+    """In order of sending, as far as they carry transactions; none where messages were not recorded."""
+    return sorted((wire for wire in wires_of(files, 0.0) if wire.api in APIS), key=lambda wire: wire.sent)
