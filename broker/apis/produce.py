@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.apis.delayed_appends import DelayedAppends
 from broker.protocol.errors import ErrorCode
 from broker.protocol.hot import decode_produce, encode_produce_response
-from broker.replicas.waiters import AwaitedAppend, ProduceResult, give_up
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
     from broker.apis.txn_gate import Refused, TxnGate
@@ -27,7 +28,6 @@ _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-_TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 _INVALID_ACKS = int(ErrorCode.INVALID_REQUIRED_ACKS)
 _INVALID_RECORD = int(ErrorCode.INVALID_RECORD)
 _INVALID_TOPIC = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -37,41 +37,6 @@ _LEADER_HINTS_FROM = 10
 
 Results = list[tuple[bytes, list[ProduceResult]]]
 """By topic, as the request names it."""
-
-
-class DelayedProduce:
-    """A Produce whose acknowledgement waits for high watermarks, or with acks=1 for flushes."""
-
-    __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
-
-    def __init__(self, api: ProduceApi, slot: Slot, results: Results, parked: list[AwaitedAppend]) -> None:
-        self._api, self._slot, self._results, self._parked = api, slot, results, parked
-        self._owed = len(parked)
-        """How many partitions are still waited for."""
-        self.bucket = -1
-
-    def settled(self) -> None:
-        """One partition has its answer; the last one sends the reply."""
-        self._owed -= 1
-        if not self._owed:
-            self._api.timers.remove(self)
-            self._api.reply(self._slot, self._results)
-
-    def expire(self) -> None:
-        """The client's time-out has passed. Records not yet acknowledged may or may not be replicated later."""
-        if not self._owed:
-            return
-        self._owed = 0
-        for append in give_up(self._parked):
-            append.result.refuse(_TIMED_OUT)
-        self._api.reply(self._slot, self._results)
-
-    def abandon(self) -> None:
-        """The connection has ended: nobody waits for this answer any more. The records stay in the log."""
-        if self._owed:
-            self._owed = 0
-            self._api.timers.remove(self)
-            give_up(self._parked)
 
 
 class ProduceApi:
@@ -153,7 +118,7 @@ class ProduceApi:
         return result, None
 
     def _park(self, slot: Slot, results: Results, parked: list[AwaitedAppend], acks: int, deadline_ms: int) -> None:
-        delayed = DelayedProduce(self, slot, results, parked)
+        delayed = DelayedAppends(self, slot, results, parked)
         for append in parked:
             append.queue.add(append, delayed)
         if acks != -1:

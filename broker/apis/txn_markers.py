@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.apis.delayed_appends import DelayedAppends
 from broker.log.markers import Marker
 from broker.protocol.apis import ApiKey, request_class
 from broker.protocol.errors import ErrorCode
@@ -17,7 +18,7 @@ from broker.protocol.schema.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from broker.replicas.waiters import AwaitedAppend, ProduceResult, give_up
+from broker.replicas.waiters import AwaitedAppend, ProduceResult
 
 if TYPE_CHECKING:
     from broker.env import Env
@@ -31,45 +32,9 @@ _NONE = int(ErrorCode.NONE)
 _NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = int(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NOT_ENOUGH_AFTER_APPEND = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-_TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 
 MarkerResults = list[tuple[int, list[tuple[str, list[ProduceResult]]]]]
 """Of each marker: its producer id, and by topic a result for each partition."""
-
-
-class DelayedMarkers:
-    """A WriteTxnMarkers whose answer waits for high watermarks."""
-
-    __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
-
-    def __init__(self, api: TxnMarkersApi, slot: Slot, results: MarkerResults, parked: list[AwaitedAppend]) -> None:
-        self._api, self._slot, self._results, self._parked = api, slot, results, parked
-        self._owed = len(parked)
-        """How many partitions are still waited for."""
-        self.bucket = -1
-
-    def settled(self) -> None:
-        """One partition has its answer; the last one sends the reply."""
-        self._owed -= 1
-        if not self._owed:
-            self._api.timers.remove(self)
-            self._api.reply(self._slot, self._results)
-
-    def expire(self) -> None:
-        """request.timeout.ms has passed. The coordinator asks again; the markers may be committed by then."""
-        if not self._owed:
-            return
-        self._owed = 0
-        for append in give_up(self._parked):
-            append.result.refuse(_TIMED_OUT)
-        self._api.reply(self._slot, self._results)
-
-    def abandon(self) -> None:
-        """The connection has ended: the coordinator asks again on another one. The markers stay in the log."""
-        if self._owed:
-            self._owed = 0
-            self._api.timers.remove(self)
-            give_up(self._parked)
 
 
 class TxnMarkersApi:
@@ -139,7 +104,7 @@ class TxnMarkersApi:
                         commit=asked.transaction_result, offset=offset, error=error)  # fmt: skip
 
     def _park(self, slot: Slot, results: MarkerResults, parked: list[AwaitedAppend], deadline_ms: int) -> None:
-        delayed = DelayedMarkers(self, slot, results, parked)
+        delayed = DelayedAppends(self, slot, results, parked)
         for append in parked:
             append.queue.add(append, delayed)
         slot.parked = delayed

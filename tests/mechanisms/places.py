@@ -6,6 +6,7 @@ RULES = "broker/replication/rules.py"
 PARTITION = "broker/replication/partition.py"
 ELECTIONS = "broker/controller/elections.py"
 PRODUCE_API, FETCH_API, OFFSET_API = "broker/apis/produce.py", "broker/apis/fetch.py", "broker/apis/offsets.py"
+DELAYED_APPENDS = "broker/apis/delayed_appends.py"
 FETCHER_LOOP, MANAGER = "broker/replicas/fetcher.py", "broker/replicas/replica_manager.py"
 LOG, EPOCH_CACHE, RECOVERY = "broker/log/log.py", "broker/log/epochs.py", "broker/log/recovery.py"
 

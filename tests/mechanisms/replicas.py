@@ -240,8 +240,8 @@ REPLICAS = (
             ),
         },
         removals=(
-            Removal("lets a Produce wait for ever", at.PRODUCE_API, "DelayedProduce.expire", body="return"),
-            Removal("waits for clients that are gone", at.PRODUCE_API, "DelayedProduce.abandon", body="return"),
+            Removal("lets a Produce wait for ever", at.DELAYED_APPENDS, "DelayedAppends.expire", body="return"),
+            Removal("waits for clients that are gone", at.DELAYED_APPENDS, "DelayedAppends.abandon", body="return"),
             Removal("lets a Fetch wait for ever", at.FETCH_API, "DelayedFetch.expire", body="return"),
             Removal(
                 "wakes no follower by an append",

@@ -1,0 +1,64 @@
+"""A request that has appended, and whose answer waits for high watermarks or flushes (R7, R8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from broker.protocol.errors import ErrorCode
+from broker.replicas.waiters import give_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.net.connection import Slot
+    from broker.net.deadlines import Timers
+    from broker.replicas.waiters import AwaitedAppend
+
+_TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
+R = TypeVar("R", contravariant=True)
+
+
+class Answering(Protocol[R]):
+    """The handlers of the request's API."""
+
+    timers: Timers
+
+    def reply(self, slot: Slot, results: R) -> None:
+        """Send the answer."""
+
+
+class DelayedAppends(Generic[R]):
+    """The answer of one request. Each of its partitions settles once; the last one sends the answer."""
+
+    __slots__ = ("_api", "_owed", "_parked", "_results", "_slot", "bucket")
+
+    def __init__(self, api: Answering[R], slot: Slot, results: R, parked: Sequence[AwaitedAppend]) -> None:
+        self._api, self._slot, self._results, self._parked = api, slot, results, parked
+        self._owed = len(parked)
+        """How many partitions are still waited for."""
+        self.bucket = -1
+
+    def settled(self) -> None:
+        """One partition has its answer; the last one sends the reply."""
+        self._owed -= 1
+        if not self._owed:
+            self._api.timers.remove(self)
+            self._api.reply(self._slot, self._results)
+
+    def expire(self) -> None:
+        """The time-out has passed: a producer's, or request.timeout.ms of a coordinator, which asks again. What is not
+        acknowledged by now may or may not be replicated later.
+        """
+        if not self._owed:
+            return
+        self._owed = 0
+        for append in give_up(self._parked):
+            append.result.refuse(_TIMED_OUT)
+        self._api.reply(self._slot, self._results)
+
+    def abandon(self) -> None:
+        """The connection has ended: nobody waits for this answer any more. What was appended stays in the log."""
+        if self._owed:
+            self._owed = 0
+            self._api.timers.remove(self)
+            give_up(self._parked)
