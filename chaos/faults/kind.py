@@ -8,7 +8,7 @@ and how its evidence reads in words.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -239,6 +239,16 @@ def no_traits(params: Params) -> frozenset[Trait]:
     return frozenset()
 
 
+ELSEWHERE = frozenset({Trait.MOVES_LEADERS, Trait.NEEDS_FILES, Trait.DAMAGES_FILES, Trait.ENDS_BY_ITSELF})
+"""Any of these traits: a fault that lands only where the workload's own partitions are, or are written."""
+
+
+def at_a_coordinator(rng: Random, fault: Fault) -> Fault:
+    """Aim a fault of one broker at a transaction coordinator."""
+    movable = fault.target in ("leader", "controller", "random") and not fault.traits & ELSEWHERE
+    return replace(fault, target="coordinator") if movable else fault
+
+
 def nothing_wrong(*given: Any) -> str:
     """Nothing forbids it."""
     return ""
@@ -279,6 +289,8 @@ class Draw:
     """In `squall run`: parameters under which it strikes, from the seed and the requests in flight."""
     varied: Callable[[Random, Params, int], dict[str, Any]] | None = None
     """In a swarm: parameters that only some faults get, from the number of nodes."""
+    coordinated: Callable[[Random, Fault], Fault] = at_a_coordinator
+    """If the workload has transactional producers: what some of its faults become."""
     instead: Callable[[int, Fault, int], Fault | None] = lambda seed, fault, nodes: None
     """In a swarm: sometimes returns another fault, with its target already chosen."""
 

@@ -22,6 +22,7 @@ from chaos.plans.mistakes import mistakes, possible_fault
 from chaos.plans.parts import ClusterPlan, FaultPlan, LimitsPlan, PlanParts, which_workload
 from chaos.plans.schedule import (
     DEFAULT_KINDS,
+    coordinated,
     in_a_zone,
     likely,
     make_schedule,
@@ -88,6 +89,8 @@ def with_schedule(values: dict[str, Any], kinds: tuple[str, ...] | None, count: 
         faults = make_schedule(bare.seed, kinds, bare.time_s, restart_s=restart_s, count=count)
     if bare.cluster.nodes == 1:
         faults = tuple(map(of_one_broker, faults))
+    ids = bare.workload.traffic().transactional_ids
+    faults = tuple(coordinated(bare.seed, fault, ids) for fault in faults)
     faults = tuple(in_a_zone(bare.seed, fault, bare.workload.zones) for fault in faults)
     faults = tuple(likely(bare.seed, fault, bare.workload.traffic().in_flight) for fault in faults)
     if bare.target != "squall":

@@ -20,6 +20,9 @@ FIRST_AT_S = 2.0
 """Seconds of load without faults at the beginning, for comparison."""
 ZONE_SHARE = 1 / 3
 """The share of drawn link faults that hit one client zone's links, if the workload has several zones."""
+COORDINATED_SHARE = 0.35
+"""The share of drawn faults that hit a transaction coordinator, or its requests, if the workload has transactional ids.
+"""
 QUIET_END_S = 3.0
 """No fault lasts into the last seconds of the load: the history should show the recovery."""
 
@@ -125,6 +128,12 @@ def of_one_broker(fault: Fault) -> Fault:
 def likely(seed: int, fault: Fault, in_flight: int) -> Fault:
     """A drawn fault with parameters under which it strikes, whatever the load."""
     return replace(fault, params=fault.kind.draw.likely(seed, fault, in_flight))
+
+
+def coordinated(seed: int, fault: Fault, ids: Sequence[str]) -> Fault:
+    """If there are transactional ids, sometimes aim a fault at their coordinators, or at what these are asked."""
+    rng = rng_for(seed, "coordinated", fault.id)
+    return fault.kind.draw.coordinated(rng, fault) if ids and rng.random() < COORDINATED_SHARE else fault
 
 
 def in_a_zone(seed: int, fault: Fault, zones: int) -> Fault:

@@ -18,7 +18,7 @@ from chaos.plans.landing import landing
 from chaos.plans.parts import FAST_FAILOVER
 from chaos.plans.plan import Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
-from chaos.plans.schedule import make_schedule, of_transactions
+from chaos.plans.schedule import coordinated, make_schedule, of_transactions
 from workloads.registry import DEFAULT, SCENARIOS
 from workloads.scenario import Scenario, SwarmGround
 
@@ -70,7 +70,8 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
         table = {**table, "rate": LONG_RATE}
     load = scenario.model_validate(table)
     replicas, traffic = load.replication_factor, load.traffic()
-    aimed = [_aimed(seed, fault, nodes, replicas) for fault in _faults(seed, kinds, time_s)]
+    ids = traffic.transactional_ids
+    aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), ids) for fault in _faults(seed, kinds, time_s)]
     flushes = load.topic_settings.get("flush.messages") == "1"
     faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks))
     return {

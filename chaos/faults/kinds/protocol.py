@@ -126,6 +126,15 @@ def drawn(rng: Random) -> dict[str, Any]:
     }
 
 
+def coordinated(rng: Random, fault: Fault) -> Fault:
+    """Requests of which there is at least one with each transaction, to whichever broker coordinates it."""
+    api = rng.choice(("EndTxn", "EndTxn", "WriteTxnMarkers"))
+    act = rng.choice(("drop", "delay", "duplicate", "error"))
+    error = rng.choice(OF_MARKERS if api == "WriteTxnMarkers" else OF_COORDINATORS[:-1])
+    drawn = {"api": api, "act": act, "stream": "there", "nth": 1, "error": error, "side": "both"}
+    return replace(fault, params={**fault.params, **drawn}, target="all")
+
+
 def likely(seed: int, fault: Fault, in_flight: int) -> Params:
     """A client that has its metadata asks for none for minutes: what it fetches is hit instead. Of a load with several
     requests in flight some that were drawn to come late are overtaken by others.
@@ -149,6 +158,8 @@ def lands(fault: Fault, site: Site) -> Fault:
     moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in site.faults)
     if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and ground.nodes == 1):
         params["api"], target = "Produce", "leader"
+    if api == "WriteTxnMarkers" and ground.nodes == 1:
+        params |= {"api": "EndTxn", "error": OF_COORDINATORS[0]}
     if params["api"] == "Produce" and ground.acks == 0:
         params["stream"] = "there"
     held = site.is_held(fault)
@@ -178,7 +189,13 @@ KIND = Kind(
     traits=frozenset({Trait.OF_LINKS, Trait.NEEDS_TRAFFIC, Trait.NEEDS_FRAMES, Trait.OUT_OF_SYNC, Trait.EITHER_END}),
     check=check,
     refuse=refuse,
-    draw=Draw(params=drawn, target=lambda rng, params: ASKED.get(params["api"]), swarm="first", likely=likely),
+    draw=Draw(
+        params=drawn,
+        target=lambda rng, params: ASKED.get(params["api"]),
+        swarm="first",
+        likely=likely,
+        coordinated=coordinated,
+    ),
     lands=lands,
     alone=off_peers,
     of_clients=on_clients_side,

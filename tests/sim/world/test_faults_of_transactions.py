@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
+from chaos.faults.kind import at_a_coordinator
+from chaos.faults.kinds import KINDS
+from chaos.faults.vocabulary import make_fault
 from chaos.plans.plan import make_plan
+from chaos.plans.swarm import swarm_plan
 from chaos.runs.simulation import simulate
 
 LOAD = {"name": "transactions", "generation": 1, "rate": 4}
@@ -32,3 +37,21 @@ def test_a_coordinator_that_has_decided_is_killed_and_the_others_are_told_errors
     assert all(line["evidence"] for line in last.values()), [line["error"] for line in last.values()]
     assert last[1]["trigger"]["seen"][1] == "PrepareCommit"
     assert len(last[1]["target"]["resolved"]) == 1
+
+
+def test_seeds_aim_at_coordinators_and_at_what_they_are_asked_where_there_are_any() -> None:
+    plans = [swarm_plan(seed, workload="transactions") for seed in range(60)]
+    faults = [fault for plan in plans for fault in plan.faults]
+    assert {"kill", "pause"} <= {fault.action for fault in faults if fault.target == "coordinator"}
+    asked = {fault.params["api"] for fault in faults if fault.action == "protocol"}
+    assert {"EndTxn", "WriteTxnMarkers", "Produce"} <= asked
+    others = [fault for seed in range(60) for fault in swarm_plan(seed).faults]
+    assert not [fault for fault in others if "coordinator" in fault.target or fault.params.get("api") == "EndTxn"]
+
+
+def test_a_drawn_fault_that_lands_only_at_a_partition_stays_there() -> None:
+    for action in ("leadership", "bit_rot", "crash_at", "damage"):
+        one = make_fault(0, 1, 2, action, "leader", KINDS[action].defaults)
+        assert at_a_coordinator(Random(1), one) == one
+    assert at_a_coordinator(Random(1), make_fault(0, 1, 2, "kill", "node:2", {})).target == "node:2"
+    assert at_a_coordinator(Random(1), make_fault(0, 1, 2, "kill", "leader", {})).target == "coordinator"
