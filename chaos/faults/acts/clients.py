@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.faults.kind import Trait
 from chaos.faults.stage import Played, Stage
 from chaos.faults.targets import Unresolved, check_target
 from workloads.control import Handle
@@ -15,4 +16,9 @@ def handle_of(stage: Stage, p: Played) -> Handle:
     all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
     if number and int(number) >= len(all_of):
         raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
-    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)
+    named = [all_of[int(number)]] if number else all_of
+    if Trait.NEEDS_TRANSACTIONS in p.fault.traits:
+        named = [each for each in named if each.transactional]
+    if not named:
+        raise Unresolved(f"{p.fault.target} has no transactional id")
+    return named[0] if number else stage.rng(p, "target").choice(named)

@@ -72,6 +72,18 @@ def test_a_zombie_that_a_broker_lets_in_is_found(monkeypatch: pytest.MonkeyPatch
     assert "zombie-write" in {finding.anomaly for finding in result.judgement.findings}
 
 
+def test_a_plain_producer_beside_the_others_is_no_zombie() -> None:
+    fault = {"at_s": 1.0, "duration_s": 1.0, "action": "zombie", "target": "producer:2"}
+    workload = {**LOAD, "plain_rate": 2}
+    result = simulate(make_plan({"runtime": "sim", "time_s": 4.0, "workload": workload, "faults": [fault]}))
+    (line,) = [line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines()) if line["error"]]
+    assert line["error"] == "Unresolved: producer:2 has no transactional id"
+    for seed in range(4):
+        named = make_plan({"runtime": "sim", "seed": seed, "time_s": 5.0, "workload": workload,
+                           "faults": [{**fault, "target": "producer"}]})  # fmt: skip
+        assert evidence(simulate(named))[0]["client"] != "producer 2"
+
+
 def test_a_workload_without_transactional_ids_has_no_zombies() -> None:
     fault = {"at_s": 1, "duration_s": 1, "action": "zombie", "target": "producer"}
     with pytest.raises(PlanError, match="the workload has no transactional producers"):
@@ -87,4 +99,6 @@ def test_seeds_draw_zombies_for_transactional_producers_and_nobody_else() -> Non
     assert "zombie" not in {fault.action for fault in with_schedule({"seed": 1, "time_s": 60.0}, None).faults}
     swarm = [{fault.action for fault in swarm_plan(seed, workload="transactions").faults} for seed in range(20)]
     assert 3 <= sum("zombie" in actions for actions in swarm) <= 15
-    assert not any("zombie" in {fault.action for fault in swarm_plan(seed).faults} for seed in range(40))
+    assert not any(
+        "zombie" in {fault.action for fault in swarm_plan(seed, workload="appends").faults} for seed in range(40)
+    )
