@@ -170,6 +170,8 @@ class LandingGround:
     rate: int = 40
     """Records per second of all producers together."""
     acks: int = -1
+    places: int = 3
+    """Partitions of the workload."""
 
 
 @dataclass(frozen=True, slots=True)

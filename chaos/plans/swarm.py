@@ -72,8 +72,9 @@ def _drawn(seed: int, time_s: float | None, scenario: type[Scenario]) -> dict[st
     replicas, traffic = load.replication_factor, load.traffic()
     ids = traffic.transactional_ids
     aimed = [coordinated(seed, _aimed(seed, fault, nodes, replicas), ids) for fault in _faults(seed, kinds, time_s)]
+    places = len(load.places())
     flushes = load.topic_settings.get("flush.messages") == "1"
-    faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks))
+    faults = landing(seed, aimed, LandingGround(nodes, replicas, flushes, traffic.rate, traffic.acks, places))
     return {
         "seed": seed,
         "runtime": "sim",

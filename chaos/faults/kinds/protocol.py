@@ -59,6 +59,8 @@ REPLICATED = ("ListOffsets", "OffsetForLeaderEpoch")
 OF_CLIENTS = ("Produce", "Metadata", "InitProducerId", "CreateTopics", "EndTxn")
 OF_TRANSACTIONS = ("AddPartitionsToTxn", "WriteTxnMarkers")
 """Between brokers, but neither replication nor the controllers' traffic."""
+SPREAD = 3
+"""With fewer brokers or partitions it may be that each coordinator leads all partitions: it asks nobody for markers."""
 ASKS_S = 0.5
 """How long before the fault's end somebody must have a reason to send such a request."""
 DONE = {
@@ -158,7 +160,7 @@ def lands(fault: Fault, site: Site) -> Fault:
     moves = any(other.traits & moving and fault.at_s <= other.at_s <= last_s for other in site.faults)
     if (api == "Metadata" and not moves) or (api == "BrokerHeartbeat" and ground.nodes == 1):
         params["api"], target = "Produce", "leader"
-    if api == "WriteTxnMarkers" and ground.nodes == 1:
+    if api == "WriteTxnMarkers" and min(ground.nodes, ground.places) < SPREAD:
         params |= {"api": "EndTxn", "error": OF_COORDINATORS[0]}
     if params["api"] == "Produce" and ground.acks == 0:
         params["stream"] = "there"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from chaos.faults.kind import at_a_coordinator
+from chaos.faults.kind import LandingGround, at_a_coordinator
 from chaos.faults.kinds import KINDS
 from chaos.faults.vocabulary import make_fault
+from chaos.plans.landing import landing
 from chaos.plans.plan import make_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.simulation import simulate
@@ -55,3 +57,14 @@ def test_a_drawn_fault_that_lands_only_at_a_partition_stays_there() -> None:
         assert at_a_coordinator(Random(1), one) == one
     assert at_a_coordinator(Random(1), make_fault(0, 1, 2, "kill", "node:2", {})).target == "node:2"
     assert at_a_coordinator(Random(1), make_fault(0, 1, 2, "kill", "leader", {})).target == "coordinator"
+
+
+def test_no_marker_is_waited_for_where_coordinators_may_lead_everything() -> None:
+    asked = {"api": "WriteTxnMarkers", "act": "error", "error": "NOT_LEADER_OR_FOLLOWER"}
+    one = make_fault(0, 1, 2, "protocol", "all", asked)
+    wide = LandingGround(nodes=3, replicas=3, flushes=False, places=3)
+    assert landing(1, (one,), wide) == (one,)
+    for narrow in (replace(wide, nodes=2), replace(wide, places=1)):
+        (other,) = landing(1, (one,), narrow)
+        assert other.params["api"] == "EndTxn"
+        assert other.kind.check(other.params) == ""
