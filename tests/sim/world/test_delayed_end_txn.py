@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,16 @@ def test_of_a_v1_client_half_a_committed_transaction_is_lost_and_half_an_aborted
 
 def test_the_coordinator_takes_the_late_end_for_one_of_the_open_transaction(first_generation: SimResult) -> None:
     abort, commit = late_ends(first_generation)
-    assert (abort["said"], abort["answer"]) == ("abort of squall-0, producer 0, epoch 0", "NONE")
-    assert (commit["said"], commit["answer"]) == ("commit of squall-1, producer 1000, epoch 0", "NONE")
+    assert re.fullmatch(r"abort of squall-0, producer \d+, epoch 0", abort["said"])
+    assert re.fullmatch(r"commit of squall-1, producer \d+, epoch 0", commit["said"])
     for end in (abort, commit):
+        assert end["answer"] == "NONE"
         assert 7.0 <= (end["answered_ns"] - end["came_ns"]) / 1e9 < 7.1
 
 
 def test_the_page_names_the_end_that_came_late(first_generation: SimResult, tmp_path: Path) -> None:
     page = render(save(first_generation, tmp_path, "again").path).read_text()
-    assert "holds EndTxn (abort of squall-0, producer 0, epoch 0) on link CLIENT→" in page
+    assert re.search(r"holds EndTxn \(abort of squall-0, producer \d+, epoch 0\) on link CLIENT→\d for 7 s", page)
     assert "answers NONE: it ends the transaction that is open by now." in page
 
 
