@@ -15,7 +15,9 @@ from chaos.drivers.library import CLIENTS
 from checkers.anomalies.registry import find_all
 from checkers.history.parser import parse
 from checkers.history.tables import ABORT, COMMIT, OK, POLL, SEND, History
+from checkers.history.values import SEQUENCE_BITS
 from tests.support.clusters.drive import drive
+from workloads.control import Controls
 from workloads.counters import Counters
 from workloads.libraries import Zone
 from workloads.recorder import Recorder
@@ -91,6 +93,46 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
     assert len(committed) > 60 and aborted
     assert committed <= finally_read(history, 1)
     assert not aborted & finally_read(history, 1)
+    assert find_all(history) == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_library_s_zombie_is_refused_whatever_it_tries(brokers: Brokers, tmp_path: Path, client: str) -> None:
+    """It stands still inside a transaction, its successor takes over and commits, and then it goes on."""
+    scenario = TransactionsLoad(client=client, producers=1, readers=2, rate=15)
+    env, counters, stop, controls = RealEnv("harness"), Counters(), trio.Event(), Controls(1, 2)
+    path = tmp_path / "history.jsonl"
+    recorder = Recorder(env, str(path), "run-1")
+    bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
+    driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
+
+    async def run() -> None:
+        zones = [Zone("", brokers.bootstrap, driver)]
+        await drive(env, zones, scenario, recorder, stop, counters, controls=controls)
+
+    handle = controls.producers[0]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        with trio.fail_after(120):
+            while not counters.acked:
+                await trio.sleep(0.05)
+            haunt = handle.haunt(0)
+            while not haunt.transactions:
+                await trio.sleep(0.05)
+            handle.wake(0)
+            while not haunt.over:
+                await trio.sleep(0.05)
+        stop.set()
+    await scenario.final_reads(env, brokers.bootstrap, recorder, counters, 60, "")
+    recorder.close()
+    with path.open("rb") as lines:
+        history = parse(lines)
+    assert history.problem is None, history.problem
+    assert (haunt.sends, haunt.ends) == (2, 1)
+    assert [told for told in haunt.told if told.split()[1] == "ok"] == []
+    late = [each for each in history.members.rows() if each.kind == SEND and haunt.zombie == each.val >> SEQUENCE_BITS]
+    assert len(late) == 3  # one before it stood still
+    assert not {each.val for each in late} & finally_read(history, 1)
     assert find_all(history) == []
 
 
