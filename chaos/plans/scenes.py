@@ -30,7 +30,7 @@ class Scene(NamedTuple):
     """At least so many."""
 
 
-class _Faults:
+class Faults:
     """Faults one by one."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _Faults:
 
 def refused_proposals(rng: Random) -> Scene:
     """A broker dies and comes back, but no leader can report to the controller that it is in sync again."""
-    faults, at_s = _Faults(), 3.0
+    faults, at_s = Faults(), 3.0
     for _ in range(2):
         down_s = rng.uniform(2, 3)
         faults.add(at_s, down_s, "kill", rng.choice(("follower", "leader")))
@@ -55,7 +55,7 @@ def refused_proposals(rng: Random) -> Scene:
 
 def lost_registrations(rng: Random) -> Scene:
     """Heartbeats are answered as if the controller knew no such registration."""
-    faults, at_s = _Faults(), rng.uniform(3, 5)
+    faults, at_s = Faults(), rng.uniform(3, 5)
     for _ in range(rng.randint(2, 4)):
         params = {"act": "error", "error": "STALE_BROKER_EPOCH", "nth": rng.randint(1, 3), "count": rng.choice((1, 2))}
         faults.add(at_s, 3, "protocol", "controller", api="BrokerHeartbeat", side="peers", **params)
@@ -67,7 +67,7 @@ def stale_sessions(rng: Random) -> Scene:
     """Two of three brokers die one after the other. A dead incarnation then holds the third broker's only slot for
     fetch sessions, and the next one that wants it waits for two minutes.
     """
-    faults, at_s = _Faults(), rng.uniform(3, 5)
+    faults, at_s = Faults(), rng.uniform(3, 5)
     for node in rng.sample((1, 2, 3), 2):
         faults.add(at_s, rng.uniform(2, 3), "kill", f"node:{node}")
         at_s += rng.uniform(7, 8)
@@ -82,7 +82,7 @@ def rotten_segments(rng: Random) -> Scene:
     The scene sets retention, which deletes these segments in the end, and acks=0, which promises nothing for them. With
     any other configuration such a seed could only show that damage is noticed.
     """
-    faults, at_s = _Faults(), 5.0
+    faults, at_s = Faults(), 5.0
     for _ in range(2):
         faults.add(at_s, 3, "kill", "follower")
         for rot in range(4):

@@ -15,6 +15,7 @@ from chaos.faults.kind import HOLDING, Fault, FaultError, Kind, LandingGround, T
 from chaos.faults.kinds import KINDS as ALL
 from chaos.faults.targets import minority_size
 from chaos.plans.landing import landing
+from chaos.plans.late_scenes import LATE_SCENES
 from chaos.plans.parts import FAST_FAILOVER
 from chaos.plans.plan import Plan, make_plan
 from chaos.plans.scenes import SCENES, Scene
@@ -32,7 +33,8 @@ QUIET_S = 8.0
 TIME_S, WARMUP_S = 26.0, 2.0
 LONG_S, LONG_RATE, LONG_SHARE = 150.0, 3, 0.02
 """What takes minutes to happen. At few records a second."""
-SCENE_SHARE = 0.08
+SCENE_SHARE, LATE_SHARE = 0.08, 0.15
+"""Of seeds that play a scene; where producers are transactional, one of those in which something is late."""
 
 
 def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None = DEFAULT) -> Plan:
@@ -40,9 +42,11 @@ def swarm_plan(seed: int, *, time_s: float | None = None, workload: str | None =
     `workload`: None: the seed draws it.
     """
     values = _drawn(seed, time_s, SCENARIOS[_workload(seed) if workload is None else workload])
-    if rng_for(seed, "swarm", "scene").random() < SCENE_SHARE and time_s is None:
+    late = bool(SCENARIOS[values["workload"]["name"]].model_validate(values["workload"]).traffic().transactional_ids)
+    share, scenes = (LATE_SHARE, LATE_SCENES) if late else (SCENE_SHARE, SCENES)
+    if rng_for(seed, "swarm", "scene").random() < share and time_s is None:
         rng = rng_for(seed, "swarm", "the scene")
-        values = _staged(values, rng.choice(SCENES)(rng))
+        values = _staged(values, rng.choice(scenes)(rng))
     return make_plan(values)
 
 

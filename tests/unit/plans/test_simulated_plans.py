@@ -11,6 +11,7 @@ import pytest
 from chaos.faults.kind import SHAPES, SIDES
 from chaos.faults.kinds import KINDS
 from chaos.plans import swarm
+from chaos.plans.late_scenes import LATE_SCENES, late_markers
 from chaos.plans.operations import concrete, drawn, of_the_run
 from chaos.plans.plan import PlanError, make_plan, read_plan, with_schedule, write_plan
 from chaos.plans.scenes import SCENES, Scene, lost_registrations, refused_proposals, rotten_segments, stale_sessions
@@ -191,6 +192,21 @@ def test_a_scene_takes_the_path_that_it_is_there_for_and_proves_something(
     result = simulate(swarm_plan(1))
     assert result.verdict == "valid", result.told
     assert result.counts[TAKEN[scene]] > 0
+
+
+@pytest.mark.parametrize("scene", LATE_SCENES)
+def test_a_scene_of_late_requests_lands_and_proves_something(
+    scene: Callable[[Random], Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swarm, "LATE_SCENES", (scene,))
+    monkeypatch.setattr(swarm, "LATE_SHARE", 1.0)
+    result = simulate(swarm_plan(1, workload="transactions"))
+    assert result.verdict == "valid", result.told
+    if scene is late_markers:
+        assert result.counts["marker written before"] > 0
+    else:
+        ends = [line for line in result.files["nemesis.jsonl"].splitlines() if b'"EndTxn"' in line]
+        assert len(ends) > 2
 
 
 def test_rare_paths_are_counted_from_traces_and_from_the_world_and_none_is_left_out() -> None:
