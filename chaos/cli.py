@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shrink": ("chaos.commands.shrink", "Shrink a failing run to the few steps that still fail, and tell their story."),
     "verify": ("chaos.commands.verify", "Judge a recorded run again."),
     "report": ("chaos.commands.report", "Render a run's page again, and print what stands in it."),
+    "explain": ("chaos.commands.explain", "Tell the story of one finding of a run."),
     "runs": ("chaos.commands.runs", "Say what is in a folder of runs; compare two; remove old ones."),
     "cluster": ("chaos.commands.cluster", "Run a development cluster on this machine."),
     "broker": ("chaos.commands.broker", "Run one broker from a .properties file."),
@@ -44,6 +45,7 @@ Examples:
   squall sim --seed 7                  the same in virtual time, in seconds
   squall sim --seeds 0..1000           a thousand different clusters and faults
   squall shrink runs/latest            the few steps that still fail, and their story
+  squall explain runs/latest lost-write  what it means, what caused it, and its story
   squall runs                          what is in runs/, as a table and as a page
   squall cluster up -n 3               three brokers on loopback, until Ctrl-C
   squall cluster up -n 3 --data ./c    the same, kept in ./c for the next time

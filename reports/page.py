@@ -11,14 +11,13 @@ import jinja2
 
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
 from reports import checks, figure, meaning
+from reports.causes import groups_of
 from reports.fault_words import fault_rows
-from reports.lanes import terms
-from reports.run_files import Json, RunFiles, integer, mapping, number, objects, read_run, texts
-from reports.samples import Samples, histories_of, read_samples
+from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
+from reports.samples import Samples, read_samples
 from reports.sections.of_run import section_of
 from reports.sections.of_transactions import in_figures
 from reports.sections.strip import strip_svg
-from reports.stories import Line, cause_of, story, witness_text
 from reports.telling import tellings_of
 from reports.transactions.facts import Transactions
 from reports.transactions.reading import transactions_of
@@ -66,7 +65,7 @@ def render(run_dir: Path) -> Path:
             txns=txns,
             txns_trouble=txns_trouble,
             checks=found,
-            groups=_groups(files, found),
+            groups=groups_of(files, found),
             faults=rows,
             latency=_latency_rows(files),
             unavailable=_unavailable_rows(files),
@@ -122,42 +121,6 @@ def _transactions(files: RunFiles) -> tuple[Transactions | None, TxnSection | No
         return found, txn_section_of(files, found), ""
     except Exception as error:  # the page says so, and all the rest of it stands
         return found, None, f"Drawing failed: {type(error).__name__}: {error}."
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it."""
-
-    cause: str
-    witnesses: list[tuple[str, list[Line], Json]]
-    """Each in a line, its story, and as it stands in verdict.json."""
-
-
-def _groups(files: RunFiles, found: list[checks.Check]) -> dict[str, list[_Group]]:
-    """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
-    told = _stories(files, found)
-    groups: dict[str, list[_Group]] = {}
-    for check in found:
-        by_cause: dict[str, _Group] = {}
-        for index, witness in enumerate(check.witnesses):
-            line, lines = told[check.title, index]
-            cause = cause_of(lines)
-            by_cause.setdefault(cause, _Group(cause, [])).witnesses.append((line, lines, witness))
-        groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
-    return groups
-
-
-def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:
-    """(check's title, witness's number) -> the witness in a line, and its story."""
-    by_partition = terms(files)
-    witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
-    rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))
-    told = {}
-    for title, n, witness in witnesses:
-        name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
-        own = rows.get(integer(witness.get("val")), [])
-        told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
-    return told
 
 
 @dataclass(frozen=True, slots=True)

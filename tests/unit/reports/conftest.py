@@ -197,3 +197,24 @@ def run_dir(tmp_path: Path) -> Path:
 def verdicts() -> dict[str, Any]:
     """verdict.json for each of the three words."""
     return {"valid": VALID, "invalid": INVALID, "unknown": UNKNOWN}
+
+
+@pytest.fixture
+def lost_dir(run_dir: Path) -> Path:
+    """A run that lost a record, with what its clients did."""
+    write_json(run_dir / "verdict.json", INVALID)
+    lines: list[dict[str, Any]] = [
+        {"e": "h", "schema": 1, "run": "r1", "wall_ms": 0, "mono_ns": ORIGIN},
+        {"e": "t", "part": 0, "topic": TOPIC, "index": 0},
+        {"e": "p", "p": 3, "role": "producer", "settings": {"producer": 1}},
+        {"e": "i", "op": 9, "p": 3, "f": "send", "t": at(4.4), "part": 0, "v": LOST},
+        {"e": "c", "op": 9, "st": 0, "t": at(4.41), "off": 60},
+        {"e": "i", "op": 10, "p": 3, "f": "send", "t": at(6.4), "part": 0, "v": LOST + 1},
+        {"e": "c", "op": 10, "st": 0, "t": at(6.41), "off": 60},
+        {"e": "i", "op": 11, "p": 3, "f": "send", "t": at(6.5), "part": 0, "v": LOST + 2},
+        {"e": "p", "p": 5, "role": "final"},
+        {"e": "i", "op": 20, "p": 5, "f": "final_read", "t": at(13.1), "at": {"0": 60}},
+        {"e": "c", "op": 20, "st": 0, "t": at(14), "got": [[0, 61, 61, 61, 0, [[60, LOST + 1]], 1]]},
+    ]
+    write_lines(run_dir / "history.jsonl", lines)
+    return run_dir

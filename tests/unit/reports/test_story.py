@@ -6,7 +6,6 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,30 +19,9 @@ from reports.story import decimals, stories_of, story_of, text_of
 from reports.story_facts import Problem, facts_of, problems_of
 from reports.story_logs import Logs, ReplicaView
 from tests.support.histories.story_script import facts_of_script
-from tests.unit.reports.conftest import INVALID, LOST, ORIGIN, TOPIC, at, event, write_json, write_lines
+from tests.unit.reports.conftest import LOST, TOPIC, at, event, write_lines
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "stories"
-
-
-@pytest.fixture
-def lost_dir(run_dir: Path) -> Path:
-    """A run that lost a record, with what its clients did."""
-    write_json(run_dir / "verdict.json", INVALID)
-    lines: list[dict[str, Any]] = [
-        {"e": "h", "schema": 1, "run": "r1", "wall_ms": 0, "mono_ns": ORIGIN},
-        {"e": "t", "part": 0, "topic": TOPIC, "index": 0},
-        {"e": "p", "p": 3, "role": "producer", "settings": {"producer": 1}},
-        {"e": "i", "op": 9, "p": 3, "f": "send", "t": at(4.4), "part": 0, "v": LOST},
-        {"e": "c", "op": 9, "st": 0, "t": at(4.41), "off": 60},
-        {"e": "i", "op": 10, "p": 3, "f": "send", "t": at(6.4), "part": 0, "v": LOST + 1},
-        {"e": "c", "op": 10, "st": 0, "t": at(6.41), "off": 60},
-        {"e": "i", "op": 11, "p": 3, "f": "send", "t": at(6.5), "part": 0, "v": LOST + 2},
-        {"e": "p", "p": 5, "role": "final"},
-        {"e": "i", "op": 20, "p": 5, "f": "final_read", "t": at(13.1), "at": {"0": 60}},
-        {"e": "c", "op": 20, "st": 0, "t": at(14), "got": [[0, 61, 61, 61, 0, [[60, LOST + 1]], 1]]},
-    ]
-    write_lines(run_dir / "history.jsonl", lines)
-    return run_dir
 
 
 def test_the_history_is_read_once_for_all_stories(lost_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,41 @@
+"""`squall explain`: the story of one finding, in the terminal."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import click
+
+from chaos.errors import Refused
+from chaos.runs.directory import LATEST, RUNS, RunDirectory
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), default=RUNS / LATEST)
+@click.argument("anomaly", default="")
+def command(run: Path, anomaly: str) -> int:
+    """What one finding of a run means, why it is judged so, what caused it, and its story. The page has the same with
+    pictures.
+
+    RUN is a run directory; without it the latest one. Without ANOMALY: what there is to explain.
+
+    \b
+    Examples:
+      squall explain
+      squall explain runs/latest lost-write
+      squall explain runs/latest "G1a (late end)"
+    """
+    from checkers.anomalies.registry import CATALOG
+    from reports.explained import NotThere, explained, listing
+
+    path = RunDirectory.open(run).path
+    if not anomaly:
+        click.echo(listing(path), nl=False)
+        return 0
+    try:
+        click.echo(explained(path, anomaly), nl=False)
+    except NotThere as instead:
+        near = [] if anomaly in CATALOG else difflib.get_close_matches(anomaly, CATALOG, n=1)
+        raise Refused(f"{instead}" + (f"; did you mean {near[0]!r}?" if near else "")) from None
+    return 0

@@ -1,0 +1,47 @@
+"""Witnesses of a finding, put together by what caused them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reports import checks
+from reports.lanes import terms
+from reports.run_files import Json, RunFiles, integer
+from reports.samples import histories_of
+from reports.stories import Line, cause_of, story, witness_text
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Witnesses of one check that one thing has caused. `cause`: empty where neither traces nor history tell it."""
+
+    cause: str
+    witnesses: list[tuple[str, list[Line], Json]]
+    """Each in a line, its story, and as it stands in verdict.json."""
+
+
+def groups_of(files: RunFiles, found: list[checks.Check]) -> dict[str, list[Group]]:
+    """Check's title -> its witnesses by cause, so that one truncation stands there once; the largest group first."""
+    told = _stories(files, found)
+    groups: dict[str, list[Group]] = {}
+    for check in found:
+        by_cause: dict[str, Group] = {}
+        for index, witness in enumerate(check.witnesses):
+            line, lines = told[check.title, index]
+            cause = cause_of(lines)
+            by_cause.setdefault(cause, Group(cause, [])).witnesses.append((line, lines, witness))
+        groups[check.title] = sorted(by_cause.values(), key=lambda group: (not group.cause, -len(group.witnesses)))
+    return groups
+
+
+def _stories(files: RunFiles, found: list[checks.Check]) -> dict[tuple[str, int], tuple[str, list[Line]]]:
+    """(check's title, witness's number) -> the witness in a line, and its story."""
+    by_partition = terms(files)
+    witnesses = [(check.title, n, w) for check in found for n, w in enumerate(check.witnesses)]
+    rows = histories_of(files, (integer(w.get("val")) for _, _, w in witnesses))
+    told = {}
+    for title, n, witness in witnesses:
+        name = str(witness.get("partition") or files.part_names.get(integer(witness.get("part")), ""))
+        own = rows.get(integer(witness.get("val")), [])
+        told[title, n] = witness_text(witness), story(files, witness, by_partition.get(name, []), own)
+    return told

@@ -1,0 +1,92 @@
+"""One finding of a run in plain text: what it means, why it is judged so, what caused it, and its story."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from reports import checks
+from reports.causes import Group, groups_of
+from reports.run_files import RunFiles, read_run
+from reports.telling import tellings_of
+
+NAMES_OF_ONE = 3
+"""Witnesses that are named of each cause; the first one's story is told."""
+
+
+class NotThere(Exception):
+    """The run has no such finding; the message says what there is."""
+
+
+def explained(run_dir: Path, name: str, width: int = 100) -> str:
+    """The finding `name`, an anomaly or an invariant of the simulator. Raises NotThere."""
+    files = read_run(run_dir)
+    every = checks.checks_of(files)
+    found = [each for each in every if each.count and name in (each.name, each.title, each.name.partition(" ")[2])]
+    if not found:
+        raise NotThere(_instead(files, every, name))
+    groups = groups_of(files, found)
+    lines = [line for check in found for line in _of(check, groups[check.title])]
+    names = {check.name for check in found} | {check.name.partition(" ")[2] for check in found}
+    for telling in tellings_of(files):
+        if telling.problem.name in names or telling.problem.also in names:
+            lines += ["", telling.text]
+            break
+    else:
+        lines += ["", *_untold(files)]
+    lines += ["", f"Pictures, and every witness: {run_dir / 'report.html'}"]
+    return "\n".join(part for line in lines for part in _wrapped(line, width)) + "\n"
+
+
+def listing(run_dir: Path) -> str:
+    """What there is to explain."""
+    files = read_run(run_dir)
+    found = [each for each in checks.checks_of(files) if each.count]
+    head = f"{checks.word_of(files).upper()}  {files.name}: {checks.sentence(files)}"
+    return "\n".join([head, *(f"  {each.title}: {each.count}, {each.state}" for each in found)]) + "\n"
+
+
+def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
+    yield f"{check.title}: {check.count} found, {check.state}"
+    yield f"  What it is: {check.definition}."
+    if check.why:
+        yield f"  Why it is judged so: {check.why}."
+    yield from (f"  {moment}" for moment in check.moments)
+    for number, group in enumerate(groups, 1):
+        yield ""
+        many = len(group.witnesses)
+        cause = group.cause or "nothing that the brokers' traces tell"
+        yield f"  Cause {number}, of {many} witness{'es' if many > 1 else ''}: {cause}"
+        yield from (f"    {line}" for line, _, _ in group.witnesses[:NAMES_OF_ONE])
+        if many > NAMES_OF_ONE:
+            yield f"    and {many - NAMES_OF_ONE} more"
+        yield "  The first one's story:"
+        yield from (f"    {line.t:9.3f} s  {line.text}" for line in group.witnesses[0][1])
+        if not group.witnesses[0][1]:
+            yield "    Neither the history nor traces of brokers say when what happened."
+
+
+def _untold(files: RunFiles) -> Iterator[str]:
+    """Why there is no longer story."""
+    if files.foreign:
+        yield f"There is no story of the brokers: {files.foreign} writes no traces that Squall reads."
+    elif not any(files.traces.values()):
+        yield "There is no story of the brokers: the run directory has no traces of theirs (nodes/N/trace.jsonl)."
+    else:
+        yield "The longer stories are those of the gravest findings; this one is not among them."
+
+
+def _instead(files: RunFiles, every: Iterable[checks.Check], name: str) -> str:
+    there = [each.title for each in every if each.count]
+    ran = next((each for each in every if each.name == name and each.count is not None), None)
+    why = "was looked for and not found" if ran is not None else "is no finding of this run"
+    return f"{name} {why}; found: {', '.join(there) or 'nothing'} ({checks.word_of(files)})"
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """As it is where it has several lines already; else as wide as asked for, indented like its beginning."""
+    if "\n" in line or len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

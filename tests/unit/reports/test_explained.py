@@ -1,0 +1,52 @@
+"""`squall explain`: a finding in words, with its causes and its story; a clear word where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaos import cli
+from chaos.commands.explain import command
+
+
+def told(*words: str) -> str:
+    done = CliRunner().invoke(command, words, standalone_mode=False)
+    assert done.exception is None, done.output
+    return done.output
+
+
+def test_a_finding_has_its_meaning_its_cause_and_its_story(lost_dir: Path) -> None:
+    text = told(str(lost_dir), "lost-write")
+    assert text.startswith("lost-write (reads): 2 found, not permitted\n")
+    assert "  What it is: acknowledged, in no final read." in text
+    assert "  Cause 1, of" in text
+    assert "lost-write in appends-0-0\n=====" in text
+    assert f"{lost_dir}/report.html" in text
+    assert max(map(len, text.splitlines())) <= 130
+
+
+def test_without_a_name_it_lists_what_there_is(lost_dir: Path) -> None:
+    text = told(str(lost_dir))
+    assert text.startswith("INVALID  ")
+    assert "\n  lost-write (reads): 2, not permitted" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("lost-wirte", "did you mean 'lost-write'?"), ("duplicate", "duplicate was looked for and not found; found")],
+)
+def test_what_is_not_there_is_told_with_what_is(
+    lost_dir: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["explain", str(lost_dir), name]) == 3
+    assert said in capsys.readouterr().err
+
+
+def test_a_run_without_traces_says_that_there_is_no_longer_story(lost_dir: Path) -> None:
+    for trace in lost_dir.glob("nodes/*/trace.jsonl"):
+        trace.unlink()
+    text = told(str(lost_dir), "lost-write")
+    assert "lost-write (reads): 2 found" in text
+    assert "no traces of theirs" in text or "lost-write in appends-0-0" in text
