@@ -176,6 +176,8 @@ class Handle:
 class Controls:
     """A workload's clients, by their numbers."""
 
-    def __init__(self, producers: int, readers: int) -> None:
+    def __init__(self, producers: int, readers: int, transactional: int = 0) -> None:
+        """`transactional`: so many of the producers, the first ones, have a transactional id."""
         self.producers = [Handle(f"producer {number}") for number in range(producers)]
+        self.transactional = self.producers[:transactional]
         self.readers = [Handle(f"reader {number}") for number in range(readers)]

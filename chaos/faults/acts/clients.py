@@ -14,6 +14,8 @@ def handle_of(stage: Stage, p: Played) -> Handle:
     if stage.clients is None:
         raise Unresolved("there is no workload")
     all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
+    if Trait.NEEDS_TRANSACTIONS in p.fault.traits:
+        all_of = stage.clients.transactional
     if number and int(number) >= len(all_of):
         raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
     named = [all_of[int(number)]] if number else all_of

@@ -269,3 +269,13 @@ def test_what_is_no_record_of_the_plain_producer_is_refused(operation: tuple[obj
     load = TransactionsLoad.model_validate({**LOAD, "plain_rate": rate})
     assert why in load.wrong(Transaction(*operation))  # type: ignore[arg-type]
     assert not rate or not load.wrong(Transaction(1.0, -1, "send 0", 100, "plain"))
+
+
+def test_a_zombie_is_never_the_plain_producer() -> None:
+    zombies = [{"at_s": at_s, "duration_s": 0.5, "action": "zombie", "target": "producer"} for at_s in (1, 4, 7, 10)]
+    load = {**LOAD, "producers": 1, "plain_rate": 3}
+    plan = make_plan({"seed": 4, "runtime": "sim", "time_s": 13, "workload": load, "faults": zombies})
+    result = simulate(plan)
+    assert result.verdict == "valid", result.told
+    assert result.judgement is not None
+    assert [fault.evidence["client"] for fault in result.judgement.faults] == ["producer 0"] * 4
