@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from reports.fault_words import FaultRow, fault_rows
 from reports.run_files import RunFiles
 from reports.story_facts import ACKNOWLEDGED, Problem
-from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, TakenOver, Told, Transactions, Txn
+from reports.transactions.facts import ISOLATIONS, READ_COMMITTED, Marker, Part, TakenOver, Told, Transactions, Txn
 from reports.transactions.faults import moments_of_fault, short_of
 from reports.transactions.messages import asked_for, messages_of, moments_of_messages
 from reports.transactions.moments import (
@@ -222,12 +222,34 @@ class _Teller:
             return moment
         asked = asked_for(self._wires, moment)
         moment = replace(moment, text=f"{moment.text} {asked}") if asked else moment
+        also = self._ends_also(moment)
+        moment = replace(moment, text=f"{moment.text} {also}", grave=True) if also else moment
         told = next_answer(self._found, moment.lane, moment.t)
         if told is None:
             return moment
         assert told.lso >= 0
         after = f" The next answer, {length_text(told.t - moment.t)} later, tells last stable offset {told.lso}"
         return replace(moment, text=f"{moment.text}{after} and high watermark {told.hw}.")
+
+    def _ends_also(self, moment: Moment) -> str:
+        """Records of another transaction that a marker ends, because they have its producer id and epoch (V1)."""
+        marker = next(
+            (each for each in self._found.markers if each.t == moment.t and each.partition == moment.lane), None
+        )
+        if marker is None:
+            return ""
+        same = (each.offset for each in self._found.markers
+                if each.partition == marker.partition and each.producer_id == marker.producer_id)  # fmt: skip
+        behind = max((offset for offset in same if 0 <= offset < marker.offset), default=-1)
+        caught = [
+            f"{self._names[part.sent.value]} of {self._called[txn.op]}"
+            for txn in [*self._subjects, *self._others]
+            if txn.op != moment.op and (txn.producer_id, txn.epoch) == (marker.producer_id, marker.epoch)
+            for part in txn.parts
+            if part.partition == marker.partition and behind < self._found.offset_of(part) < marker.offset
+        ]
+        verb = "has" if len(caught) == 1 else "have"
+        return f"It ends {listing(caught)} as well, which {verb} the same producer id and epoch." if caught else ""
 
     def _after_fence(self, txn: Txn) -> Iterable[Moment]:
         """What a producer did after another one had taken over its transactional id."""
@@ -360,13 +382,20 @@ class _Teller:
 
     def _end(self, txn: Txn, partition: str) -> str:
         own = [part.sent for part in txn.parts if part.partition == partition]
-        records = ", ".join(
-            f"{self._names[s.value]} at offset {s.offset}" if s.offset >= 0 else f"{self._names[s.value]} ({s.state})"
-            for s in own
-        )
+        records = ", ".join(self._place(part) for part in txn.parts if part.partition == partition)
         marks = [each for each in txn.markers if each.partition == partition and not each.error and each.offset >= 0]
         if marks:
+            last = max(each.offset for each in marks)
+            late = [
+                self._names[part.sent.value] for part in txn.parts
+                if part.partition == partition and self._found.offset_of(part) > last
+            ]  # fmt: skip
             marker = f"; {', '.join(_marker_words(each, txn) for each in marks)}"
+            marker += (
+                f"; {listing(late)} came behind it, and nothing ends {'it' if len(late) == 1 else 'them'}"
+                if late
+                else ""
+            )
         elif self._found.known:
             marker = "; no trace tells of a marker"
         else:
@@ -377,6 +406,13 @@ class _Teller:
             for isolation, word in enumerate(ISOLATIONS)
         ]
         return f"{self._called[txn.op]} in {partition}: {records}{marker}. First read at {', at '.join(seen)}."
+
+    def _place(self, part: Part) -> str:
+        """A record and its offset, which its sender may not have been told."""
+        name, offset = self._names[part.sent.value], self._found.offset_of(part)
+        if offset < 0:
+            return f"{name} ({part.sent.state})"
+        return f"{name} at offset {offset}" + ("" if part.sent.offset >= 0 else f" ({part.sent.state} to its sender)")
 
     def _first(self, values: Sequence[int], isolation: int) -> str:
         times = [r.t for v in values for r in self._found.reads.get(v, ()) if r.isolation == isolation]

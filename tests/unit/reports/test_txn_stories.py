@@ -325,6 +325,46 @@ def test_a_late_end_of_one_transaction_that_ends_the_next_is_told_with_the_reque
     assert "protocol EndTxn" in told.draw("one")
 
 
+def test_a_marker_that_ends_the_next_transaction_too_says_whose_records_it_took(tmp_path: Path) -> None:
+    run = TxnRun()
+    writer, reader = _writer(run), run.reader(isolation=1)
+    before = run.begin(writer)
+    run.decided("Ongoing", 0)
+    run.ok(run.send(writer, 0, txn=before), 0)
+    run.ask_end(before, "commit")
+    run.decided("PrepareCommit", 0)
+    before.t1, before.completion = run.tick(), {"st": OK, "how": "commit", "pid": 4000, "pe": 0}
+    txn = run.begin(writer)
+    one = run.ok(run.send(writer, 0, txn=txn), 1)
+    run.marker(0, 2)
+    run.decided("CompleteCommit")
+    run.poll(reader, [(1, one.val)])
+    run.decided("Ongoing", 0)
+    run.ok(run.send(writer, 0, txn=txn), 3)
+    run.ask_end(txn, "abort")
+    _ended_again(run, txn, "abort", 0, 4)
+    text = re.sub(r"\s+", " ", _story(run, tmp_path, "G1a").text)
+    assert (
+        "at offset 2 (producer id 4000, epoch 0; coordinator epoch 0). It ends A of T1 as well, which has the same"
+        in text
+    )
+    assert text[text.index(" 1. ") :].count("as well") == 1, "the marker at offset 4 is that transaction's own"
+
+
+def test_a_record_behind_its_marker_is_named(tmp_path: Path) -> None:
+    run = hanging()
+    text = re.sub(r"\s+", " ", _story(run, tmp_path, "hanging-txn").text)
+    assert "nothing ends" not in text
+    run.marker(1, 0, epoch=1)
+    next(each for each in run.sends if each.part == 1).off = 1
+    for poll in run.polls:
+        for entry in poll.entries:
+            if entry.part == 1:
+                entry.pairs, entry.lso, entry.hw = [(1, value) for _, value in entry.pairs], 1, 2
+    text = re.sub(r"\s+", " ", _story(run, tmp_path / "behind", "hanging-txn").text)
+    assert "B came behind it, and nothing ends it" in text
+
+
 def test_messages_tell_who_asked_for_a_marker_and_which_request_was_lost(tmp_path: Path) -> None:
     run = torn()
     run.write(tmp_path)
