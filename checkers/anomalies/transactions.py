@@ -51,11 +51,13 @@ def ended_late(history: History) -> dict[int, frozenset[int]]:
     found: dict[int, frozenset[int]] = {}
     by_process = _by_process(history)
     for process in history.processes:
-        txns, limit = by_process.get(process.proc, []), process.request_timeout_ns
-        for index, txn in enumerate(txns):
-            earlier = [each for each in txns[:index] if -1 in (each.epoch, txn.epoch) or each.epoch == txn.epoch]
-            waited = [each for each in earlier if each.te >= 0 and (each.t1 < 0 or each.t1 - each.te >= limit)]
-            found[txn.op] = frozenset(each.how for each in waited if limit)
+        waited: list[Txn] = []
+        limit = process.request_timeout_ns
+        for txn in by_process.get(process.proc, []):
+            same = (each for each in waited if -1 in (each.epoch, txn.epoch) or each.epoch == txn.epoch)
+            found[txn.op] = frozenset(each.how for each in same)
+            if limit and txn.te >= 0 and (txn.t1 < 0 or txn.t1 - txn.te >= limit):
+                waited.append(txn)
     return found
 
 
