@@ -433,6 +433,8 @@ class Parser:
         kind, proc = str(line["kind"]), whole(line.get("p", -1))
         if kind == END:
             self._end(whole(line["t"]), whole(line["lines"]), line.get(SEAL))
+            if self.history.seals and "seals" not in line:
+                raise Malformed("the header names the run's plan, and this line does not name its other files")
             self.history.seals.update(_seals(line.get("seals", {})))
         if proc != -1:
             self._active(proc, whole(line["t"]))

@@ -82,6 +82,16 @@ def test_a_nemesis_that_says_something_else_is_unknown() -> None:
     assert is_unknown(judged(nemesis=b""), "nemesis.jsonl is not as it was")
 
 
+def test_a_last_line_that_no_longer_names_the_other_files_is_unknown() -> None:
+    *lines, last = files()["history.jsonl"].splitlines(keepends=True)
+    end = json.loads(last)
+    del end["seals"]
+    history = b"".join([*lines, json.dumps(end).encode() + b"\n"])
+    papers = files()
+    verdict = judge_bytes("r", history, papers["nemesis.jsonl"], tomllib.loads(papers["plan.toml"].decode())).verdict
+    assert is_unknown(verdict, f"history.jsonl: line {len(lines) + 1}: the header names the run's plan")
+
+
 PHASES = {"converge": "converged", "writes after healing": "writes_after_healing", "final reads": "final_reads"}
 CHANGES: dict[str, Callable[[Info], object]] = {
     **{
