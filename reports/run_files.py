@@ -243,7 +243,7 @@ def _tell_missing_traces(files: RunFiles) -> None:
     if files.foreign and not files.traces:
         files.problems.append(
             f"{files.foreign} writes no trace: who led which partition when, and why a record went, is not known from "
-            "inside, so no story can be told."
+            "inside. Stories tell what clients saw, and of transactions what the brokers' logs still hold."
         )
     for node in files.nodes:
         if not files.traces.get(node) and files.traces:

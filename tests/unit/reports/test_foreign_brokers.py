@@ -25,7 +25,7 @@ def test_one_sentence_says_that_there_are_no_traces_and_no_file_is_called_missin
     (told,) = [problem for problem in files.problems if "trace" in problem]
     assert told.startswith("kafka writes no trace")
 
-    assert "no story can be told" in render(run_dir).read_text()
+    assert "Stories tell what clients saw, and of transactions what" in render(run_dir).read_text()
 
 
 def test_a_trace_of_ours_that_is_missing_is_missing(run_dir: Path) -> None:
