@@ -256,3 +256,22 @@ def test_help_of_run_imports_neither_broker_nor_history() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+def test_an_isolation_that_there_is_not_is_refused_and_so_is_one_of_a_workload_without(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = " ".join(refused(capsys, command, "--workload", "transactions", "--isolation", "serializable"))
+    assert "'--isolation': 'serializable' is not one of 'read_committed', 'read_uncommitted', 'both'" in said
+    (line,) = refused(capsys, command, "--isolation", "both")
+    assert line == "--isolation: the workload appends has no such setting"
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+def test_a_coordinators_log_that_finds_too_few_brokers_is_refused_with_what_to_set(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    factor = "transaction.state.log.replication.factor"
+    (line,) = refused(capsys, command, "--workload", "transactions", "--nodes", "2", "--set", f"{factor}=3")
+    assert line.endswith(f"so no producer would get its id: set {factor}=2 and transaction.state.log.min.isr=1")
