@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from workloads.beginnings import Beginning
 from workloads.client.cluster import Address, Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import Ended, Identity
@@ -155,6 +156,23 @@ class Reading(Protocol):
         """Have it end."""
 
 
+class PollingTransacting(Transacting, Protocol):
+    """A library's transactional producer, with a consumer beside it in the same process."""
+
+    async def poll(self) -> Sequence[Assigned | Read | Sought | Troubled]:
+        """One poll, and what else its consumer did for it. Never raises for what a cluster does."""
+
+
+class TransactorTask(NamedTuple):
+    """What a transactional producer is to be, and what its polls read."""
+
+    transactional_id: str
+    timeout_ms: int
+    places: Sequence[Place]
+    isolation: int
+    beginning: Beginning
+
+
 class Driver(Protocol):
     """One library."""
 
@@ -171,9 +189,9 @@ class Driver(Protocol):
         """A fresh one, ready. `flush` is called before anything leaves, and after outcomes have come."""
 
     async def transactor(
-        self, nursery: trio.Nursery, transactional_id: str, timeout_ms: int, flush: Callable[[], None]
-    ) -> Transacting:
-        """A fresh one with this transactional id, not initialised. `flush`: as of `producer`."""
+        self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
+    ) -> PollingTransacting:
+        """A fresh one, not initialised. `flush`: as of `producer`."""
 
     async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
         """A fresh one, that begins at the log's start."""
@@ -237,8 +255,10 @@ def _positions(said: Assigned | Read | Sought | Troubled) -> Mapping[Place, int]
     return {}
 
 
-def record(said: Assigned | Read | Sought | Troubled, recorder: Recorder, counters: Counters, process: int) -> None:
-    """One thing that a reader did, as the history has it."""
+def record(
+    said: Assigned | Read | Sought | Troubled, recorder: Recorder, counters: Counters, process: int, txn: int = -1
+) -> None:
+    """One thing that a reader did, as the history has it. `txn`: the transaction that its polls are part of."""
     part = recorder.partitions
     match said:
         case Assigned(at):
@@ -258,4 +278,4 @@ def record(said: Assigned | Read | Sought | Troubled, recorder: Recorder, counte
             counters.read += sum(len(each.records) for each in parts)
             counters.bad += len(bad)
             where = {part[place]: position for place, position in at.items()}
-            recorder.read(process, "poll", began_ns, where, ReadOutcome(got=got, bad=bad))
+            recorder.read(process, "poll", began_ns, where, ReadOutcome(got=got, bad=bad), txn)

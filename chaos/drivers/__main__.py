@@ -10,23 +10,18 @@ import os
 import queue
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from chaos.drivers.frames import Unframed, frame
-from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord, load
+from chaos.drivers.library import Library, Order, load
+from chaos.drivers.reading import Polls, Reader
 from chaos.drivers.transactors import outcomes as transactors
 from chaos.drivers.transactors.calls import Calls
-from workloads.payload import verify
 
 PUMP_S = 0.005
-POLL_S = 0.2
-BOUNDS_EVERY_S = 0.5
-EMPTY_EVERY_S = 0.5
-"""Of a partition without records, one empty poll in this time is reported."""
 FINISH_SLACK_S = 10.0
 
 
@@ -69,7 +64,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
     try:
         if order.role == "transactor":
-            transact(transactors.load(order.library), order, out, inbox)
+            transact(transactors.load(order.library), Polls(lambda: load(order.library), order, out), order, out, inbox)
         elif order.role == "producer":
             produce(load(order.library), order, out, inbox)
         else:
@@ -103,7 +98,9 @@ def produce(library: Library, order: Order, out: Out, inbox: queue.SimpleQueue[l
     out.tell()
 
 
-def transact(library: transactors.Library, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
+def transact(
+    library: transactors.Library, polls: Polls, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]
+) -> None:
     """Make the calls that come in, one after the other, and hand records over. It ends without a word."""
     producer = library.transactor(order, out.answer)
     calls = Calls(producer, out, order.delivery_timeout_ms / 1000)
@@ -111,6 +108,8 @@ def transact(library: transactors.Library, order: Order, out: Out, inbox: queue.
     for message in _messages(inbox):
         if message is not None and message[0] == "s":
             producer.send(*message[1:])
+        elif message is not None and message[0] == "poll":
+            polls.once()
         elif message is not None:
             calls.make(message[0])
         calls.pump()
@@ -127,77 +126,6 @@ def _messages(inbox: queue.SimpleQueue[list[Any]]) -> Iterator[list[Any] | None]
         if message[0] == "f":
             return
         yield message
-
-
-class Reader:
-    """A consumer at work: where it is, partition by partition, and what it tells of it."""
-
-    def __init__(self, library: Library, order: Order, out: Out, inbox: queue.SimpleQueue[list[Any]]) -> None:
-        self._library, self._order, self._out, self._inbox = library, order, out, inbox
-        self._places = [(str(topic), int(index)) for topic, index in order.places]
-        self._consumer: Consuming = library.consumer(order)
-        self._at: dict[Place, int] = {}
-        self._empty_told: dict[Place, float] = {}
-
-    def run(self) -> None:
-        """Read from the log's start until the order to finish."""
-        self._out.say("up", self._library.version)
-        while len(self._at) < len(self._places) and self._inbox.empty():
-            missing = [place for place in self._places if place not in self._at]
-            self._at.update({place: low for place, (low, _) in self._consumer.bounds(missing).items()})
-            time.sleep(0 if len(self._at) == len(self._places) else BOUNDS_EVERY_S)
-        self._consumer.assign(dict(self._at))
-        self._out.say("a", [[*place, position] for place, position in self._at.items()])
-        while self._inbox.empty():
-            self._poll()
-            time.sleep(self._order.poll_pause_ms / 1000)
-        self._consumer.close()
-
-    def _poll(self) -> None:
-        began_ns, at = time.monotonic_ns(), dict(self._at)
-        try:
-            records = self._consumer.poll(POLL_S)
-        except Impossible as gone:
-            self._recover(gone)
-            return
-        except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
-            self._out.say("e", f"{type(error).__name__}: {error}")
-            time.sleep(POLL_S)
-            return
-        parts = self._parts(records)
-        if parts:
-            self._out.say("r", began_ns, [[*place, position] for place, position in at.items()], parts)
-
-    def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
-        """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
-        found: dict[Place, tuple[list[Any], list[Any]]] = {}
-        for record in records:
-            pairs, bad = found.setdefault(record.place, ([], []))
-            value, why = verify(record.value, record.key, record.headers)
-            pairs.append([record.offset, value])
-            if why:
-                bad.append([record.offset, why])
-            self._at[record.place] = record.offset + 1
-        now = time.monotonic()
-        for place in self._at:
-            if place not in found and now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
-                self._empty_told[place] = now
-                found[place] = ([], [])
-        return [[*place, self._at[place], *told] for place, told in found.items()]
-
-    def _recover(self, gone: Impossible) -> None:
-        """Give positions that became impossible the nearest ones that are possible."""
-        bounds = self._consumer.bounds(gone.places)
-        for place in gone.places:
-            if place not in bounds:
-                self._consumer.seek(place, self._at[place])  # the next poll finds it impossible again
-                continue
-            low, high = bounds[place]
-            position = max(low, min(self._at[place], high))
-            self._consumer.seek(place, position)
-            if position != self._at[place]:
-                self._at[place] = position
-                self._out.say("k", *place, position, str(gone))
 
 
 if __name__ == "__main__":

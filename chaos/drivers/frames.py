@@ -1,12 +1,12 @@
 """What the harness and a driver say to each other: msgpack behind its length, one array a message.
 
 Harness to driver: ["s", op, topic, partition, key, value, timestamp_ms] send; ["f"] finish, then end; of a transactor
-["init"], ["begin"], ["commit"], ["abort"], one at a time.
+["init"], ["begin"], ["commit"], ["abort"], ["poll"], one at a time.
 Driver to harness: ["up", version]; ["o", [[op, status, offset, timestamp_ms, error], ...]] outcomes;
 ["a", [[topic, partition, position], ...]] assigned; ["r", began_ns, [[topic, partition, position], ...], [[topic,
 partition, position, [[offset, value], ...], [[offset, why], ...]], ...]] a poll; ["k", topic, partition, position, why]
 a seek; ["t", call, status, error, producer id, epoch, why it can do nothing more] a transactor's answer to a call;
-["e", why] an error that it goes on after; ["x", why] one that it ends for.
+["p"] its poll is over; ["e", why] an error that it goes on after; ["x", why] one that it ends for.
 """
 
 from __future__ import annotations

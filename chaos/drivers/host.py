@@ -13,6 +13,7 @@ import trio
 
 from chaos.drivers.frames import frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
+from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
 from chaos.drivers.transactors.host import LibraryTransactor
 from chaos.errors import HarnessError, Refused
@@ -21,7 +22,7 @@ from chaos.typed import typed
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.settings import ProducerSettings
-from workloads.libraries import Assigned, Part, Read, Sought, Troubled
+from workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
 from workloads.needs import Needs
 
 
@@ -172,24 +173,6 @@ class LibraryReader:
         self._process.kill()
 
 
-def heard(message: Sequence[Any]) -> Assigned | Read | Sought | Troubled:
-    """A reader's message as the workload takes it."""
-    match message:
-        case ["a", positions]:
-            return Assigned({(topic, index): position for topic, index, position in positions})
-        case ["r", began_ns, at, parts]:
-            return Read(
-                began_ns,
-                {(topic, index): position for topic, index, position in at},
-                [Part((topic, index), position, pairs, bad) for topic, index, position, pairs, bad in parts],
-            )
-        case ["k", topic, index, position, why]:
-            return Sought((topic, index), position, why)
-        case ["e", why]:
-            return Troubled(why)
-    raise HarnessError(f"a driver said what none says: {message!r}")
-
-
 class LibraryDriver:
     """One library (`workloads.libraries.Driver`). `log` takes what the libraries print."""
 
@@ -229,10 +212,17 @@ class LibraryDriver:
         return made
 
     async def transactor(
-        self, nursery: trio.Nursery, transactional_id: str, timeout_ms: int, flush: Callable[[], None]
+        self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]
     ) -> LibraryTransactor:
         """As `Driver.transactor`."""
-        order = self._order(role="transactor", transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        order = self._order(
+            role="transactor",
+            transactional_id=task.transactional_id,
+            transaction_timeout_ms=task.timeout_ms,
+            places=list(task.places),
+            isolation=task.isolation,
+            beginning=task.beginning,
+        )
         made = LibraryTransactor(Process(order, self._log), order, flush)
         await nursery.start(made.run)
         return made

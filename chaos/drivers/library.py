@@ -33,6 +33,8 @@ class Order(NamedTuple):
     places: Sequence[Place] = ()
     isolation: int = 0
     poll_pause_ms: int = 20
+    beginning: str = "start"
+    """Where a transactor's polls begin: start, middle or end."""
     transactional_id: str = ""
     transaction_timeout_ms: int = 60_000
 

@@ -13,7 +13,10 @@ import trio
 from workloads.beginnings import Beginning, positions_at
 from workloads.client.client import Client
 from workloads.client.cluster import Place
+from workloads.counters import Counters
+from workloads.libraries import PollingTransacting, record
 from workloads.reader import RecordedReader
+from workloads.recorder import Recorder
 from workloads.tail import recover
 
 POLL_LIMIT_S = 0.2
@@ -62,3 +65,19 @@ class Polling:
         found = await positions_at(self._reader, missing, self._beginning, LIST_LIMIT_S) if missing else {}
         if found:
             self._reader.assign({**positions, **found})
+
+
+class LibraryPolling:
+    """The consumer of a process that is a library's: it polls in the driver's process."""
+
+    def __init__(self, producer: PollingTransacting, recorder: Recorder, counters: Counters, process: int) -> None:
+        self._producer, self._recorder, self._counters, self._process = producer, recorder, counters, process
+
+    async def poll(self, txn: int) -> None:
+        """As `Polling.poll`."""
+        for said in await self._producer.poll():
+            record(said, self._recorder, self._counters, self._process, txn)
+        self._recorder.flush()
+
+    def close(self) -> None:
+        """As `Polling.close`: it ends with its producer."""

@@ -20,13 +20,13 @@ from workloads.client.producer import Producer
 from workloads.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from workloads.client.transactions import Transactions
 from workloads.control import Haunt
-from workloads.libraries import Driver, Transacting
+from workloads.libraries import Driver, Transacting, TransactorTask
 from workloads.reader import RecordedReader
 from workloads.scenario import Surroundings
 from workloads.transactions.agenda import Agenda
 from workloads.transactions.operations import COMMIT, SEND, Draw, Transaction
 from workloads.transactions.own import OwnProducer
-from workloads.transactions.polling import Polling
+from workloads.transactions.polling import LibraryPolling, Polling
 from workloads.transactions.process import Notes, Process
 
 SUCCESSOR_PAUSE_S, SUCCESSOR_PAUSE_MAX_S = 0.1, 5.0
@@ -135,11 +135,12 @@ class Writer:
             limit_s = settings.producer.delivery_timeout_ms / 1000
             id_, timeout_ms = settings.producer.transactional_id, settings.transaction_timeout_ms
             coordinator = Transactions(client, id_, timeout_ms, limit_s, generation=settings.generation)
-            await self._transact(nursery, process, OwnProducer(producer, coordinator), scope, notes)
+            own, polling = OwnProducer(producer, coordinator), self._polling(nursery, process)
+            await self._transact(process, own, polling, scope, notes)
             client.close()
 
     def _polling(self, nursery: trio.Nursery, process: int) -> Polling:
-        """The consumer of a process, which is our own client, whoever sends."""
+        """The consumer of a process."""
         settings, zone = self._settings, self._zone
         client = Client(self._env, zone.bootstrap, settings.client, cluster_id=zone.cluster_id)
         consumer = ConsumerSettings(isolation=settings.level(self._number), max_wait_ms=POLL_WAIT_MS)
@@ -158,16 +159,27 @@ class Writer:
         settings, flush = {**about, **driver.about()}, self._recorder.flush
         zone = self._zone.name
         process = self._recorder.process("producer", driver.version, settings, client=driver.client, zone=zone)
-        id_, timeout_ms = self._settings.producer.transactional_id, self._settings.transaction_timeout_ms
-        producer = await driver.transactor(nursery, id_, timeout_ms, flush)
-        await self._transact(nursery, process, producer, scope, notes)
+        mine = self._settings
+        id_, timeout_ms, isolation = (
+            mine.producer.transactional_id,
+            mine.transaction_timeout_ms,
+            mine.level(self._number),
+        )
+        task = TransactorTask(id_, timeout_ms, mine.places, isolation, BEGINNINGS[process % len(BEGINNINGS)])
+        producer = await driver.transactor(nursery, task, flush)
+        polling = LibraryPolling(producer, self._recorder, self._counters, process)
+        await self._transact(process, producer, polling, scope, notes)
 
     async def _transact(
-        self, nursery: trio.Nursery, process: int, producer: Transacting, scope: trio.CancelScope, notes: Notes
+        self,
+        process: int,
+        producer: Transacting,
+        polling: Polling | LibraryPolling,
+        scope: trio.CancelScope,
+        notes: Notes,
     ) -> None:
         """A recorded process that writes by this producer, until it cannot go on or shall not."""
         self._handle.began(process, scope)
-        polling = self._polling(nursery, process)
         one = Process(self._env, process, notes, producer, polling.poll, self._settings.places)
         if await one.begin():
             self._handle.took_over(process)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import trio
 
 from chaos.drivers.frames import frame
 from chaos.drivers.library import Order
+from chaos.drivers.messages import heard
 from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
 from chaos.drivers.transactors.outcomes import ABORT, BEGIN, COMMIT, INIT
 from workloads.client.cluster import Place
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import Ended, Identity, NotDone
+from workloads.libraries import Assigned, Read, Sought, Troubled
 
 
 class _Answer(NamedTuple):
@@ -38,6 +40,8 @@ class LibraryTransactor:
         self._next = 0
         self._call: str = ""
         self._answer: _Answer | None = None
+        self._polled: list[Assigned | Read | Sought | Troubled] = []
+        self._polls = False
         self._lines: list[bytes] = []
         self._something, self._changed = trio.Event(), trio.Event()
 
@@ -68,6 +72,10 @@ class LibraryTransactor:
                 self.identity = Identity(producer_id, epoch)
                 self.retired = self.retired or ends
                 self._answer = _Answer(Status(status), error)
+            case ["p"]:
+                self._polls = False
+            case ["a" | "r" | "k" | "e", *_]:
+                self._polled.append(heard(message))
             case _:
                 raise AssertionError(f"a transactor said what none says: {message!r}")
 
@@ -115,6 +123,17 @@ class LibraryTransactor:
     async def end(self, *, commit: bool) -> Ended:
         """As `Transacting.end`."""
         return Ended(*await self._ask(COMMIT if commit else ABORT))
+
+    async def poll(self) -> Sequence[Assigned | Read | Sought | Troubled]:
+        """As `PollingTransacting.poll`."""
+        if self.retired == CLIENT_ENDED:
+            return ()
+        self._polled, self._polls = [], True
+        self._say(["poll"])
+        if not await self._until(lambda: not self._polls or self.retired == CLIENT_ENDED):
+            self._process.kill()
+            self.retired = self.retired or CLIENT_ENDED
+        return self._polled
 
     # --------------------------------------------------------------------------------------------------- calls
 

@@ -19,7 +19,7 @@ from checkers.history.values import SEQUENCE_BITS
 from tests.support.clusters.drive import drive
 from workloads.control import Controls
 from workloads.counters import Counters
-from workloads.libraries import Zone
+from workloads.libraries import TransactorTask, Zone
 from workloads.recorder import Recorder
 from workloads.topics import make_topics
 from workloads.transactions import TransactionsLoad
@@ -89,6 +89,7 @@ async def test_a_library_transacts_through_the_death_of_its_coordinator(
         history = parse(lines)
     assert history.problem is None, history.problem
     assert {each.client for each in history.processes if each.role in ("producer", "reader")} == {client}
+    assert [each for each in history.members.rows() if each.kind == POLL], "polls inside transactions"
     committed, aborted = values_of(history, COMMIT), values_of(history, ABORT)
     assert len(committed) > 60 and aborted
     assert committed <= finally_read(history, 1)
@@ -146,10 +147,11 @@ async def test_a_library_keeps_its_epoch_from_one_transaction_to_the_next(
     bootstrap = ",".join(f"{host}:{port}" for host, port in brokers.bootstrap)
     driver = LibraryDriver(client, bootstrap, scenario.needs(), tmp_path / "clients.log")
     recorder = Recorder(RealEnv("harness"), str(tmp_path / "history.jsonl"), "run-1")
+    task = TransactorTask("one", 10_000, scenario.places(), 1, "start")
     with trio.fail_after(120):
         await make_topics(RealEnv("harness"), brokers.bootstrap, scenario, recorder)
         async with trio.open_nursery() as nursery:
-            producer = await driver.transactor(nursery, "one", 10_000, lambda: None)
+            producer = await driver.transactor(nursery, task, lambda: None)
             first = await producer.init()
             assert first.producer_id >= 0 and first.epoch >= 0
             for commit in (True, False, True):

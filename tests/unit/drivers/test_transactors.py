@@ -13,6 +13,7 @@ import trio
 
 from chaos.drivers.host import LibraryDriver
 from chaos.drivers.process import CLIENT_ENDED
+from chaos.drivers.reading import at
 from chaos.drivers.transactors import calls, host
 from chaos.drivers.transactors.calls import Calls
 from chaos.drivers.transactors.host import LibraryTransactor
@@ -20,6 +21,7 @@ from chaos.drivers.transactors.outcomes import IN_DOUBT, REFUSED, RESUMED, Weigh
 from workloads.appends import Appends
 from workloads.client.outcomes import Outcome, Status
 from workloads.client.transactions import Ended, Identity, NotDone
+from workloads.libraries import Assigned, Read, Sought, TransactorTask, Troubled
 
 OK, FAIL, INFO = 0, 1, 2
 PLACE = ("t", 0)
@@ -107,8 +109,8 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
     here = str(Path(__file__).parent)
     start = subprocess.Popen
     into = f"import sys; sys.path.insert(0, {here!r}); sys.argv = ['chaos.drivers', *sys.argv[1:]]; "
-    into += "import scripted_library, chaos.drivers.__main__ as m; m.transactors.load = lambda name: scripted_library; "
-    into += "m.main()"
+    into += "import scripted_library, chaos.drivers.__main__ as m; "
+    into += "m.transactors.load = m.load = lambda name: scripted_library; m.main()"
 
     def scripted(command: list[str], **more: Any) -> Any:
         at = command.index("-m")
@@ -121,7 +123,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LibraryDriver:
 async def played(driver: LibraryDriver, script: str, play: Callable[[LibraryTransactor], Any]) -> LibraryTransactor:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await driver.transactor(nursery, script, 4000, lambda: None)
+            producer = await driver.transactor(nursery, TransactorTask(script, 4000, [PLACE], 0, "start"), lambda: None)
             await play(producer)
             producer.close()
     return producer
@@ -146,6 +148,25 @@ async def test_a_transaction_of_a_library(driver: LibraryDriver) -> None:
         assert not producer.retired
 
     await played(driver, "plain", play)
+
+
+async def test_a_poll_inside_a_transaction_brings_what_its_consumer_did(driver: LibraryDriver) -> None:
+    async def play(producer: LibraryTransactor) -> None:
+        await producer.init()
+        await producer.begin()
+        assigned, read = await producer.poll()
+        assert assigned == Assigned({PLACE: 0})
+        assert isinstance(read, Read) and read.parts[0].position == 2
+        assert list(await producer.poll()) == [Sought(PLACE, 1, "gone")]
+        assert list(await producer.poll()) == [Troubled("RuntimeError: no broker")]
+        assert await producer.end(commit=True) == Ended(Status.OK, "")
+
+    await played(driver, "plain", play)
+
+
+@pytest.mark.parametrize(("beginning", "offset"), [("start", 10), ("middle", 15), ("end", 20)])
+def test_where_polls_begin(beginning: str, offset: int) -> None:
+    assert at(beginning, 10, 20) == offset
 
 
 async def test_a_failed_record_lets_the_abort_succeed_and_the_process_end(driver: LibraryDriver) -> None:
@@ -216,7 +237,9 @@ async def test_a_client_that_crashes_is_killed_before_anything_else_happens(driv
     ended: list[float] = []
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            producer = await driver.transactor(nursery, "plain", 4000, lambda: None)
+            producer = await driver.transactor(
+                nursery, TransactorTask("plain", 4000, [PLACE], 0, "start"), lambda: None
+            )
             outcomes = sent(producer, b"silent")
             kill = producer._process.kill
             producer._process.kill = lambda: (ended.append(trio.current_time()), kill())[1]  # type: ignore[method-assign]

@@ -1,0 +1,133 @@
+"""What a driver's process reads, and what it tells of it: a reader by itself, or the polls of a transactor."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from chaos.drivers.library import Consuming, Impossible, Library, Order, Place, ReadRecord
+from workloads.payload import verify
+
+POLL_S = 0.2
+BOUNDS_EVERY_S = 0.5
+BEGIN_S = 1.0
+"""A poll asks for no longer where partitions begin."""
+EMPTY_EVERY_S = 0.5
+"""Of a partition without records, one empty poll in this time is reported."""
+
+
+class Telling(Protocol):
+    """`chaos.drivers.__main__.Out`, as far as it is used here."""
+
+    def say(self, *message: Any) -> None:
+        """At once."""
+
+
+def at(beginning: str, low: int, high: int) -> int:
+    """The offset of a beginning: start, middle or end."""
+    return {"start": low, "middle": (low + high) // 2, "end": high}[beginning]
+
+
+class Reader:
+    """A consumer at work: where it is, partition by partition, and what it tells of it."""
+
+    def __init__(self, library: Library, order: Order, out: Telling, inbox: queue.SimpleQueue[list[Any]]) -> None:
+        self._library, self._order, self._out, self._inbox = library, order, out, inbox
+        self._places = [(str(topic), int(index)) for topic, index in order.places]
+        self._consumer: Consuming = library.consumer(order)
+        self._at: dict[Place, int] = {}
+        self._empty_told: dict[Place, float] = {}
+
+    def run(self) -> None:
+        """Read from the log's start until the order to finish."""
+        self._out.say("up", self._library.version)
+        while len(self._at) < len(self._places) and self._inbox.empty():
+            missing = [place for place in self._places if place not in self._at]
+            self._at.update({place: low for place, (low, _) in self._consumer.bounds(missing).items()})
+            time.sleep(0 if len(self._at) == len(self._places) else BOUNDS_EVERY_S)
+        self._consumer.assign(dict(self._at))
+        self._out.say("a", [[*place, position] for place, position in self._at.items()])
+        while self._inbox.empty():
+            self._poll()
+            time.sleep(self._order.poll_pause_ms / 1000)
+        self._consumer.close()
+
+    def once(self, beginning: str) -> None:
+        """One poll. What has no position yet gets one first, where the cluster tells it."""
+        missing, until = [place for place in self._places if place not in self._at], time.monotonic() + BEGIN_S
+        for place in missing:
+            found = self._consumer.bounds([place])
+            self._at.update({each: at(beginning, *bounds) for each, bounds in found.items()})
+            if not found or time.monotonic() > until:
+                break
+        if missing and self._at:
+            self._consumer.assign(dict(self._at))
+            self._out.say("a", [[*place, position] for place, position in self._at.items()])
+        if self._at:
+            self._poll()
+
+    def _poll(self) -> None:
+        began_ns, at = time.monotonic_ns(), dict(self._at)
+        try:
+            records = self._consumer.poll(POLL_S)
+        except Impossible as gone:
+            self._recover(gone)
+            return
+        except Exception as error:  # a library's errors are of many roots; it goes on after those that it raises here
+            self._out.say("e", f"{type(error).__name__}: {error}")
+            time.sleep(POLL_S)
+            return
+        parts = self._parts(records)
+        if parts:
+            self._out.say("r", began_ns, [[*place, position] for place, position in at.items()], parts)
+
+    def _parts(self, records: Sequence[ReadRecord]) -> list[list[Any]]:
+        """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
+        found: dict[Place, tuple[list[Any], list[Any]]] = {}
+        for record in records:
+            pairs, bad = found.setdefault(record.place, ([], []))
+            value, why = verify(record.value, record.key, record.headers)
+            pairs.append([record.offset, value])
+            if why:
+                bad.append([record.offset, why])
+            self._at[record.place] = record.offset + 1
+        now = time.monotonic()
+        for place in self._at:
+            if place not in found and now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
+                self._empty_told[place] = now
+                found[place] = ([], [])
+        return [[*place, self._at[place], *told] for place, told in found.items()]
+
+    def _recover(self, gone: Impossible) -> None:
+        """Give positions that became impossible the nearest ones that are possible."""
+        bounds = self._consumer.bounds(gone.places)
+        for place in gone.places:
+            if place not in bounds:
+                self._consumer.seek(place, self._at[place])  # the next poll finds it impossible again
+                continue
+            low, high = bounds[place]
+            position = max(low, min(self._at[place], high))
+            self._consumer.seek(place, position)
+            if position != self._at[place]:
+                self._at[place] = position
+                self._out.say("k", *place, position, str(gone))
+
+
+class Polls:
+    """The consumer of a transactor, made by its first poll. Each poll is answered by what it brought, then by ["p"]."""
+
+    def __init__(self, library: Callable[[], Library], order: Order, out: Telling) -> None:
+        self._library, self._order, self._out = library, order, out
+        self._reader: Reader | None = None
+
+    def once(self) -> None:
+        """One poll. Never raises for what a cluster does."""
+        try:
+            if self._reader is None:
+                self._reader = Reader(self._library(), self._order, self._out, queue.SimpleQueue())
+            self._reader.once(self._order.beginning)
+        except Exception as error:  # a library's errors are of many roots; the next poll tries again
+            self._out.say("e", f"{type(error).__name__}: {error}")
+        self._out.say("p")
