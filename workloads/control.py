@@ -62,8 +62,6 @@ class Handle:
         self._haunts: dict[int, Haunt] = {}
         self.bell: Callable[[], None] = lambda: None
         """Called when the client has to look what is wanted of it. The client sets it."""
-        self.transactional = False
-        """It has a transactional id, so that it can become a zombie. The client sets it."""
 
     # ------------------------------------------------------------------ from outside
 

@@ -75,7 +75,7 @@ class Writer:
         pause_s = SUCCESSOR_PAUSE_S
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_stopped)
-            self._handle.bell, self._handle.transactional = self._stopped.set, True
+            self._handle.bell = self._stopped.set
             while True:
                 over, acked = self._stop.is_set(), self._counters.acked
                 if (haunt := self._handle.wanted) is not None:

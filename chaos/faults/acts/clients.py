@@ -13,14 +13,9 @@ def handle_of(stage: Stage, p: Played) -> Handle:
     kind, number = check_target("target", p.fault.target)
     if stage.clients is None:
         raise Unresolved("there is no workload")
-    all_of = stage.clients.producers if kind == "producer" else stage.clients.readers
+    all_of, whose = stage.clients.producers if kind == "producer" else stage.clients.readers, ""
     if Trait.NEEDS_TRANSACTIONS in p.fault.traits:
-        all_of = stage.clients.transactional
+        all_of, whose = stage.clients.transactional, " with a transactional id"
     if number and int(number) >= len(all_of):
-        raise Unresolved(f"there is no {kind} {number}: the workload has {len(all_of)}")
-    named = [all_of[int(number)]] if number else all_of
-    if Trait.NEEDS_TRANSACTIONS in p.fault.traits:
-        named = [each for each in named if each.transactional]
-    if not named:
-        raise Unresolved(f"{p.fault.target} has no transactional id")
-    return named[0] if number else stage.rng(p, "target").choice(named)
+        raise Unresolved(f"there is no {kind} {number}{whose}: the workload has {len(all_of)}")
+    return all_of[int(number)] if number else stage.rng(p, "target").choice(all_of)

@@ -77,7 +77,7 @@ def test_a_plain_producer_beside_the_others_is_no_zombie() -> None:
     workload = {**LOAD, "plain_rate": 2}
     result = simulate(make_plan({"runtime": "sim", "time_s": 4.0, "workload": workload, "faults": [fault]}))
     (line,) = [line for line in map(json.loads, result.papers()["nemesis.jsonl"].splitlines()) if line["error"]]
-    assert line["error"] == "Unresolved: producer:2 has no transactional id"
+    assert line["error"] == "Unresolved: there is no producer 2 with a transactional id: the workload has 2"
     for seed in range(4):
         named = make_plan({"runtime": "sim", "seed": seed, "time_s": 5.0, "workload": workload,
                            "faults": [{**fault, "target": "producer"}]})  # fmt: skip
