@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from chaos.runs.saved import save
 from chaos.runs.simulation import simulate
 from checkers.history.parser import parse
 from checkers.history.tables import ABORT, COMMIT, NOT_ENDED, OK, POLL, SEND, History
+from checkers.plan_facts import facts_of
 from workloads.transactions import TransactionsLoad, plain
 from workloads.transactions.brokers import FACTOR
 from workloads.transactions.operations import Step, Transaction, steps_of, text_of
@@ -218,6 +220,9 @@ def test_the_plan_of_a_client_library_says_that_it_speaks_the_first_generation()
     plan = make_plan({"workload": {**LOAD, "client": "confluent"}})
     assert isinstance(plan.workload, TransactionsLoad)
     assert plan.workload.generation == 1
+    assert facts_of(tomllib.loads(write_plan(plan))).configuration.transaction_version == 1
+    own = make_plan({"workload": LOAD})
+    assert facts_of(tomllib.loads(write_plan(own))).configuration.transaction_version == 2
     with pytest.raises(PlanError, match="client confluent speaks generation 1 of transactions only"):
         make_plan({"workload": {**LOAD, "client": "confluent", "generation": 2}})
 
