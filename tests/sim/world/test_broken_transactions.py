@@ -1,0 +1,109 @@
+"""A rule of transactions is taken out of whole brokers: in a simulation the invariant for it sees that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.coordinators.transactions.shard import Shard
+from broker.log import recovery
+from broker.log.indexes import AbortedIndex
+from broker.log.producer_rules import ProducerRules
+from broker.log.producers import ProducerStates
+from broker.replicas.coordinators.marker_sender import MarkerJob
+from broker.replicas.coordinators.transaction_coordinator import TransactionCoordinator
+from chaos.plans.plan import Plan, make_plan
+from chaos.runs.simulation import simulate
+
+STOPS = [{"at_s": 2.0 * node, "duration_s": 1.0, "action": "stop", "target": f"node:{node}"} for node in (1, 2, 3)]
+"""Clean ones: what is known of producers is then read from a snapshot."""
+SEEDS = range(4)
+
+
+def plan(seed: int, faults: list[dict[str, Any]]) -> Plan:
+    load = {"name": "transactions", "rate": 6, "producers": 2, "partitions": 2, "aborts": 0.4}
+    settings = {"transaction.state.log.num.partitions": "1", "replica.lag.time.max.ms": "1500"}
+    values = {"seed": seed, "runtime": "sim", "time_s": 10, "warmup_s": 1, "workload": load, "faults": faults}
+    return make_plan({**values, "cluster": {"settings": settings}})
+
+
+def no_marker_is_repeated(*_: Any) -> bool:
+    return False
+
+
+def markers_are_sent_twice(job: MarkerJob, partitions: list[Any], rule: Callable[..., Any]) -> Any:
+    """Each partition twice in one request, as if an answer had been lost."""
+    return rule(job, [*partitions, *partitions])
+
+
+def nothing_is_undecided(*_: Any) -> bool:
+    return False
+
+
+def no_entry(*_: Any) -> None:
+    """The index of aborted transactions stays empty."""
+
+
+def no_snapshot_and_no_batches(*_: Any, **__: Any) -> ProducerStates:
+    return ProducerStates()
+
+
+def before_it_is_committed(self: TransactionCoordinator, shard: Any, transaction: Any, offset: int) -> None:
+    self._write_markers(shard, transaction)
+
+
+def forgets_a_partition(self: MarkerJob, log: Any, transaction: Any, rule: Callable[..., Any]) -> None:
+    rule(self, log, transaction)
+    self.remaining = dict(list(self.remaining.items())[1:])
+
+
+def every_third_is_lost(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """What a shard does with records: not all that it should."""
+    seen = 0
+
+    def replay(self: Shard, written: Any, offset: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen % 3 or written.transactional_id not in self.transactions:
+            rule(self, written, offset)
+
+    return replay
+
+
+Broken = tuple[list[tuple[Any, str, Callable[[Any], Any]]], list[dict[str, Any]]]
+"""Rules, each with what is made of it, and faults."""
+BROKEN: dict[str, Broken] = {
+    "marker-once": (
+        [
+            (ProducerRules, "is_marker_repeated", lambda _: no_marker_is_repeated),
+            (ProducerRules, "is_marker_late", lambda _: no_marker_is_repeated),
+            (MarkerJob, "marker", lambda rule: lambda job, places: markers_are_sent_twice(job, places, rule)),
+        ],
+        [],
+    ),
+    "aborted-index-is-a-replay": ([(AbortedIndex, "add_aborted", lambda _: no_entry)], []),
+    "producer-state-is-a-replay": ([(recovery.reads, "producers_at", lambda _: no_snapshot_and_no_batches)], STOPS),
+    "stable-offset-is-a-replay": ([(ProducerRules, "is_undecided", lambda _: nothing_is_undecided)], []),
+    "marker-is-decided": ([(TransactionCoordinator, "_when_decided", lambda _: before_it_is_committed)], []),
+    "completed-is-marked": (
+        [(MarkerJob, "__init__", lambda rule: lambda job, log, txn: forgets_a_partition(job, log, txn, rule))],
+        [],
+    ),
+    "coordinator-state-is-a-replay": ([(Shard, "replay", every_third_is_lost)], []),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_breaks_transactions_is_seen_by_its_invariant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, faults = BROKEN[name]
+    for owner, attribute, made in rules:
+        monkeypatch.setattr(owner, attribute, made(getattr(owner, attribute)))
+    found: set[str] = set()
+    for seed in SEEDS:
+        result = simulate(plan(seed, faults), stop_at_first=False)
+        found |= {each.name for each in result.violations}
+        if name in found:
+            return
+    raise AssertionError(f"{name} was not broken, but {sorted(found)}")
