@@ -189,7 +189,7 @@ def test_a_broker_that_answers_fetches_with_nothing_after_healing_is_a_stuck_con
     starve(monkeypatch, healed, newcomers=newcomers)
     result = simulate(small())
     assert result.verdict == "invalid"
-    assert result.failure == Failure("liveness", "stuck-consumer"), result.told
+    assert "stuck-consumer" in result.anomalies, result.told
     polled = info_of(result)["reads_after_healing"]
     assert [(each["place"], each["client"]) for each in polled["behind"]] == [
         ("appends-0-0", "squall"),
@@ -197,8 +197,10 @@ def test_a_broker_that_answers_fetches_with_nothing_after_healing_is_a_stuck_con
     ]
     verdict = json.loads(save(result, tmp_path, "again").verdict.read_text())
     # Its answers say that there is nothing: no gap of the load shows it. Fresh readers may be served well.
-    evidence = {each["evidence"] for each in verdict["anomalies"]}
+    evidence = {each["evidence"] for each in verdict["anomalies"] if each["name"] == "stuck-consumer"}
     assert evidence == ({"live", "final"} if newcomers else {"live"})
+    # What it says of its log's end is less than what lists of offsets told before.
+    assert {each["name"] for each in verdict["anomalies"]} <= {"stuck-consumer", "offset-regression"}
     words = [note for note in verdict["notes"] if note.startswith("reader ") and "got nothing for 8." in note]
     assert len(words) == 2
     assert all("leader " in each and "ISR [" in each for each in words)
