@@ -12,7 +12,8 @@ from checkers.guarantees import RunConfiguration, guarantee_for
 
 
 def told(*flags: str, code: int = 0) -> str:
-    done = CliRunner().invoke(command, flags, standalone_mode=False)
+    # Each paragraph on one line, whatever width the terminal around this test has.
+    done = CliRunner().invoke(command, flags, standalone_mode=False, env={"COLUMNS": "2000"})
     assert done.exit_code == code, done.output
     return done.output
 
