@@ -87,6 +87,13 @@ COORDINATOR_REMOVALS = (
         by="return False",
     ),
     Removal("takes an end of any epoch", RULES, "Rules.may_end", body="return True"),
+    Removal(
+        "gives the last epoch away to a late abort",
+        RULES,
+        "Rules.may_end",
+        piece="(retry or request.epoch == transaction.epoch) and transaction.epoch < MAX_EPOCH",
+        by="retry or request.epoch == transaction.epoch",
+    ),
     Removal("knows no retry of an end", RULES, "Rules.is_retry_of_end", body="return False"),
     Removal("knows no retry of an end that gave another id", RULES, "Rules.is_retry_of_overflow", body="return False"),
     Removal(

@@ -108,6 +108,7 @@ class Coordinators(RuleBasedStateMachine):
             assert (before.producer_id, before.epoch) == had, "only the current producer decides"
             assert before.state == State.ONGOING or (generation == 2 and not commit)
         if generation == 2 and not decision.answer.error:
+            assert decision.answer.epoch < MAX_EPOCH
             self.handles[name].append((decision.answer.producer_id, decision.answer.epoch))
 
     @rule(name=NAMES)
@@ -126,12 +127,12 @@ class Coordinators(RuleBasedStateMachine):
         for request in due:
             assert self.ask(request).records
 
-    @rule(name=NAMES)
-    def use_up_epochs(self, name: str) -> None:
+    @rule(name=NAMES, left=st.integers(1, 2))
+    def use_up_epochs(self, name: str, left: int) -> None:
         """Tens of thousands of transactions later."""
         found = self.shard.transactions.get(name)
         if found is not None and found.state == State.EMPTY and found.epoch < MAX_EPOCH - 3:
-            late = replace(found, epoch=MAX_EPOCH - 2, last_epoch=-1)
+            late = replace(found, epoch=MAX_EPOCH - left, last_epoch=-1)
             self.shard.replay(Written(name, late), len(self.log))
             self.log.append(records.encode(Written(name, late), 2))
             self.note(Written(name, late))

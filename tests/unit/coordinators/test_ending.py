@@ -9,9 +9,11 @@ from broker.coordinators.transactions.values import (
     V1,
     V2,
     EndTransaction,
+    InitProducer,
     MarkersWritten,
     Settings,
     State,
+    TimeOut,
     Transaction,
     Written,
 )
@@ -147,6 +149,19 @@ def test_v2_goes_on_with_another_producer_id_where_the_epochs_are_used_up() -> N
     assert (retry.answer.error, retry.answer.producer_id, retry.answer.epoch) == (OK, 99, 0)
     assert end(shard, commit=False, version=V2, epoch=32_766).answer.error == ILLEGAL
     assert end(shard, commit=True, version=V2, epoch=32_765).answer.error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("epoch", [32_766, 32_767])
+def test_v2_gives_nobody_the_last_epoch_where_a_time_out_used_it_up(epoch: int, commit: bool) -> None:
+    """KAFKA-20090: what a client then opens could be neither ended nor fenced."""
+    shard = shard_in(O, epoch=32_766)
+    shard.replay(shard.decide(TimeOut("x"), 900 + 60_001).records[0], 1)
+    shard.replay(shard.decide(MarkersWritten("x", PID, 32_767), NOW).records[0], 2)
+    assert (shard.transactions["x"].state, shard.transactions["x"].epoch) == (CA, 32_767)
+    assert end(shard, commit=commit, version=V2, epoch=epoch, fresh=99).answer.error == FENCED
+    again = shard.decide(InitProducer("x", 60_000), NOW, 99).answer
+    assert (again.producer_id, again.epoch) == (99, 0)
 
 
 def test_v1_ends_a_transaction_of_the_last_epoch_without_another_producer_id() -> None:
