@@ -134,9 +134,13 @@ class Kernel(trio.abc.Clock):
                     return 0.0
             self._reach(deadline)
         except BaseException as error:  # here it would end trio itself
-            self._trouble = self._trouble or error
-            self._give_up()
+            self.abandon(error)
         return 0.0
+
+    def abandon(self, error: BaseException) -> None:
+        """End the simulation: `simulate` raises this error."""
+        self._trouble = self._trouble or error
+        self._give_up()
 
     def _one_more_at_once(self) -> None:
         self._at_once += 1
