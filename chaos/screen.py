@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,3 +22,24 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
     return Console(stderr=stderr, highlight=False, width=width)
+
+
+def live_line(console: Console, words: Callable[[], str]) -> AbstractContextManager[object]:
+    """On a terminal a last line that is kept up to date until the block ends; what is printed stands above it.
+
+    words: asked for from another thread. Elsewhere nothing.
+    """
+    if not console.is_terminal:
+        return nullcontext()
+    from rich.live import Live
+    from rich.text import Text
+
+    return Live(get_renderable=lambda: Text(words()), console=console, refresh_per_second=4, transient=True)
+
+
+def in_words(seconds: float) -> str:
+    """A time to wait, no more exact than anybody needs: "40 s", "3 min", "2 h 5 min"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

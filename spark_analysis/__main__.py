@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from checkers.stages import line_of
 from spark_analysis.jobs import analyse
 from spark_analysis.session import LOCAL
 
@@ -51,8 +52,14 @@ def main(arguments: list[str] | None = None) -> int:
         master=given.master,
         class_archive=given.class_archive,
         conf=dict(given.conf),
+        stage=_say,
     )
     return 0
+
+
+def _say(stage: str) -> None:
+    sys.stdout.write(line_of(stage) + "\n")
+    sys.stdout.flush()
 
 
 def _setting(text: str) -> tuple[str, str]:

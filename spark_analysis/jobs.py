@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
@@ -60,13 +60,14 @@ def analyse(
     conf: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
     limits: Limits | None = None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Analysis:
     """Analyse a run and write what was found into `out` (`run_dir` where None).
 
     Converts the history first, while the JVM of `java_home` starts. `limits`: the plan's where None, if there is a
-    plan; the others are those of `session.start`. Raises what the converter raises on files that are not there, and
-    what `session.start` and Spark raise; findings.json is removed first, so one that exists is whole and belongs to
-    this history.
+    plan; `stage` is told what takes its time now; the others are those of `session.start`. Raises what the converter
+    raises on files that are not there, and what `session.start` and Spark raise; findings.json is removed first, so one
+    that exists is whole and belongs to this history.
     """
     out = out or run_dir
     for name in (FINDINGS, METRICS, SERIES):
@@ -78,10 +79,13 @@ def analyse(
             session.start, rows, java_home, master, class_archive, conf=conf, java_options=java_options
         )
         try:
+            stage("convert the history")
             converted = conversion.convert(run_dir)
         finally:
+            stage("start Spark")
             running = starting.result()
     try:
+        stage("Spark looks for anomalies")
         return _analyse(running, run_dir, out, converted, limits or limits_of(run_dir))
     finally:
         running.stop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 
 from chaos.runs.directory import RunDirectory
 from chaos.runs.judgement import prune_data
+from chaos.runs.progress import Progress
 from chaos.screen import console
 from chaos.typed import here
 from reports.junit import write_junit
@@ -16,13 +18,20 @@ EXIT_CODES = {"valid": 0, "invalid": 1}
 UNKNOWN = 2
 
 
-def conclude(directory: RunDirectory, *, keep_data: bool) -> int:
-    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict."""
+def conclude(directory: RunDirectory, *, keep_data: bool, progress: Progress | None = None) -> int:
+    """Render the report and junit.xml, print the table. 0 valid, 1 invalid, 2 unknown: a report changes no verdict.
+
+    progress: shows that the report is being made.
+    """
     verdict = json.loads(directory.verdict.read_text())
     out = console()
     try:
-        write_junit(directory.path)
-        render(directory.path)
+        with ExitStack() as shown:
+            if progress is not None:
+                shown.enter_context(progress.shown())
+                shown.enter_context(progress.phase("report"))
+            write_junit(directory.path)
+            render(directory.path)
     except Exception as error:  # whatever it is, the verdict stands, and is said
         out.print(f"the report could not be rendered: {type(error).__name__}: {error}")
     if not keep_data:

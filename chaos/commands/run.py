@@ -201,10 +201,12 @@ def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: 
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     from chaos.commands.conclusion import conclude
-    from chaos.runs.real import run_and_judge
+    from chaos.runs.progress import Progress
+    from chaos.runs.real import THEN, run_and_judge
 
-    directory = run_and_judge(plan, root)
-    return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data)
+    progress = Progress("squall run", then=THEN)
+    directory = run_and_judge(plan, root, progress)
+    return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
 
 
 def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:

@@ -18,7 +18,7 @@ from chaos.plans.plan import Plan, PlanError, read_plan
 from chaos.plans.swarm import swarm_plan
 from chaos.runs.directory import writable
 from chaos.runtimes.sim.garbage import garbage_waits
-from chaos.screen import console
+from chaos.screen import console, in_words, live_line
 from chaos.typed import here
 from workloads.registry import DEFAULT, SCENARIOS
 
@@ -235,9 +235,11 @@ class _Tally:
         """How far, and how fast."""
         took_s = max(time.monotonic() - self.began, 1e-9)
         speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
-        left_s = (self.total - self.done) * took_s / max(self.done, 1)
         words = f"{self.done}/{self.total} seeds, {self.done / took_s:.2f}/s, {speed:.0f} virtual s a CPU second"
-        return f"{words}, {len(self.failed)} failed" + (f", {left_s:.0f} s left" if self.done < self.total else "")
+        words += f", {len(self.failed)} failed" + (f", {len(self.unknown)} unknown" if self.unknown else "")
+        if not self.done or self.done == self.total:
+            return words
+        return f"{words}, about {in_words((self.total - self.done) * took_s / self.done)} left"
 
 
 def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: float) -> int:
@@ -249,13 +251,14 @@ def _batch(order: Order, seeds: range, jobs: int, spark: bool, most_unknown: flo
     tally = _Tally(len(seeds))
     say.print(f"seeds {seeds.start}..{seeds.stop}, {jobs} at a time")
     try:
-        for each in run_batch(order, seeds, jobs):
-            tally.take(each)
-            if each.failure is not None or each.trouble is not None:
-                _say_failed(say, order, each, tally)
-            if time.monotonic() - tally.said > SAY_EVERY_S:
-                tally.said = time.monotonic()
-                say.print(tally.rate())
+        with live_line(say, tally.rate):
+            for each in run_batch(order, seeds, jobs):
+                tally.take(each)
+                if each.failure is not None or each.trouble is not None:
+                    _say_failed(say, order, each, tally)
+                if not say.is_terminal and time.monotonic() - tally.said > SAY_EVERY_S:
+                    tally.said = time.monotonic()
+                    say.print(tally.rate())
     except KeyboardInterrupt:
         say.print("interrupted")
     _say_end(tally, spark, say)

@@ -60,11 +60,15 @@ def command(run: Path, expect: str | None, **flags: Any) -> int:
     from chaos.commands.conclusion import conclude
     from chaos.runs.directory import RunDirectory
     from chaos.runs.judgement import judge
+    from chaos.runs.progress import Progress
 
     spark = spark_of(flags)
     directory = RunDirectory.open(run)
-    judge(directory, console(stderr=True), expect=expect, spark=spark)
-    return conclude(directory, keep_data=True)
+    say = console(stderr=True)
+    progress = Progress(f"squall verify  {directory.run_id}", say, then=("judge", "report"))
+    with progress.shown():
+        judge(directory, say, expect=expect, spark=spark, phase=progress.phase)
+    return conclude(directory, keep_data=True, progress=progress)
 
 
 def spark_of(flags: Mapping[str, Any]) -> Spark:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -33,6 +33,13 @@ def in_short(words: str) -> str:
     return words.strip() if len(lines) < 3 else f"{lines[0]} ... {lines[-1].strip()}"
 
 
+class Coming(NamedTuple):
+    """A fault that has not begun. `in_s`: until it is due; 0 or less once it begins or waits for its condition."""
+
+    fault: Fault
+    in_s: float
+
+
 class Nemesis:
     """Plays faults. `cluster` says who leads what. `record` takes each line of nemesis.jsonl."""
 
@@ -48,6 +55,8 @@ class Nemesis:
     ) -> None:
         self._stage = Stage(runtime, env, seed, record, cluster)
         self.played = [Played(fault) for fault in faults]
+        self._since_ns: int | None = None
+        """When playing began."""
 
     @property
     def clients(self) -> Controls | None:
@@ -58,12 +67,17 @@ class Nemesis:
     def clients(self, controls: Controls) -> None:
         self._stage.clients = controls
 
-    def under_way(self) -> list[Played]:
-        """Faults that have begun and not ended."""
-        return [p for p in self.played if p.began is not None and p.ended is None]
+    def coming(self) -> list[Coming]:
+        """Faults that have not begun, the next one first; nothing before playing began. May be asked at any time."""
+        if self._since_ns is None:
+            return []
+        past_s = (self._stage.now_ns() - self._since_ns) / 1e9
+        waiting = [p for p in self.played if p.began is None and p.ended is None]
+        return sorted((Coming(p.fault, p.fault.at_s - past_s) for p in waiting), key=lambda each: each.in_s)
 
     async def play(self) -> None:
         """Play all faults at their times, counted from now. Returns when the last one has ended."""
+        self._since_ns = self._stage.now_ns()
         for p in self.played:
             self._stage.note(p)
         async with trio.open_nursery() as nursery:

@@ -22,7 +22,9 @@ from chaos.errors import HarnessError
 from chaos.faults.audit import audit
 from chaos.runs.directory import RunDirectory
 from chaos.runs.figures import of_directory
+from chaos.runs.progress import MakePhase, unseen
 from chaos.runs.spark import HERE, Spark
+from chaos.runs.staged import run_staged
 from chaos.runtimes.real.processes.child import TETHER
 from chaos.toolchain.cache import remove
 from chaos.toolchain.class_archive import class_archive_here
@@ -31,9 +33,11 @@ from checkers import run_facts
 from checkers.anomalies.replica_divergence import FILE as REPLICAS
 from checkers.anomalies.replica_divergence import compare_run
 from checkers.history.conversion import load
+from checkers.stages import stage_of
 from checkers.verdict import give_up, judge_run
 
 SPARK_LOG = "spark.log"
+JUDGE = "judge"
 TRACEBACK = "harness-traceback.txt"
 CRASH = "A fatal error has been detected by the Java Runtime Environment"
 """What a JVM prints when it dies of itself."""
@@ -45,15 +49,23 @@ HAVE_FILES = ("process", "docker")
 """Runtimes whose brokers leave their data in the run directory."""
 
 
-def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, spark: Spark = HERE) -> dict[str, Any]:
+def judge(
+    directory: RunDirectory,
+    say: Console,
+    *,
+    expect: str | None = None,
+    spark: Spark = HERE,
+    phase: MakePhase = unseen,
+) -> dict[str, Any]:
     """Judge a run directory, whatever state it is in, and write verdict.json. What was written.
 
-    Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says.
+    Whatever stops a checker makes the verdict unknown, and is told in it. `expect`: None as the plan says. `phase`:
+    shows what takes its time.
     """
     # An earlier verdict must not outlive a judging that comes to no end.
     directory.verdict.unlink(missing_ok=True)
     try:
-        _judge(directory, say, expect, spark)
+        _judge(directory, say, expect, spark, phase)
     except Exception as error:  # whatever it is, it is no word about the cluster, and the run gets its verdict
         text = "".join(traceback.format_exception(error))
         (directory.path / TRACEBACK).write_text(text)
@@ -62,21 +74,23 @@ def judge(directory: RunDirectory, say: Console, *, expect: str | None = None, s
     return written
 
 
-def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spark) -> None:
+def _judge(directory: RunDirectory, say: Console, expect: str | None, spark: Spark, phase: MakePhase) -> None:
     troubles: list[str] = []
     if not directory.history.exists() or not directory.history.stat().st_size:
         troubles.append("there is no history: the run ended before anything was recorded")
     else:
-        trouble = analyse(directory, say, spark)
+        trouble = analyse(directory, say, spark, phase)
         if trouble is not None:
             troubles.append(trouble)
-        compare_replicas(directory, troubles)
+        with phase(f"{JUDGE}: compare the replicas' logs"):
+            compare_replicas(directory, troubles)
     info = run_facts.read(directory.path).info  # what is wrong with it, the verdict tells
     shaken = of_the_harness(info)
     troubles += [*_of_the_run(info), *shaken, *_of_the_faults(directory)]
     directory.release()
-    workload = of_directory(directory, troubles)
-    judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
+    with phase(JUDGE):
+        workload = of_directory(directory, troubles)
+        judge_run(directory.path, expect=expect, troubles=troubles, shaken=shaken, workload=workload)
 
 
 def compare_replicas(directory: RunDirectory, troubles: list[str]) -> None:
@@ -166,7 +180,7 @@ def _of_the_faults(directory: RunDirectory) -> list[str]:
         return audit(lines)
 
 
-def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE) -> str | None:
+def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE, phase: MakePhase = unseen) -> str | None:
     """Run Spark over the history. None where it did its work, else why not (its own words are in spark.log)."""
     try:
         there = java(say.print)
@@ -176,29 +190,28 @@ def analyse(directory: RunDirectory, say: Console, spark: Spark = HERE) -> str |
     command += [f"--conf={name}={value}" for name, value in spark.conf.items()]
     archive = class_archive_here(there)
     if archive is None:
-        return _analyse(directory, command, spark.limit_s)
-    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s)
+        return _analyse(directory, command, spark.limit_s, phase)
+    trouble = _analyse(directory, [*command, "--class-archive", str(archive)], spark.limit_s, phase)
     if trouble is None or CRASH not in (directory.path / SPARK_LOG).read_text(errors="replace"):
         return trouble
     # A JVM looks at an archive's head and believes the rest: of one that is damaged it may die.
     say.print("the JVM crashed; judging again without the archive of Spark's classes, which the next run makes anew")
     remove(archive.parent)
-    return _analyse(directory, command, spark.limit_s)
+    return _analyse(directory, command, spark.limit_s, phase)
 
 
-def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float) -> str | None:
+def _analyse(directory: RunDirectory, arguments: Sequence[str], limit_s: float, phase: MakePhase) -> str | None:
     log = directory.path / SPARK_LOG
     # Tethered: a harness that is killed leaves no Spark that goes on alone.
     tether = (sys.executable, "-I", "-S", str(TETHER), str(os.getpid()))
     command = [*tether, sys.executable, "-P", "-m", "spark_analysis", str(directory.path), *arguments]
-    with log.open("wb") as out:
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            return f"Spark did not finish within {limit_s:g} s"
-    if done.returncode:
-        words = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        return f"Spark ended with code {done.returncode}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"
+    try:
+        code = run_staged(command, log, limit_s, lambda stage: phase(f"{JUDGE}: {stage}"))
+    except subprocess.TimeoutExpired:
+        return f"Spark did not finish within {limit_s:g} s"
+    if code:
+        words = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not stage_of(line)]
+        return f"Spark ended with code {code}: {words[-1] if words else 'it said nothing'} (see {SPARK_LOG})"
     return None
 
 

@@ -1,38 +1,51 @@
-"""What a run shows while it goes: the phase, acknowledged records a second, faults under way.
+"""What a run shows while it goes: the phase, acknowledged records a second, faults under way, and what comes next.
 
-On a terminal one block that is kept up to date; elsewhere a line at each phase and every few seconds.
+On a terminal one block that is kept up to date; elsewhere a line at each phase and every few seconds. A thread keeps it
+up to date, because judging waits for other processes and not for trio.
 """
 
 from __future__ import annotations
 
-import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-import trio
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from chaos import screen
+from chaos.faults.nemesis import Coming
+from chaos.faults.stage import Played
+from chaos.runs.sight import Sight
 
 LINE_EVERY_S = 5.0
 REFRESH_S = 0.25
+NEXT = 2
+"""Coming faults that are named."""
+
+MakePhase = Callable[[str], AbstractContextManager[None]]
+"""What goes on until the block ends."""
+
+
+def unseen(_: str) -> AbstractContextManager[None]:
+    """A `MakePhase` of nobody who watches."""
+    return nullcontext()
 
 
 class Watching(Protocol):
     """Whoever watches a run."""
 
-    counts: Callable[[], dict[str, int]]
-    """The workload's counters, once there are any."""
-    faults: Callable[[], list[str]]
-    """What is under way."""
+    sight: Sight
+    """What there is to see: the run fills it in."""
+    view_every_s: float | None
+    """How often the cluster is asked for its leaders and ISRs, only to be seen. None: never."""
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """`name` is going on until the block ends."""
+    def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
+        """`name` is going on until the block ends; for `lasts_s` seconds, if that is planned."""
 
     def say(self, line: str) -> None:
         """Something to know of the run."""
@@ -41,11 +54,12 @@ class Watching(Protocol):
 class Nobody:
     """Nobody watches: a simulation is over before anybody could."""
 
-    def __init__(self) -> None:
-        self.counts: Callable[[], dict[str, int]] = dict
-        self.faults: Callable[[], list[str]] = list
+    view_every_s: float | None = None
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
+    def __init__(self) -> None:
+        self.sight = Sight()
+
+    def phase(self, name: str, lasts_s: float | None = None) -> AbstractContextManager[None]:
         """As `Watching.phase`."""
         return nullcontext()
 
@@ -54,89 +68,132 @@ class Nobody:
 
 
 class Progress:
-    """One run's display. `counts` gives the workload's counters, `faults` what is under way, once there are any."""
+    """One run's display. `title`: what is going on, and of which run. `then`: what follows the last known phase."""
 
-    def __init__(self, title: str, console: Console | None = None) -> None:
+    def __init__(self, title: str, console: Console | None = None, *, then: Sequence[str] = ()) -> None:
         self.console = console or screen.console(stderr=True)
-        self._title = title
+        self.sight = Sight()
+        self.view_every_s: float | None = None
+        self._title, self._then = title, tuple(then)
         self._began = time.monotonic()
-        self._phases: list[tuple[str, float, float | None]] = []
         self._rate = 0.0
         self._seen = (self._began, 0)
-        self.counts: Callable[[], dict[str, int]] = dict
-        self.faults: Callable[[], list[str]] = list
+        self._said: dict[str, int] = {}
+
+    def begin(self, title: str) -> None:
+        """What it is about is known now, and its time counts from now."""
+        self._title, self._began = title, time.monotonic()
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str, lasts_s: float | None = None) -> Iterator[None]:
         """Show `name` as what is going on until the block ends."""
-        began = time.monotonic()
-        self._phases.append((name, began, None))
+        phase = self.sight.begin(name, lasts_s)
         if not self.console.is_terminal:
-            self._line(name)
+            self._line()
         try:
             yield
         finally:
-            self._phases[-1] = (name, began, time.monotonic())
+            phase.ended = time.monotonic()
 
     def say(self, line: str) -> None:
         """As `Watching.say`: it stays on the terminal."""
         self.console.print(line, highlight=False)
 
-    async def show(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the display up to date until cancelled."""
-        if not self.console.is_terminal:
-            task_status.started()
-            await self._lines()
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Keep the display up to date until the block ends."""
+        if self.console.is_terminal:
+            with Live(
+                get_renderable=self._render, console=self.console, refresh_per_second=1 / REFRESH_S, transient=True
+            ):
+                yield
             return
-        with Live(self._render(), console=self.console, refresh_per_second=1 / REFRESH_S, transient=True) as live:
-            task_status.started()
-            try:
-                while True:
-                    await trio.sleep(REFRESH_S)
-                    self._measure()
-                    live.update(self._render())
-            finally:
-                live.update(Text(""))
+        over = threading.Event()
+        thread = threading.Thread(target=self._lines, args=(over,), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
-    async def _lines(self) -> None:
-        while True:
-            await trio.sleep(LINE_EVERY_S)
-            self._measure()
-            if self._phases and self._phases[-1][2] is None:
-                self._line(self._phases[-1][0])
+    def _lines(self, over: threading.Event) -> None:
+        while not over.wait(LINE_EVERY_S):
+            if self.sight.phase is not None:
+                self._line()
 
-    def _measure(self) -> None:
-        now, acked = time.monotonic(), self.counts().get("acked", 0)
+    def _measure(self, now: float) -> None:
+        acked = self.sight.counts().get("acked", 0)
         since, before = self._seen
         if now - since >= 0.9:
             self._rate = (acked - before) / (now - since)
             self._seen = (now, acked)
 
-    def _line(self, name: str) -> None:
-        faults = ", ".join(self.faults())
-        counts = self.counts()
-        load = f"  {counts['acked']} acknowledged, {self._rate:.0f}/s" if counts.get("acked") else ""
-        at = time.monotonic() - self._began
-        self.console.print(f"[{at:5.1f} s] {name}{load}{'  | ' + faults if faults else ''}", highlight=False)
+    def _line(self) -> None:
+        phase, now = self.sight.phase, time.monotonic()
+        assert phase is not None
+        self._measure(now)
+        told = [f"[{now - self._began:5.1f} s] {phase.words(now)}"]
+        counts = self.sight.counts()
+        if counts == self._said:
+            pass  # once is enough
+        elif counts.get("acked"):
+            told.append(f"{counts['acked']} acknowledged, {self._rate:.0f}/s")
+        elif counts.get("final reads"):
+            told.append(f"{counts['final reads']} records read")
+        self._said = counts
+        if faults := self.sight.under_way():
+            told.append("| " + ", ".join(map(describe, faults)))
+        if coming := next_words(self.sight.coming()):
+            told.append(f"| next: {coming}")
+        self.console.print("  ".join(told), highlight=False, markup=False)
 
     def _render(self) -> Any:
+        now = time.monotonic()
+        self._measure(now)
         table = Table.grid(padding=(0, 2))
-        for name, began, ended in self._phases:
-            took = (ended or time.monotonic()) - began
-            mark = "[green]done[/]" if ended else "[yellow]now[/]"
-            table.add_row(mark, name, f"{took:5.1f} s")
-        counts = self.counts()
-        if counts:
+        for phase in self.sight.phases:
+            if phase.ended is not None:
+                table.add_row("[green]done[/]", Text(f"{phase.name}: {phase.took_s(now):.1f} s"))
+            else:
+                table.add_row("[yellow]now[/]", Text(phase.words(now), style="bold"))
+        if counts := self.sight.counts():
             told = "  ".join(f"{name} {value:,}" for name, value in counts.items())
-            table.add_row("", "records", f"{told}  ({self._rate:,.0f} acknowledged/s)")
-        faults = self.faults()
-        table.add_row("", "faults under way", ", ".join(faults) if faults else "-")
+            rate = f"  ({self._rate:,.0f} acknowledged/s)" if "acked" in counts else ""
+            table.add_row("", told + rate)
+        faults = self.sight.under_way()
+        if self.sight.faults:
+            table.add_row("", Text(f"faults under way: {', '.join(map(describe, faults)) or 'none'}"))
+        if coming := next_words(self.sight.coming()):
+            table.add_row("[cyan]next[/]", Text(coming))
+        if after := self._after():
+            table.add_row("[dim]then[/]", Text(", ".join(after), style="dim"))
         outer = Table.grid()
-        outer.add_row(Text(f"squall run  {self._title}  {time.monotonic() - self._began:.0f} s", style="bold"))
+        outer.add_row(Text(f"{self._title}  {now - self._began:.0f} s", style="bold"))
         outer.add_row(table)
         return outer
 
+    def _after(self) -> Sequence[str]:
+        """What is still to come, of `then`."""
+        known = {phase.name for phase in self.sight.phases}
+        reached = [number for number, name in enumerate(self._then, 1) if name in known]
+        return self._then[max(reached, default=0) :]
 
-def plain(text: str) -> None:
-    """A line for people, on the error stream."""
-    sys.stderr.write(text + "\n")
+
+def describe(played: Played) -> str:
+    """A fault in progress."""
+    details = " ".join(str(value) for value in played.fault.params.values())
+    return f"{played.fault.action} {','.join(map(str, played.hit))} {details}".strip()
+
+
+def next_words(coming: Sequence[Coming]) -> str:
+    """The next faults: "kill in 3 s, then pause in 9 s"."""
+    told = [_coming(each) for each in coming[:NEXT]]
+    more = f", and {len(coming) - NEXT} more" if len(coming) > NEXT else ""
+    return ", then ".join(told) + more
+
+
+def _coming(each: Coming) -> str:
+    if each.in_s <= 0:
+        return f"{each.fault.action} when {each.fault.when}" if each.fault.when else f"{each.fault.action} now"
+    return f"{each.fault.action} in {each.in_s:.0f} s"

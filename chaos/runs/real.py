@@ -31,7 +31,6 @@ from chaos.runtimes.kafka.runtime import KafkaRuntime, kafka_settings
 from chaos.runtimes.layout import ZONE, links, zone_names
 from chaos.runtimes.process.runtime import ProcessRuntime
 from chaos.runtimes.real.processes.child import PACKAGES
-from chaos.screen import console
 from chaos.toolchain.cache import Say
 from chaos.toolchain.class_archive import class_archive
 from chaos.toolchain.compose_file import FILES, brokers_of
@@ -48,15 +47,19 @@ HISTORY_BYTES = 1_500
 """A record's lines in history.jsonl, its rows in Parquet, and what Spark writes aside."""
 LOGS_BYTES = 128 << 20
 """Everything that does not grow with the load: first segments, indexes, traces, what programs print, the page."""
+THEN = ("heal", "converge", "final reads", "stop the cluster", "judge", "report")
+"""What follows the load, of what takes its time."""
 STRANGERS = {"kafka": "Apache Kafka", "other": "the cluster"}
 
 
-def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
+def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None) -> RunDirectory | None:
     """The run directory, with a verdict in it; None where it was interrupted.
 
-    Trouble of the harness ends the run, not the judging: what was recorded is judged, and the verdict is unknown.
+    progress: shows the run, for whoever goes on with it afterwards. Trouble of the harness ends the run, not the
+    judging: what was recorded is judged, and the verdict is unknown.
     """
-    say = console(stderr=True)
+    progress = progress or Progress("squall run", then=THEN)
+    say = progress.console
     refuse("this run", lacks(plan))
     writable(root, room(plan))
     # Whatever takes minutes to install is installed before anything is timed.
@@ -67,20 +70,18 @@ def run_and_judge(plan: Plan, root: Path) -> RunDirectory | None:
     runtime = make_runtime(directory.path)
     command = repeat_command(directory)
     say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
-    progress = Progress(directory.run_id, say)
+    progress.begin(f"squall run  {directory.run_id}")
     papers = DirectoryPapers(directory)
     papers.plan(write_plan(plan))
     drivers = driver_maker(plan, directory.path)
     run = Run(plan, papers, runtime, progress, command, stranger=stranger, drivers=drivers)
     try:
-        try:
-            trio.run(_shown, run, progress)
-        except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
-            _say_trouble(directory, run, error, say)
-        if say.is_terminal:
-            say.print("judging what was recorded ...")
-        with progress.phase("judge"):
-            judge(directory, say)
+        with progress.shown():
+            try:
+                trio.run(stoppable, run.go, progress.say)
+            except Exception as error:  # whatever it is: what was recorded is judged, and the verdict says what stopped
+                _say_trouble(directory, run, error, say)
+            progress.sight.verdict = judge(directory, say, phase=progress.phase)["verdict"]
     except BaseException as error:
         if not isinstance(trouble_of(error), KeyboardInterrupt):
             raise
@@ -190,16 +191,6 @@ def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
     if client == "squall":
         return None
     return lambda bootstrap, needs: LibraryDriver(client, bootstrap, needs, folder / "clients.log")
-
-
-async def _shown(run: Run, progress: Progress) -> None:
-    async def shown() -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(progress.show)
-            await run.go()
-            nursery.cancel_scope.cancel()
-
-    await stoppable(shown, progress.say)
 
 
 def repeat_command(directory: RunDirectory) -> str:

@@ -30,13 +30,14 @@ from chaos.runs.last_load import outlast
 from chaos.runs.observer import Observer
 from chaos.runs.papers import Papers
 from chaos.runs.progress import Watching
+from chaos.runs.sight import counts_of
 from chaos.runs.target_facts import Stranger, about, in_vain
-from chaos.runtimes.contract import NodeExit, Runtime
+from chaos.runtimes.contract import NodeExit, NodeState, Runtime
 from chaos.runtimes.layout import ZONE, addresses, zone_names
 from checkers.history import seal
 from workloads.afterwards import Written, write_afterwards
 from workloads.control import Controls
-from workloads.counters import NAMES, Counters
+from workloads.counters import Counters
 from workloads.final_reads import FinalRead
 from workloads.libraries import Driver, Zone
 from workloads.live_readers import Behind, LiveReaders
@@ -124,11 +125,11 @@ class Run:
         self.papers.info(self.info)
 
     @asynccontextmanager
-    async def _phase(self, name: str) -> AsyncIterator[None]:
+    async def _phase(self, name: str, lasts_s: float | None = None) -> AsyncIterator[None]:
         entry = {"name": name, "began": now_ns(self._env), "ended": None}
         self.info["phases"].append(entry)
         self._save()
-        with self.progress.phase(name):
+        with self.progress.phase(name, lasts_s):
             try:
                 yield
             finally:
@@ -189,6 +190,8 @@ class Run:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(observer.client.run)
+                if self.progress.view_every_s is not None:
+                    nursery.start_soon(self._look_around, observer, self.progress.view_every_s)
                 if self._stranger is not None:
                     await self._meet(self._stranger, servers)
                 async with self._phase("create topics"):
@@ -204,6 +207,17 @@ class Run:
         finally:
             recorder.close(seals={seal.NEMESIS: self.papers.nemesis_crc, seal.RUN: seal.info_seal(self.info)})
             self.papers.close()
+
+    async def _look_around(self, observer: Observer, every_s: float) -> None:
+        """Keep what is seen of the brokers up to date, until cancelled. Other threads must not ask a runtime."""
+        sight = self.progress.sight
+        try:
+            while True:
+                sight.nodes = {node: self.runtime.state(node).value for node in self.plan.nodes}
+                sight.view = await _seen_by(observer)
+                await trio.sleep(every_s)
+        finally:
+            sight.nodes, sight.view = dict.fromkeys(self.plan.nodes, NodeState.DOWN.value), None
 
     def _observer(self, servers: list[tuple[str, int]], *, foreign: bool) -> Observer:
         faults, ids = self.plan.timeline(), self.plan.workload.traffic().transactional_ids
@@ -243,8 +257,8 @@ class Run:
         counters = Counters()
         around = self._surroundings(recorder, counters, self._zones(observer.cluster_id))
         nemesis.clients = around.controls
-        self.progress.counts = lambda: counts_of(counters)
-        self.progress.faults = lambda: [describe(p) for p in nemesis.under_way()]
+        sight = self.progress.sight
+        sight.load, sight.faults, sight.coming = counters, tuple(nemesis.played), nemesis.coming
         async with trio.open_nursery() as clients:
             clients.start_soon(self._work, around)
             await self._load(around, nemesis)
@@ -268,9 +282,9 @@ class Run:
 
     async def _load(self, around: Surroundings, nemesis: Nemesis) -> None:
         """Warm-up without faults, then the load with them, until every operation has its outcome."""
-        async with self._phase("warm-up"):
+        async with self._phase("warm-up", self.plan.warmup_s):
             await trio.sleep(self.plan.warmup_s)
-        async with self._phase("load with faults" if nemesis.played else "load"):
+        async with self._phase("load with faults" if nemesis.played else "load", self.plan.time_s):
             with trio.CancelScope() as faults:
                 async with trio.open_nursery() as load:
                     load.start_soon(nemesis.play)
@@ -354,7 +368,7 @@ class Run:
 
     async def _final_reads(self, env: Env, servers: list[tuple[str, int]], recorder: Recorder) -> Any:
         counters = Counters()
-        self.progress.counts = lambda: {"final reads": counters.read}
+        self.progress.sight.final = counters
         limits = self.plan.limits
         limit_s = max(limits.final_read_s, limits.stuck_s + READ_MARGIN_S)
         reads = await self.plan.workload.final_reads(env, servers, recorder, counters, limit_s, ZONE)
@@ -365,11 +379,6 @@ def _ends(p: Played, gone: NodeExit) -> bool:
     """Whether a broker ended because a fault should end it: a broker whose disk fails stops."""
     hit = Trait.STOPS_BROKER in p.fault.traits and gone.node in p.resolved
     return hit and p.began is not None and p.began <= gone.t_ns and (p.ended is None or gone.t_ns <= p.ended)
-
-
-def counts_of(counters: Counters) -> dict[str, int]:
-    """The counters that people watch."""
-    return {name: getattr(counters, name) for name in NAMES}
 
 
 def _told(read: FinalRead) -> dict[str, Any]:
@@ -405,12 +414,6 @@ def _led(view: ClusterView | None, name: str) -> str:
         return "no broker says who leads it"
     leader = view.leaders.get(name, -1)
     return f"{f'leader {leader}' if leader >= 0 else 'no leader'}, ISR {list(view.isr.get(name, ()))}"
-
-
-def describe(p: Played) -> str:
-    """A fault in progress, for the display."""
-    details = " ".join(str(v) for v in p.fault.params.values())
-    return f"{p.fault.action} {','.join(map(str, p.hit))} {details}".strip()
 
 
 def _told_of(error: BaseException) -> str:

@@ -67,8 +67,8 @@ def test_without_its_proxies_after_healing_a_run_is_unknown_and_says_that_it_cou
 
     class Killing(Progress):
         @contextmanager
-        def phase(self, name: str) -> Iterator[None]:
-            with super().phase(name):
+        def phase(self, name: str, lasts_s: float | None = None) -> Iterator[None]:
+            with super().phase(name, lasts_s):
                 if name == phase:
                     kill("toxiproxy", tmp_path)
                 yield

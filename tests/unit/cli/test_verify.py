@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +59,13 @@ def test_spark_gets_master_settings_and_archive(
 ) -> None:
     commands = []
 
-    def run(given: list[str], **how: Any) -> subprocess.CompletedProcess[bytes]:
-        commands.append((given, how["timeout"]))
-        return subprocess.CompletedProcess(given, 0)
+    def run(given: list[str], log: Path, limit_s: float, show: Any) -> int:
+        commands.append((given, limit_s))
+        return 0
 
     monkeypatch.setattr(judgement, "java", lambda say: Java(Path("/opt/java"), 21))
     monkeypatch.setattr(judgement, "class_archive_here", lambda there: archive)
-    monkeypatch.setattr(judgement.subprocess, "run", run)
+    monkeypatch.setattr(judgement, "run_staged", run)
     assert judgement.analyse(RunDirectory(tmp_path), Console(quiet=True), ASKED) is None
     ((given, limit_s),) = commands
     assert limit_s == 60

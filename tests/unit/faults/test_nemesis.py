@@ -164,3 +164,19 @@ async def test_trouble_of_the_runtime_is_recorded_and_ends_no_other_fault(
     first, second = await played(Broken(), faults)
     assert "cannot be signalled" in first["error"]
     assert second["evidence"]
+
+
+async def test_faults_that_have_not_begun_are_told_with_the_time_until_they_are_due(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    faults = [make_fault(0, 5.0, 1.0, "kill", "node:1", {}), make_fault(1, 2.0, 1.0, "pause", "node:2", {})]
+    runtime: Any = World()
+    nemesis = Nemesis(runtime, faults, 1, env=VirtualEnv(), cluster=Asked(), record=lambda line: None)
+    assert nemesis.coming() == [], "nobody knows when playing will begin"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.play)
+        await trio.sleep(1)
+        assert [(each.fault.action, round(each.in_s)) for each in nemesis.coming()] == [("pause", 1), ("kill", 4)]
+        await trio.sleep(3)
+        assert [(each.fault.action, round(each.in_s)) for each in nemesis.coming()] == [("kill", 1)]
+    assert nemesis.coming() == []

@@ -1,0 +1,89 @@
+"""What can be seen of a run while it goes on: for the terminal, and for whoever scrapes the run's metrics.
+
+The run writes, and others read, also from other threads. So each field is replaced as a whole, and nothing here waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from chaos.faults.nemesis import Coming
+from chaos.faults.stage import Played
+from chaos.faults.targets import ClusterView
+from workloads.counters import NAMES, Counters
+
+
+@dataclass(slots=True)
+class Phase:
+    """One part of a run. Times are of `time.monotonic`, seconds."""
+
+    name: str
+    began: float
+    lasts_s: float | None = None
+    """As planned; None where nobody knows beforehand."""
+    ended: float | None = None
+
+    def took_s(self, now: float) -> float:
+        """How long it lasted, or has lasted by now."""
+        return (now if self.ended is None else self.ended) - self.began
+
+    def left_s(self, now: float) -> float | None:
+        """What is left of its planned time; 0 once that is over, None where there is no plan."""
+        return None if self.lasts_s is None else max(0.0, self.lasts_s - self.took_s(now))
+
+    def words(self, now: float) -> str:
+        """How far it is: "load: 12 of 30 s", "Spark: 7 s"."""
+        took_s = self.took_s(now)
+        if self.lasts_s is None:
+            return f"{self.name}: {took_s:.0f} s" if took_s >= 1 else self.name
+        if took_s > self.lasts_s + 1:
+            return f"{self.name}: {self.lasts_s:g} s, and {took_s - self.lasts_s:.0f} s more"
+        return f"{self.name}: {min(took_s, self.lasts_s):.0f} of {self.lasts_s:g} s"
+
+
+@dataclass(slots=True)
+class Sight:
+    """What there is to see. Before a part of the run has begun, its part of this is empty."""
+
+    phases: list[Phase] = field(default_factory=list)
+    load: Counters | None = None
+    """Of the workload's clients."""
+    final: Counters | None = None
+    """Of the final readers."""
+    faults: Sequence[Played] = ()
+    """All that are planned."""
+    coming: Callable[[], Sequence[Coming]] = tuple
+    """Faults that have not begun, the next one first."""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    """Broker -> running, paused or down. This and `view` only where somebody wants to see them."""
+    view: ClusterView | None = None
+    """Leaders and ISRs, as some broker said last. None: none says."""
+    verdict: str | None = None
+
+    @property
+    def phase(self) -> Phase | None:
+        """What goes on now."""
+        return self.phases[-1] if self.phases and self.phases[-1].ended is None else None
+
+    def begin(self, name: str, lasts_s: float | None) -> Phase:
+        """A phase begins now; the caller says when it ends."""
+        phase = Phase(name, time.monotonic(), lasts_s)
+        self.phases = [*self.phases, phase]
+        return phase
+
+    def counts(self) -> dict[str, int]:
+        """The counters that people watch: of the final reads once they have begun, before that of the load."""
+        if self.final is not None:
+            return {"final reads": self.final.read}
+        return {} if self.load is None else counts_of(self.load)
+
+    def under_way(self) -> list[Played]:
+        """Faults that have begun and not ended."""
+        return [played for played in self.faults if played.began is not None and played.ended is None]
+
+
+def counts_of(counters: Counters) -> dict[str, int]:
+    """The counters that people watch."""
+    return {name: getattr(counters, name) for name in NAMES}

@@ -1,0 +1,54 @@
+"""A program whose log tells how far it is (`checkers.stages`), and who shows it while the program is waited for."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+from checkers.stages import stage_of
+
+LOOK_S = 0.25
+"""How often the log is looked at."""
+FIRST = "start"
+"""What goes on before the log tells of a stage."""
+
+
+def run_staged(
+    command: Sequence[str], log: Path, limit_s: float, show: Callable[[str], AbstractContextManager[None]]
+) -> int:
+    """Run `command`, all its words into `log`, and `show` each stage until it is over. The exit code.
+
+    subprocess.TimeoutExpired after `limit_s` seconds. The program has ended in any case.
+    """
+    with log.open("wb") as out, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as program:
+        try:
+            return _followed(program, log, limit_s, show)
+        except BaseException:
+            program.kill()
+            raise
+
+
+def _followed(
+    program: subprocess.Popen[bytes], log: Path, limit_s: float, show: Callable[[str], AbstractContextManager[None]]
+) -> int:
+    until, stage = time.monotonic() + limit_s, FIRST
+    with log.open("rb") as lines:
+        while True:
+            with show(stage):
+                while (newest := _newest(lines)) in ("", stage):
+                    try:
+                        return program.wait(min(LOOK_S, max(until - time.monotonic(), 0)))
+                    except subprocess.TimeoutExpired:
+                        if time.monotonic() >= until:
+                            raise
+            stage = newest
+
+
+def _newest(lines: IO[bytes]) -> str:
+    """The last stage among the lines that were written since the last call; empty if there is none."""
+    stages = [stage_of(line.decode(errors="replace")) for line in lines.readlines()]
+    return next(filter(None, reversed(stages)), "")

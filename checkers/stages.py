@@ -1,0 +1,15 @@
+"""What an analysis has come to, as a line of its log: whoever waits for it shows how far it is."""
+
+from __future__ import annotations
+
+_HEAD = "stage: "
+
+
+def line_of(stage: str) -> str:
+    """The line that says that `stage` begins."""
+    return f"{_HEAD}{stage}"
+
+
+def stage_of(line: str) -> str:
+    """The stage that a line says has begun; empty where it is about something else."""
+    return line[len(_HEAD) :].strip() if line.startswith(_HEAD) else ""
