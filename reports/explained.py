@@ -69,8 +69,11 @@ def _of(check: checks.Check, groups: Sequence[Group]) -> Iterator[str]:
 
 def _untold(files: RunFiles) -> Iterator[str]:
     """Why there is no longer story."""
-    if files.foreign:
-        yield f"There is no story of the brokers: {files.foreign} writes no traces that Squall reads."
+    if files.foreign and not files.traces:
+        yield (
+            f"There is no story of the brokers: {files.foreign} writes no traces, and no log of a broker is here "
+            "(nodes/N/broker.log)."
+        )
     elif not any(files.traces.values()):
         yield "There is no story of the brokers: the run directory has no traces of theirs (nodes/N/trace.jsonl)."
     else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from checkers import first_schema
+from reports import kafka_log
 
 Json = dict[str, Any]
 
@@ -70,6 +71,8 @@ class RunFiles:
     """Node id -> the events of its trace, as they stand."""
     traces_whole: bool = True
     """False where a trace is missing or has unreadable lines."""
+    told_by_logs: bool = False
+    """The events of `traces` are read from logs of Apache Kafka, to the millisecond."""
     violations: list[Json] = field(default_factory=list)
     """Of a simulation: violations.json."""
     part_names: dict[int, str] = field(default_factory=dict)
@@ -147,8 +150,10 @@ def read_run(path: Path) -> RunFiles:
     files.faults = [by_id[key] for key in sorted(by_id)]
     files.violations = _violations(files)
     _read_traces(files)
+    clock = _read_history_head(files)
+    if files.foreign and not files.traces:
+        _read_broker_logs(files, *clock)
     _tell_missing_traces(files)
-    _read_history_head(files)
     _count_from_the_load(files)
     _cross_check(files)
     return files
@@ -239,27 +244,62 @@ def _read_traces(files: RunFiles) -> None:
             ]
 
 
+LOG_BYTES_AT_MOST = 256 << 20
+"""Of one broker's log."""
+
+
+def _read_broker_logs(files: RunFiles, wall_ms: int, mono_ns: int) -> None:
+    """Events out of nodes/N/broker.log, where that is Apache Kafka's. The clock is that of the history's header."""
+    told: dict[int, kafka_log.Said] = {}
+    for path in sorted((files.path / "nodes").glob("*/broker.log")) if wall_ms >= 0 else ():
+        try:
+            if not path.parent.name.isdigit() or path.stat().st_size > LOG_BYTES_AT_MOST:
+                continue
+            with path.open(errors="replace") as lines:
+                first = kafka_log.first_ms(lines)
+            if first is not None:
+                zone_ms, node = kafka_log.zone_of(first, wall_ms), int(path.parent.name)
+                with path.open(errors="replace") as lines:
+                    told[node] = kafka_log.read_log(lines, node, partial(_traced_at, wall_ms, mono_ns), zone_ms)
+        except OSError as error:
+            files.problems.append(f"{path.relative_to(files.path)} cannot be read: {error.strerror}.")
+    kafka_log.committed(list(told.values()))
+    if any(said.events for said in told.values()):
+        files.told_by_logs = True
+        files.traces = {node: said.events for node, said in told.items()}
+        files.traces_whole = set(files.nodes) == set(told)
+        files.problems += kafka_log.lacking(list(told.values()))
+
+
+def _traced_at(wall_ms: int, mono_ns: int, at_ms: int) -> float:
+    """A moment of the wall clock as a trace has it: the end of the millisecond, so that causes come first."""
+    return mono_ns / 1e9 + (at_ms + 1 - wall_ms) / 1000
+
+
 def _tell_missing_traces(files: RunFiles) -> None:
     if files.foreign and not files.traces:
         files.problems.append(
-            f"{files.foreign} writes no trace: who led which partition when, and why a record went, is not known from "
-            "inside. Stories tell what clients saw, and of transactions what the brokers' logs still hold."
+            f"{files.foreign} writes no trace, and there is no log of a broker that can be read "
+            "(nodes/N/broker.log): who led which partition when, and why a record went, is not known from inside. "
+            "Stories tell what clients saw, and of transactions what the brokers' logs still hold."
         )
     for node in files.nodes:
         if not files.traces.get(node) and files.traces:
+            name = "broker.log" if files.told_by_logs else "trace.jsonl"
             files.traces_whole = False
-            files.problems.append(f"nodes/{node}/trace.jsonl has nothing: what only broker {node} knew is not told.")
+            files.problems.append(f"nodes/{node}/{name} has nothing: what only broker {node} knew is not told.")
 
 
-def _read_history_head(files: RunFiles) -> None:
-    """The clock's origin and the partitions' names."""
+def _read_history_head(files: RunFiles) -> tuple[int, int]:
+    """The clock's origin and the partitions' names. Returns the header's (wall ms, monotonic ns); -1: unknown."""
+    clock = -1, -1
     for name, partition in mapping(files.metrics.get("partitions")).items():
         files.part_names[integer(mapping(partition).get("part"))] = name
     files.origin_ns = number(files.run.get("began_ns"))
     path = files.path / "history.jsonl"
     if not path.exists():
         files.problems.append("history.jsonl is missing: times count from the run's begin.")
-        return
+        return clock
     with path.open("rb") as lines:
         for count, raw in enumerate(lines):
             if count > _HEAD_LINES or (count and files.metrics):
@@ -270,8 +310,10 @@ def _read_history_head(files: RunFiles) -> None:
                 break
             if line.get("e") == "h" and number(line.get("mono_ns")) is not None:
                 files.origin_ns = number(line["mono_ns"])
+                clock = integer(line.get("wall_ms")), integer(line["mono_ns"])
             elif line.get("e") == "t":
                 files.part_names[integer(line.get("part"))] = f"{line.get('topic')}-{line.get('index')}"
+    return clock
 
 
 _MOMENTS = ("from_s", "to_s", "began_s", "ended_s", "healed_s")

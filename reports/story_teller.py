@@ -251,7 +251,8 @@ class _Teller:
             handler(event, self._logs.of(event.node))
 
     def _take_role(self, event: Event, replica: ReplicaView, leader: int) -> None:
-        replica.epoch, replica.leader, replica.isr = event.int_of("epoch"), leader, event.ids("isr")
+        replica.epoch, replica.leader = event.int_of("epoch"), leader
+        replica.isr = event.ids("isr") if "isr" in event.fields else ()  # Kafka's followers do not say
         source = None if replica.leads else self._logs.leader_of(event.node)
         newest = self._logs.newest_leader()
         if replica.leads or source is None or source.leo < event.int_of("leo", 0):
@@ -286,9 +287,8 @@ class _Teller:
         was = replica.epoch, replica.leader
         self._take_role(event, replica, leader)
         if leader < 0:
-            text = (
-                f"Broker {event.node} hears that nobody leads in epoch {replica.epoch} (in sync: {ids(replica.isr)})."
-            )
+            isr = f" (in sync: {ids(replica.isr)})" if "isr" in event.fields else ""
+            text = f"Broker {event.node} hears that nobody leads in epoch {replica.epoch}{isr}."
             self._at(event, "leaderless", text, "no leader", offsets_of(replica), weight=DETAIL,
                      group=("leaderless", replica.epoch))  # fmt: skip
             return

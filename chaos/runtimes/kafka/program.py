@@ -34,6 +34,15 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = STDOUT
+logger.elections.name = org.apache.kafka.controller.ReplicationControlManager
+logger.elections.level = DEBUG
+logger.elections.filter.noise.type = RegexFilter
+logger.elections.filter.noise.regex = .*(No stale brokers found|Replayed partition change|Directories .* cordoned).*
+logger.elections.filter.noise.onMatch = DENY
+logger.elections.filter.noise.onMismatch = NEUTRAL
+"""
+"""Only at DEBUG does a controller's log have clean elections and changes of ISRs, which reports read
+(`reports.kafka_log`). What it says of every heartbeat there is filtered out.
 """
 
 VERSION = re.compile(r"Kafka version: (\S+)")

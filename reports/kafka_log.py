@@ -1,0 +1,299 @@
+"""Apache Kafka's own log (`nodes/N/broker.log`) as the events that our brokers' traces have. Pure.
+
+Kafka writes no trace, but its log has the same turns: roles with epochs (state.change.logger), elections and ISRs
+(ReplicationControlManager, of the active controller; others replay what is committed), truncations
+(ReplicaFetcherThread), recoveries (LogLoader). Lines of Kafka 3.x and 4.x, checked with 4.3.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+Event = dict[str, Any]
+
+_LINE = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] (\w+) (.*) \(([\w.$]+)\)$")
+"""Time, level, words, logger."""
+_OF_KAFKA = ("__consumer_offsets-", "__share_group_state-", "__cluster_metadata-")
+"""Partitions that no workload writes to."""
+_ZONE_MS = 15 * 60_000
+"""Time zones lie whole quarters of an hour apart."""
+
+ROLES, ELECTIONS = "state.change.logger", "org.apache.kafka.controller.ReplicationControlManager"
+TRUNCATIONS, ISRS = "kafka.server.ReplicaFetcherThread", "kafka.cluster.Partition"
+_NEEDED: Mapping[str, tuple[str, str, str]] = {
+    ROLES: ("INFO", "Leader TOPIC-N ... starts at leader epoch", "who led in which epoch, and where its log ended"),
+    TRUNCATIONS: ("INFO", "Truncating partition TOPIC-N", "what followers truncated"),
+    ISRS: ("INFO", "ISR updated to", "when the leader saw its ISR change"),
+    ELECTIONS: ("DEBUG", "partition change for TOPIC-N", "what the controller decided, and when"),
+}  # fmt: skip
+"""Logger -> (level, a line of it, what only it tells)."""
+
+
+@dataclass
+class Said:
+    """What one broker's log tells. `loggers`: those with a line; ELECTIONS only with a change of a partition."""
+
+    events: list[Event] = field(default_factory=list)
+    loggers: set[str] = field(default_factory=set)
+    replayed: set[tuple[str, str]] = field(default_factory=set)
+    """(partition, change) of every change of a partition that this node's controller decided or replayed."""
+
+
+def read_log(lines: Iterable[str], node: int, seconds: Callable[[int], float], zone_ms: int = 0) -> Said:
+    """The events of one log, in its order. seconds: a wall clock's milliseconds -> a trace's time."""
+    reader = _Reader(node, seconds, zone_ms)
+    for line in lines:
+        reader.take(line)
+    return reader.said
+
+
+def first_ms(lines: Iterable[str]) -> int | None:
+    """The wall clock's milliseconds of the first line that has a time, as if it were UTC."""
+    found = next((found for line in lines if (found := _LINE.match(line)) is not None), None)
+    return None if found is None else _ms(found[1])
+
+
+def zone_of(first: int, wall_ms: int) -> int:
+    """How many milliseconds a log's time zone is ahead, from a line written near `wall_ms`."""
+    return round((first - wall_ms) / _ZONE_MS) * _ZONE_MS
+
+
+def committed(told: Sequence[Said]) -> None:
+    """Forget elections that only the node knows that decided them: a controller that was cut off decides what is never
+    committed. A node alone is believed.
+    """
+    quorum = sum(bool(said.replayed) for said in told)
+    for said in told:
+        said.events = [
+            event for event in said.events
+            if event["e"] != "leader_elected" or quorum < 2 or _is_known(event, said, told)
+        ]  # fmt: skip
+        for event in said.events:
+            event.pop("change", None)
+
+
+def _is_known(event: Event, own: Said, told: Sequence[Said]) -> bool:
+    change = f"{event['topic']}-{event['partition']}", event.get("change")
+    return any(change in said.replayed for said in told if said is not own)
+
+
+def lacking(told: Sequence[Said]) -> list[str]:
+    """What these logs cannot tell, a sentence each: the line that is missing, and the logger to turn on."""
+    seen = {name for said in told for name in said.loggers}
+    moved = any(e["e"] == "became_leader" and e["epoch"] > 0 for said in told for e in said.events)
+    return [
+        f"{why[0].upper()}{why[1:]} is not known: no line `{line}` stands in nodes/*/broker.log; turn the logger "
+        f"{name} on at {level}."
+        for name, (level, line, why) in _NEEDED.items()
+        if name not in seen and (moved or name != ELECTIONS)
+    ]  # fmt: skip
+
+
+def _ms(text: str) -> int:
+    moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+_PARTITION = r"(?P<p>[\w.-]+-\d+)"
+_LEADER = re.compile(
+    rf"Leader {_PARTITION} with .*starts at leader epoch (?P<epoch>\d+) from offset (?P<leo>\d+) with partition epoch "
+    r"(?P<partition_epoch>\d+), high watermark (?P<hw>\d+), ISR \[(?P<isr>[\d, ]*)\]"
+)
+_FOLLOWER = re.compile(
+    rf"Follower {_PARTITION} starts at leader epoch (?P<epoch>\d+) from offset (?P<leo>\d+) with "
+    r"partition epoch (?P<partition_epoch>\d+) and high watermark (?P<hw>\d+)\. Current leader is (?P<leader>-?\d+)"
+)
+_KNOWN = re.compile(
+    rf"Skipped the become-leader state change for {_PARTITION} .*?isr=\[(?P<isr>[\d, ]*)\].*?"
+    r"leaderEpoch=(?P<epoch>\d+), partitionEpoch=(?P<partition_epoch>\d+)\).*Current high watermark (?P<hw>\d+)"
+)
+_ISR = re.compile(
+    rf"\[Partition {_PARTITION} broker=\d+\] ISR updated to (?P<isr>[\d,]+) .*"
+    r"version updated to (?P<partition_epoch>\d+)"
+)
+_SHRINKS = re.compile(
+    rf"\[Partition {_PARTITION} broker=\d+\] Shrinking ISR .*\(highWatermark: (?P<hw>\d+), endOffset: (?P<leo>\d+)\)"
+)
+_CUT = re.compile(
+    rf"Truncating partition {_PARTITION} with TruncationState\(offset=(?P<to_offset>\d+), \w+=\w+\) due to (?P<why>.*)"
+)
+_END_OF_EPOCH = re.compile(r"EpochEndOffset\(.*leaderEpoch=(-?\d+), endOffset=(-?\d+)\)")
+_CHANGE = re.compile(rf"partition change for {_PARTITION} with topic ID \S+: (?P<diff>.*)")
+_CREATED = re.compile(rf"Replayed PartitionRecord for new partition {_PARTITION} .* isr=\[(?P<isr>[\d, ]*)\]")
+_CHANGED = re.compile(r"(\w+): (?:\[[^\]]*\]|\S+) -> (\[[^\]]*\]|[^\s,]+)")
+_LOADED = re.compile(rf"\[LogLoader partition={_PARTITION}, dir=.*\] Loading producer state till offset (?P<leo>\d+)")
+_CORRUPT = re.compile(
+    rf"\[LogLoader partition={_PARTITION}, dir=.*\] Corruption found in segment (?P<base>\d+), "
+    r"truncating to offset (?P<leo>\d+)"
+)
+_NODE = (
+    ("kafka.Log4jController", "node_started"),
+    ("Kafka Server started", "node_ready"),
+    ("Transition from STARTED to SHUTTING_DOWN (kafka.server.BrokerServer)", "node_stopping"),
+    ("Transition from SHUTTING_DOWN to SHUTDOWN (kafka.server.BrokerServer)", "node_stopped"),
+)
+_ACTIVE = re.compile(r"\[QuorumController id=\d+\] Becoming the active controller at epoch (\d+)")
+_RENOUNCED = re.compile(r"\[QuorumController id=(\d+)\] .* at epoch (\d+) in .*Renouncing leadership()")
+_OVER = re.compile(r"\[QuorumController id=(\d+)\] In the new epoch (\d+), the leader is (\(none\)|\d+)")
+_FENCED = re.compile(r"Fencing broker (\d+) at epoch \d+ because its session has timed out")
+_UNFENCED = re.compile(r"The request from broker (\d+) to unfence has been granted")
+
+
+class _Reader:
+    """Takes the lines of one broker's log, and keeps what a later line needs."""
+
+    def __init__(self, node: int, seconds: Callable[[int], float], zone_ms: int) -> None:
+        self.said = Said()
+        self._node, self._seconds, self._zone_ms = node, seconds, zone_ms
+        self._t = 0.0
+        self._ends: dict[str, int] = {}
+        """Partition -> where its log ended when this was last said."""
+        self._leads: dict[str, int] = {}
+        """Partition -> the epoch in which this broker leads it."""
+        self._active, self._starts = False, 0
+        self._in_sync: dict[str, list[int]] = {}
+        """Partition -> its ISR, as the controller has it."""
+        self._patterns: dict[str, tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...]] = {
+            ROLES: ((_LEADER, self._leader), (_FOLLOWER, self._follower), (_KNOWN, self._known)),
+            ISRS: ((_ISR, self._isr), (_SHRINKS, self._shrinks)),
+            TRUNCATIONS: ((_CUT, self._cut),),
+            ELECTIONS: ((_CHANGE, self._change), (_FENCED, self._fenced), (_CREATED, self._created)),
+            "org.apache.kafka.controller.BrokerHeartbeatManager": ((_UNFENCED, self._unfenced),),
+            "org.apache.kafka.controller.QuorumController": (
+                (_ACTIVE, self._activated),
+                (_RENOUNCED, self._over),
+                (_OVER, self._over),
+            ),
+            "org.apache.kafka.storage.internals.log.UnifiedLog": ((_LOADED, self._loaded),),
+            "kafka.log.UnifiedLog": ((_LOADED, self._loaded),),
+            "org.apache.kafka.storage.internals.log.LogLoader": ((_CORRUPT, self._corrupt),),
+        }
+
+    def take(self, line: str) -> None:
+        """One line; what tells nothing is passed over."""
+        found = _LINE.match(line.rstrip())
+        if found is None:
+            return
+        _, _, words, logger = found.groups()
+        self._t = self._seconds(_ms(found[1]) - self._zone_ms)
+        if logger in (ROLES, ISRS, TRUNCATIONS):
+            self.said.loggers.add(logger)
+        for pattern, act in self._patterns.get(logger, ()):
+            if (match := pattern.search(words)) is not None:
+                if not match.groupdict().get("p", "").startswith(_OF_KAFKA):
+                    act(match)
+                return
+        name = next((name for mark, name in _NODE if mark in line), None)
+        if name is not None:
+            if name == "node_started":
+                self._active, self._leads = False, {}
+                self._starts += 1
+            self._tell(name, incarnation=self._starts)
+
+    def _tell(self, event: str, partition: str = "", **fields: Any) -> None:
+        where = {}
+        if partition:
+            topic, _, index = partition.rpartition("-")
+            where = {"topic": topic, "partition": int(index)}
+        self.said.events.append({"t": self._t, "n": self._node, "e": event, **where, **fields})
+
+    def _leader(self, match: re.Match[str]) -> None:
+        found = _numbers(match, "epoch", "leo", "partition_epoch", "hw")
+        self._leads[match["p"]], self._ends[match["p"]] = found["epoch"], found["leo"]
+        self._tell("became_leader", match["p"], isr=_ids(match["isr"]), **found)
+
+    def _follower(self, match: re.Match[str]) -> None:
+        found = _numbers(match, "epoch", "leo", "partition_epoch", "hw", "leader")
+        self._leads.pop(match["p"], None)
+        self._ends[match["p"]] = found["leo"]
+        self._tell("became_follower", match["p"], **found)
+
+    def _known(self, match: re.Match[str]) -> None:
+        """The leader hears from the controller how its partition stands."""
+        isr = _ids(match["isr"])
+        found = _numbers(match, "epoch", "partition_epoch", "hw")
+        self._tell("isr_changed", match["p"], isr=isr, maximal=isr, **found)
+
+    def _isr(self, match: re.Match[str]) -> None:
+        isr = _ids(match["isr"])
+        epoch = {"epoch": self._leads[match["p"]]} if match["p"] in self._leads else {}
+        self._tell("isr_changed", match["p"], isr=isr, maximal=isr, **_numbers(match, "partition_epoch"), **epoch)
+
+    def _shrinks(self, match: re.Match[str]) -> None:
+        found = _numbers(match, "leo", "hw")
+        self._ends[match["p"]] = found["leo"]
+        self._tell("offsets", match["p"], **found)
+
+    def _cut(self, match: re.Match[str]) -> None:
+        to, was = int(match["to_offset"]), self._ends.get(match["p"])
+        if was is not None and to >= was:
+            return  # said of every new follower, though nothing is cut
+        self._ends[match["p"]] = to
+        self._tell("truncated", match["p"], from_offset=to if was is None else was, to_offset=to,
+                   reason=_reason(match["why"]))  # fmt: skip
+
+    def _created(self, match: re.Match[str]) -> None:
+        self._in_sync[match["p"]] = _ids(match["isr"])
+
+    def _change(self, match: re.Match[str]) -> None:
+        """What a controller decided, or replayed: then it is committed."""
+        self.said.loggers.add(ELECTIONS)
+        self.said.replayed.add((match["p"], match["diff"]))
+        now = dict(_CHANGED.findall(match["diff"]))
+        if "isr" in now:
+            self._in_sync[match["p"]] = _ids(now["isr"].strip("[]"))
+        if not self._active or "leaderEpoch" not in now:
+            return
+        fields: dict[str, Any] = {key: int(now[name]) for key, name in _ELECTED.items() if name in now}
+        unclean = match.string[: match.start()].rstrip().endswith("UNCLEAN")
+        isr = self._in_sync.get(match["p"], [])
+        self._tell("leader_elected", match["p"], unclean=unclean, isr=isr, change=match["diff"], **fields)
+
+    def _fenced(self, match: re.Match[str]) -> None:
+        self._tell("broker_fenced", broker=int(match[1]))
+
+    def _unfenced(self, match: re.Match[str]) -> None:
+        self._tell("broker_unfenced", broker=int(match[1]))
+
+    def _activated(self, match: re.Match[str]) -> None:
+        self._active = True
+        self._tell("controller_active", epoch=int(match[1]))
+
+    def _over(self, match: re.Match[str]) -> None:
+        if self._active and match[3] != match[1]:
+            self._active = False
+            self._tell("controller_resigned", epoch=int(match[2]))
+
+    def _loaded(self, match: re.Match[str]) -> None:
+        """Said twice of each log at a start, first of its begin: only the end of a log that has one counts."""
+        leo = int(match["leo"])
+        if leo > 0:
+            self._ends[match["p"]] = leo
+            self._tell("recovered", match["p"], leo=leo)
+
+    def _corrupt(self, match: re.Match[str]) -> None:
+        self._tell("recovered", match["p"], leo=int(match["leo"]), truncated_bytes=1,
+                   reason=f"corruption in segment {match['base']}")  # fmt: skip
+
+
+_ELECTED = {"epoch": "leaderEpoch", "leader": "leader", "partition_epoch": "partitionEpoch"}
+
+
+def _numbers(match: re.Match[str], *names: str) -> dict[str, int]:
+    return {name: int(match[name]) for name in names}
+
+
+def _ids(text: str) -> list[int]:
+    return sorted(int(each) for each in text.replace(" ", "").split(",") if each)
+
+
+def _reason(why: str) -> str:
+    """Kafka's words for why a follower truncates, without its classes."""
+    found = _END_OF_EPOCH.search(why)
+    if found is None:
+        return why
+    return f"its leader says that epoch {found[1]} ends at {found[2]}"
