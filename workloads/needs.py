@@ -15,3 +15,7 @@ class Needs(NamedTuple):
     max_record_bytes: int
     poll_pause_ms: int
     """What a reader takes to handle what a poll returned."""
+    program: str | None = None
+    """The command of the program that does the work instead of a library; None: the workload has none."""
+    directory: str = ""
+    """Where the program is started."""

@@ -149,6 +149,8 @@ class Scenario(BaseModel, ABC):
 
     OPERATION: ClassVar[type[tuple[Any, ...]]]
     """The NamedTuple of its operations."""
+    SIMULATED: ClassVar[bool] = True
+    """Our own clients can do all of it, so that the simulator can run it."""
     OF_THE_DRAW: ClassVar[tuple[str, ...]] = ("rate",)
     """Settings that say only how operations are drawn: they mean nothing to a plan with operations of its own."""
     LIGHT: ClassVar[Mapping[str, Any]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -16,6 +17,7 @@ from chaos.plans.plan import Plan, PlanError, make_plan, not_drawn, read_plan, w
 from chaos.plans.schedule import DEFAULT_KINDS, parse_kinds
 from chaos.typed import typed
 from workloads.registry import DEFAULT, SCENARIOS, unknown
+from workloads.scenario import Scenario
 
 INTERRUPTED = 130
 KEPT = ("docker", "external")
@@ -25,10 +27,15 @@ PAIRS = {"--set": "log.segment.bytes=65536", "--topic-set": "segment.bytes=65536
 _LEFT_OUT = ("name", "topic_settings")
 
 
-def _settings() -> dict[str, dict[str, FieldInfo]]:
+def _scenarios(*, simulated: bool) -> dict[str, type[Scenario]]:
+    """Those that a command can run."""
+    return {name: scenario for name, scenario in SCENARIOS.items() if scenario.SIMULATED or not simulated}
+
+
+def _settings(*, simulated: bool = False) -> dict[str, dict[str, FieldInfo]]:
     """Setting of some workload -> workload that has it -> what it is there."""
     found: dict[str, dict[str, FieldInfo]] = {}
-    for workload, scenario in SCENARIOS.items():
+    for workload, scenario in _scenarios(simulated=simulated).items():
         for name, about in scenario.model_fields.items():
             if name not in _LEFT_OUT:
                 found.setdefault(name, {})[workload] = about
@@ -38,14 +45,15 @@ def _settings() -> dict[str, dict[str, FieldInfo]]:
 def _default(name: str, having: Mapping[str, FieldInfo], *, light: bool) -> str:
     """The default of a setting, by workload where they differ or where some have none."""
     told = {workload: _word(name, about, workload, light=light) for workload, about in having.items()}
-    if len(set(told.values())) == 1 and len(told) == len(SCENARIOS):
+    if len(set(told.values())) == 1 and len(told) == len(_scenarios(simulated=light)):
         return next(iter(told.values()))
     return ", ".join(f"{value} ({workload})" if len(SCENARIOS) > 1 else value for workload, value in told.items())
 
 
 def _word(name: str, about: FieldInfo, workload: str, *, light: bool) -> str:
     """The default of a workload. light: of a simulation, whose load is lighter unless somebody asks for a rate."""
-    word = {"acks": "all", "idempotence": "on"}.get(name, str(about.default))
+    said = {"acks": "all", "idempotence": "on", "directory": "the current folder"}
+    word = said.get(name, str(about.default) or "none")
     lighter = SCENARIOS[workload].LIGHT if light else {}
     if name not in lighter:
         return word
@@ -58,9 +66,11 @@ def workload_flags(*, simulated: bool = False) -> Callable[[Callable[..., Any]],
     simulated: the simulator has a lighter load, and no client but our own.
     """
     limits = {name: {"": about} for name, about in LimitsPlan.model_fields.items()}
-    settings = {name: having for name, having in _settings().items() if not (simulated and name == "client")}
+    settings = {name: having for name, having in _settings(simulated=simulated).items()
+                if not (simulated and name == "client")}  # fmt: skip
+    names = ", ".join(_scenarios(simulated=simulated))
     options = [click.option("--workload", callback=_known, metavar="NAME",
-                            help=f"What clients do: {', '.join(SCENARIOS)}. [default: {DEFAULT}]")]  # fmt: skip
+                            help=f"What clients do: {names}. [default: {DEFAULT}]")]  # fmt: skip
     for name, having in (limits | settings).items():
         about = next(iter(having.values()))
         default = str(about.default) if name in limits else _default(name, having, light=simulated)
@@ -290,6 +300,8 @@ def _table(table: dict[str, Any], given: dict[str, Any], nodes: int) -> dict[str
             settings.setdefault("idempotence", False)
     factor = scenario.model_fields["replication_factor"].default
     table = {"name": name, **table, **settings}
+    if "directory" in scenario.model_fields:
+        table["directory"] = os.path.abspath(table.get("directory", ""))  # a plan is repeated from anywhere
     table["topic_settings"] = {**table.get("topic_settings", {}), **given["topic_settings"]}
     table.setdefault("replication_factor", max(1, min(factor, nodes)))  # of no nodes the plan says what is wrong
     table.setdefault("min_isr", min(scenario.model_fields["min_isr"].default, table["replication_factor"]))

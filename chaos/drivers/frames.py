@@ -28,10 +28,12 @@ def frame(message: list[Any]) -> bytes:
 
 
 class Unframed:
-    """Bytes as they come into messages."""
+    """Bytes as they come into messages, and messages into bytes."""
 
     def __init__(self) -> None:
         self._data = bytearray()
+
+    encode = staticmethod(frame)
 
     def feed(self, data: bytes) -> Iterator[list[Any]]:
         """The messages that are whole now."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
 from chaos.drivers.frames import frame
 from chaos.drivers.library import CLIENTS, DISTRIBUTIONS, Order
 from chaos.drivers.messages import heard
-from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Process
+from chaos.drivers.process import CLIENT_ENDED, FINISH_SLACK_S, Piped, Process
 from chaos.drivers.transactors.host import LibraryTransactor
 from chaos.errors import HarnessError, Refused
 from chaos.runtimes.real.processes.child import tail
@@ -35,18 +36,31 @@ def require(client: str) -> None:
         )
 
 
+FINISH = ["f"]
+SILENT_EVERY_S = 1.0
+
+
+class _Waiting(NamedTuple):
+    """A record without an outcome."""
+
+    size: int
+    tell: Callable[[Outcome], None]
+    since: float
+    """By time.monotonic()."""
+
+
 class LibraryProducer:
     """A library's producer (`workloads.libraries.Sending`)."""
 
-    def __init__(self, process: Process, settings: ProducerSettings, flush: Callable[[], None]) -> None:
+    def __init__(self, process: Piped, settings: ProducerSettings, flush: Callable[[], None]) -> None:
         self._process = process
         self._buffer_bytes = settings.buffer_bytes
         self._give_up_s = settings.delivery_timeout_ms / 1000 + FINISH_SLACK_S
         self._flush = flush
-        self._waiting: dict[int, tuple[int, Callable[[Outcome], None]]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._bytes = 0
         self._next = 0
-        self._lines: list[bytes] = []
+        self._messages: list[list[Any]] = []
         self._something = trio.Event()
         self._over = trio.Event()
         self._closing = False
@@ -59,8 +73,10 @@ class LibraryProducer:
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
+                nursery.start_soon(self._end_if_silent)
                 while (message := await self._process.next()) is not None:
-                    assert message[0] == "o", message
+                    if message[0] != "o":
+                        raise HarnessError(f"the {self._process.what} said {message!r} where it had records to answer")
                     for op, status, offset, timestamp_ms, error in message[1]:
                         self._answered(op, Outcome(Status(status), offset, timestamp_ms, error))
                     self._flush()
@@ -73,10 +89,20 @@ class LibraryProducer:
         while True:
             await self._something.wait()
             self._something = trio.Event()
-            lines, self._lines = self._lines, []
+            messages, self._messages = self._messages, []
             # An invocation is on file before anything of its record can reach a broker.
             self._flush()
-            await self._process.tell(b"".join(lines))
+            await self._process.tell(b"".join(map(self._process.encode, messages)))
+            if messages[-1:] == [FINISH]:
+                await self._process.no_more()
+
+    async def _end_if_silent(self) -> None:
+        """Who has not answered a record long after it should have is ended, and what it had is in doubt."""
+        while True:
+            await trio.sleep(SILENT_EVERY_S)
+            oldest = next(iter(self._waiting.values()), None)
+            if oldest is not None and time.monotonic() - oldest.since >= self._give_up_s:
+                self._process.kill()
 
     def takes(self, size: int) -> bool:
         """As `Sending.takes`."""
@@ -97,7 +123,7 @@ class LibraryProducer:
         assert not headers, "this workload has none"
         op = self._next
         self._next += 1
-        self._waiting[op] = (len(value), on_outcome)
+        self._waiting[op] = _Waiting(len(value), on_outcome, time.monotonic())
         self._bytes += len(value)
         self._say(["s", op, topic, partition, key, value, timestamp_ms])
 
@@ -106,7 +132,7 @@ class LibraryProducer:
         self.retired = self.retired or why
         if not self._closing:
             self._closing = True
-            self._say(["f"])
+            self._say(FINISH)
 
     async def finish(self) -> None:
         """As `Sending.finish`. A library that does not come to an end is ended, and what it had is in doubt."""
@@ -120,11 +146,11 @@ class LibraryProducer:
         """As `Sending.close`: it has ended with its last record."""
 
     def _say(self, message: list[Any]) -> None:
-        self._lines.append(frame(message))
+        self._messages.append(message)
         self._something.set()
 
     def _answered(self, op: int, outcome: Outcome) -> None:
-        size, tell = self._waiting.pop(op)
+        size, tell, _ = self._waiting.pop(op)
         self._bytes -= size
         if outcome.status is not Status.OK:
             # As with our own: who has something in doubt, or has lost a record, gets a successor.

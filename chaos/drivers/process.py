@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -27,14 +30,26 @@ CLIENT_ENDED = "CLIENT_ENDED"
 PACKAGES = Path(__file__).resolve().parents[2]
 
 
-class Process:
-    """A driver's process, tethered to this one."""
+class Tongue(Protocol):
+    """How messages become bytes and bytes messages, with one process."""
 
-    def __init__(self, order: Order, log: Path) -> None:
+    def encode(self, message: list[Any], /) -> bytes:
+        """A message to the process."""
+
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """The messages that are whole now."""
+
+
+class Piped:
+    """A process that is spoken with on its pipes, tethered to this one. Its standard error goes to `log`."""
+
+    def __init__(
+        self, what: str, program: Sequence[str], log: Path, tongue: Tongue, directory: str | None = None
+    ) -> None:
         assert threading.current_thread() is threading.main_thread(), "the tether follows the thread that starts"
-        self.what = f"{order.library} {order.role}"
+        self.what = what
         self.log = log
-        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
+        self.encode = tongue.encode
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *program],
@@ -42,7 +57,8 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 bufsize=0,
-                env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+                env=self.environment(),
+                cwd=directory,
                 start_new_session=True,
             )
         assert self._popen.stdin is not None
@@ -51,7 +67,7 @@ class Process:
         self._out = trio.lowlevel.FdStream(os.dup(self._popen.stdout.fileno()))
         self._popen.stdin.close()
         self._popen.stdout.close()
-        self._frames = Unframed()
+        self._feed = tongue.feed
         self._messages: list[list[Any]] = []
 
     async def next(self) -> list[Any] | None:
@@ -63,7 +79,7 @@ class Process:
                 data = b""
             if not data:
                 return None
-            self._messages += self._frames.feed(bytes(data))
+            self._messages += self._feed(bytes(data))
         message = self._messages.pop(0)
         if message[0] == "x":
             raise HarnessError(f"the {self.what} ended: {message[1]} (see {self.log})")
@@ -78,24 +94,51 @@ class Process:
         raise HarnessError(f"the {self.what} did not begin; it last said:\n{tail(self.log)}")
 
     async def tell(self, data: bytes) -> None:
-        """Frames to it; nothing where it has ended."""
+        """Encoded messages to it; nothing where it has ended."""
         try:
             await self._in.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
+    async def no_more(self) -> None:
+        """It will be told nothing more: its standard input ends."""
+        await self._in.aclose()
+
     async def end(self) -> None:
-        """Kill it where it does not end by itself. Idempotent."""
+        """Kill it where it does not end by itself, and whatever it has started. Idempotent."""
         with trio.CancelScope(shield=True):
             await self._in.aclose()
             with trio.move_on_after(END_S):
-                while self._popen.poll() is None:
+                while not self._ended():
                     await trio.sleep(0.02)
-            if self._popen.poll() is None:
-                self._popen.kill()
-                self._popen.wait()
+            self.kill()
+            self._popen.wait()
             await self._out.aclose()
 
+    def _ended(self) -> bool:
+        """Asked without reaping it: until then its number, which is its group's too, is nobody else's."""
+        if self._popen.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def kill(self) -> None:
-        """At once."""
-        self._popen.kill()
+        """At once, with all processes of its group."""
+        if self._popen.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def environment(self) -> dict[str, str]:
+        """Of the process."""
+        return dict(os.environ)
+
+
+class Process(Piped):
+    """A driver's process."""
+
+    def __init__(self, order: Order, log: Path) -> None:
+        program = [sys.executable, "-P", "-m", "chaos.drivers", msgspec.json.encode(order).decode()]
+        super().__init__(f"{order.library} {order.role}", program, log, Unframed())
+
+    def environment(self) -> dict[str, str]:
+        """As `Piped.environment`: it imports what this process does."""
+        return {**os.environ, "PYTHONPATH": str(PACKAGES)}

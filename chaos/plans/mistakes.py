@@ -81,6 +81,8 @@ def _target(plan: PlanParts) -> Found:
     client = plan.workload.client
     if client != "squall" and plan.runtime == "sim":
         yield f'the simulator runs our own client only: client = "{client}" needs processes'
+    if not plan.workload.SIMULATED and plan.runtime == "sim":
+        yield f"the simulator runs our own clients only: the workload {plan.workload.name} needs processes (squall run)"
 
 
 def _brokers(plan: PlanParts) -> Found:

@@ -12,6 +12,7 @@ import trio
 from rich.console import Console
 
 from chaos.drivers.host import LibraryDriver, require
+from chaos.drivers.program import ProgramDriver, program_of
 from chaos.errors import HarnessError, Refused, trouble_of
 from chaos.faults.framed import framed_links
 from chaos.faults.kind import Trait
@@ -94,12 +95,14 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None) -> R
 
 def lacks(plan: Plan) -> list[Lack]:
     """Everything that the plan needs, that this machine lacks, and that a run does not fetch itself."""
-    found = []
-    if plan.workload.client != "squall":
-        try:
+    found, needs = [], plan.workload.needs()
+    try:
+        if plan.workload.client != "squall":
             require(plan.workload.client)
-        except Refused as missing:
-            found.append(Lack(str(missing)))
+        if needs.program is not None:
+            program_of(needs.program, needs.directory)
+    except Refused as missing:
+        found.append(Lack(str(missing)))
     if plan.runtime == "docker" or plan.compose:
         found += engine_lacks()
     elif plan.runtime == "process" and plan.target == "kafka":
@@ -184,9 +187,13 @@ def _external_maker(plan: Plan, say: Say) -> Callable[[Path], Runtime]:
 
 
 def driver_maker(plan: Plan, folder: Path) -> MakeDriver | None:
-    """The function that starts the plan's client library, whose log goes to a file in `folder`. None for our own
-    client.
+    """The function that starts the plan's client library or program, whose log goes to a file in `folder`.
+
+    None for our own client.
     """
+    if plan.workload.needs().program is not None:
+        topics = plan.workload.topic_names()
+        return lambda bootstrap, needs: ProgramDriver(bootstrap, needs, topics, folder / "clients.log")
     client = plan.workload.client
     if client == "squall":
         return None

@@ -31,7 +31,8 @@ def test_no_module_of_the_harness_imports_a_workload() -> None:
 
 
 def test_no_module_of_chaos_names_a_workload() -> None:
-    named = re.compile(rf"\b({'|'.join(SCENARIOS)})\b")
+    # "command" is a word of every program with commands: no string shows that a workload is meant.
+    named = re.compile(rf"\b({'|'.join(name for name in SCENARIOS if name != 'command')})\b")
     found = [
         f"{source.where(node)}: {node.value!r}"
         for source in sources("chaos")

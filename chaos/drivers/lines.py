@@ -1,0 +1,169 @@
+"""What the harness and a program under test say to each other: a JSON object a line (docs/workloads/command.md).
+
+A driver's frames and these lines carry the same messages (`frames`), so that a program is a producer or a reader as a
+library's process is. Whatever a program writes that is not of the protocol becomes ["x", why], which ends the run: of a
+program that is not understood nothing can be said.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from chaos.drivers.library import FAIL, INFO, OK
+
+MAX_LINE_BYTES = 64 << 20
+SHOWN = 200
+"""Bytes of a wrong line that its error shows."""
+PAGE = "docs/workloads/command.md has the protocol; what is no answer belongs on standard error"
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_OrUnknown = Annotated[int, msgspec.Meta(ge=-1)]
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """The program has what it needs."""
+
+    name: str = ""
+
+
+class Ok(msgspec.Struct, tag="ok"):
+    """A record was acknowledged."""
+
+    id: int
+    partition: _Count
+    offset: _OrUnknown
+    timestamp_ms: int = -1
+
+
+class Fail(msgspec.Struct, tag="fail"):
+    """A record was definitely not written, and never will be."""
+
+    id: int
+    error: str
+
+
+class Info(msgspec.Struct, tag="info"):
+    """A record may have been written."""
+
+    id: int
+    error: str
+
+
+class Fetched(msgspec.Struct):
+    """A record that was read. The value is base64 in JSON."""
+
+    partition: _Count
+    offset: _Count
+    key: str | None
+    value: bytes | None
+
+
+class Records(msgspec.Struct, tag="records"):
+    """What a poll brought."""
+
+    id: int
+    records: list[Fetched]
+
+
+class Error(msgspec.Struct, tag="error"):
+    """A poll brought an error that the program goes on after."""
+
+    id: int
+    error: str
+
+
+_decoder = msgspec.json.Decoder(Ready | Ok | Fail | Info | Records | Error)
+_encoder = msgspec.json.Encoder()
+
+
+class Wrong(Exception):
+    """What a program wrote is not of the protocol. The message says why."""
+
+
+class Lines:
+    """What is said with one process. `encode` and `feed` are the two directions."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._asked: dict[int, int] = {}
+        """Record without an answer -> partition that it was to go to."""
+        self._polls = 0
+        self._answered = 0
+        self._broken = False
+
+    def encode(self, message: list[Any]) -> bytes:
+        """A message to the program, as a line."""
+        match message:
+            case ["init", about]:
+                said = {"type": "init", **about}
+            case ["s", op, topic, partition, key, value, timestamp_ms]:
+                self._asked[op] = partition
+                said = {"type": "send", "id": op, "topic": topic, "partition": partition}
+                text = None if key is None else key.decode()
+                said |= {"key": text, "value": b64encode(value).decode(), "timestamp_ms": timestamp_ms}
+            case ["poll"]:
+                self._polls += 1
+                said = {"type": "poll", "id": self._polls}
+            case ["f"]:
+                said = {"type": "finish"}
+            case _:
+                raise AssertionError(message)
+        return _encoder.encode(said) + b"\n"
+
+    def feed(self, data: bytes) -> Iterator[list[Any]]:
+        """The messages of the lines that are whole now. Nothing follows ["x", why]."""
+        if self._broken:
+            return
+        self._data += data
+        *lines, rest = bytes(self._data).split(b"\n")
+        self._data = bytearray(rest)
+        try:
+            for line in lines:
+                if line.strip():
+                    yield self._message(line)
+            if len(rest) > MAX_LINE_BYTES:
+                raise Wrong(f"it wrote {len(rest):,} bytes without the end of a line")
+        except Wrong as wrong:
+            self._broken = True
+            yield ["x", f"{wrong} ({PAGE})"]
+
+    def _message(self, line: bytes) -> list[Any]:
+        try:
+            said = _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as why:
+            raise Wrong(f"it wrote the line {line[:SHOWN].decode(errors='backslashreplace')!r}: {why}") from None
+        match said:
+            case Ready(name):
+                return ["up", name]
+            case Ok(op, partition, offset, timestamp_ms):
+                asked = self._settled(op, "ok")
+                if partition != asked:
+                    raise Wrong(
+                        f"it wrote record {op} to partition {partition}, and was asked for partition {asked}: "
+                        "send to the partition of the request, or have one partition only (--partitions 1)"
+                    )
+                return ["o", [[op, OK, offset, timestamp_ms, ""]]]
+            case Fail(op, error) | Info(op, error):
+                self._settled(op, "fail" if isinstance(said, Fail) else "info")
+                return ["o", [[op, FAIL if isinstance(said, Fail) else INFO, -1, -1, error or "no reason"]]]
+            case Records(number, records):
+                self._poll_answered(number)
+                return ["records", records]
+            case Error(number, error):
+                self._poll_answered(number)
+                return ["e", error]
+        raise AssertionError(said)
+
+    def _settled(self, op: int, how: str) -> int:
+        if op not in self._asked:
+            raise Wrong(f"it answered {how} to record {op}, which it was not asked to send, or has answered already")
+        return self._asked.pop(op)
+
+    def _poll_answered(self, number: int) -> None:
+        if number != self._polls or number == self._answered:
+            raise Wrong(f"it answered poll {number}; the poll that waits for an answer is {self._polls}")
+        self._answered = number

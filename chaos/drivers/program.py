@@ -1,0 +1,198 @@
+"""A program under test as a client library of a workload (`workloads.libraries.Driver`): a process for each client."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from chaos.drivers.host import LibraryProducer
+from chaos.drivers.lines import Fetched, Lines
+from chaos.drivers.process import Piped
+from chaos.drivers.reading import EMPTY_EVERY_S
+from chaos.errors import HarnessError, Refused
+from chaos.runtimes.real.processes.child import tail
+from workloads.client.cluster import Place
+from workloads.libraries import Assigned, Part, Read, Reading, Sought, TransactorTask, Troubled
+from workloads.needs import Needs
+from workloads.payload import verify
+
+POLL_ANSWER_S = 30.0
+"""A program that does not answer a poll for so long has hung."""
+ISOLATIONS = ("read_uncommitted", "read_committed")
+ACKS = {-1: "all", 0: "0", 1: "1"}
+
+
+def program_of(command: str, directory: str) -> list[str]:
+    """The program and its arguments, found. Refused where there is none."""
+    try:
+        words = shlex.split(command)
+    except ValueError as why:
+        raise Refused(f"--command {command!r}: {why}") from None
+    if not words:
+        raise Refused('this workload drives a program of yours, and none is named: --command "./my-producer"')
+    at_home = Path(directory or ".").absolute()
+    if not at_home.is_dir():
+        raise Refused(f"--directory {directory}: there is no such folder")
+    found = str(at_home / words[0]) if "/" in words[0] else shutil.which(words[0])
+    if found is None or not Path(found).is_file():
+        raise Refused(f"--command {command!r}: there is no program {words[0]!r} {_where(words[0], at_home)}")
+    if not os.access(found, os.X_OK):
+        raise Refused(f"--command {command!r}: {found} may not be executed: chmod +x {shlex.quote(found)}")
+    return [found, *words[1:]]
+
+
+def _where(word: str, directory: Path) -> str:
+    return f"in {directory}" if "/" in word else "on PATH (a program of the current folder is ./NAME)"
+
+
+def config_of(needs: Needs) -> dict[str, str]:
+    """What a workload asks of producers, by Kafka's names."""
+    w = needs.producer
+    return {
+        "acks": ACKS[w.acks],
+        "enable.idempotence": str(w.idempotence).lower(),
+        "max.in.flight.requests.per.connection": str(w.max_in_flight),
+        "linger.ms": str(w.linger_ms),
+        "request.timeout.ms": str(needs.request_timeout_ms),
+        "delivery.timeout.ms": str(w.delivery_timeout_ms),
+    }
+
+
+class ProgramProcess(Piped):
+    """A process of the program. It is up when it has answered `init`."""
+
+    def __init__(self, words: Sequence[str], directory: str, about: Mapping[str, Any], log: Path) -> None:
+        super().__init__(f"program {words[0]} ({about['role']})", words, log, Lines(), directory or None)
+        self._about = about
+
+    async def up(self) -> None:
+        """As `Piped.up`."""
+        await self.tell(self.encode(["init", dict(self._about)]))
+        await super().up()
+
+
+class ProgramReader:
+    """The program as a consumer (`workloads.libraries.Reading`): polled again and again, from the log's start."""
+
+    def __init__(self, process: ProgramProcess, places: Sequence[Place], poll_pause_ms: int) -> None:
+        self._process = process
+        self._pause_s = poll_pause_ms / 1000
+        self._topic = places[0][0]
+        self._at: dict[Place, int] = {}
+        self._places = places
+        self._empty_told: dict[Place, float] = {}
+        self._asked = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start it, and end it once it was asked to."""
+        try:
+            await self._process.up()
+            task_status.started()
+            await self._asked.wait()
+        finally:
+            self._process.kill()
+            await self._process.end()
+
+    async def next(self) -> Assigned | Read | Sought | Troubled | None:
+        """As `Reading.next`."""
+        if not self._at:
+            self._at = dict.fromkeys(self._places, 0)
+            return Assigned(dict(self._at))
+        while not self._asked.is_set():
+            with trio.move_on_after(self._pause_s):
+                await self._asked.wait()
+                break
+            began_ns, at = time.monotonic_ns(), dict(self._at)
+            message = await self._poll()
+            if message is None:
+                break
+            if message[0] == "e":
+                return Troubled(message[1])
+            if parts := self._parts(message[1]):
+                return Read(began_ns, at, parts)
+        return None
+
+    async def _poll(self) -> list[Any] | None:
+        """The program's answer; None once it was asked to end. HarnessError where it ended or hung."""
+        what, log = self._process.what, self._process.log
+        with trio.move_on_after(POLL_ANSWER_S):
+            await self._process.tell(self._process.encode(["poll"]))
+            message = await self._process.next()
+            if message is not None and message[0] not in ("records", "e"):
+                raise HarnessError(f"the {what} answered a poll with {message!r}")
+            if message is None and not self._asked.is_set():
+                raise HarnessError(f"the {what} ended by itself; it last said:\n{tail(log)}")
+            return message
+        if self._asked.is_set():
+            return None
+        raise HarnessError(f"the {what} did not answer a poll for {POLL_ANSWER_S:g} s; it last said:\n{tail(log)}")
+
+    def _parts(self, records: Sequence[Fetched]) -> list[Part]:
+        """What a poll brought, partition by partition, payloads verified; now and then also that nothing came."""
+        found: dict[Place, tuple[list[tuple[int, int]], list[tuple[int, str]]]] = {}
+        for record in records:
+            place = self._topic, record.partition
+            if place not in self._at:
+                raise HarnessError(f"the {self._process.what} read partition {record.partition}, which is not assigned")
+            pairs, bad = found.setdefault(place, ([], []))
+            value, why = verify(record.value, None if record.key is None else record.key.encode())
+            pairs.append((record.offset, value))
+            if why:
+                bad.append((record.offset, why))
+            self._at[place] = record.offset + 1
+        now = time.monotonic()
+        for place in self._at:
+            if place not in found and now - self._empty_told.get(place, 0.0) >= EMPTY_EVERY_S:
+                self._empty_told[place] = now
+                found[place] = ([], [])
+        return [Part(place, self._at[place], *told) for place, told in found.items()]
+
+    def finish(self) -> None:
+        """As `Reading.finish`. What is under way is not waited for."""
+        self._asked.set()
+        self._process.kill()
+
+
+class ProgramDriver:
+    """The program (`workloads.libraries.Driver`). `log` takes its standard error."""
+
+    client = "program"
+
+    def __init__(self, bootstrap: str, needs: Needs, topics: Sequence[str], log: Path) -> None:
+        assert needs.program is not None
+        self._words, self._directory = program_of(needs.program, needs.directory), needs.directory
+        self.version = needs.program
+        self._needs, self._log = needs, log
+        self._about = {"bootstrap": bootstrap, "topics": list(topics), "config": config_of(needs)}
+
+    def about(self) -> Mapping[str, object]:
+        """As `Driver.about`: the program is held to what the plan says."""
+        return {}
+
+    def _process(self, role: str, **about: object) -> ProgramProcess:
+        return ProgramProcess(self._words, self._directory, {"role": role, **self._about, **about}, self._log)
+
+    async def producer(self, nursery: trio.Nursery, flush: Callable[[], None]) -> LibraryProducer:
+        """As `Driver.producer`."""
+        made = LibraryProducer(self._process("producer"), self._needs.producer, flush)
+        await nursery.start(made.run)
+        return made
+
+    async def transactor(self, nursery: trio.Nursery, task: TransactorTask, flush: Callable[[], None]) -> Any:
+        """As `Driver.transactor`: no workload with a program has transactions."""
+        raise AssertionError("no workload asks this of a program")
+
+    async def reader(self, nursery: trio.Nursery, places: Sequence[Place], isolation: int) -> Reading:
+        """As `Driver.reader`."""
+        assigned = [{"topic": topic, "partition": index} for topic, index in places]
+        process = self._process("reader", assigned=assigned, isolation=ISOLATIONS[isolation])
+        made = ProgramReader(process, places, self._needs.poll_pause_ms)
+        await nursery.start(made.run)
+        return made

@@ -1,0 +1,7 @@
+"""The workload `command`: a program of somebody's own sends, reads or both, spoken with by lines of JSON."""
+
+from workloads.command.scenario import Command
+
+SCENARIO = Command
+
+__all__ = ["SCENARIO", "Command"]
