@@ -80,7 +80,7 @@ def test_a_simulated_plan_starts_no_processes_unless_it_is_said(
     (line,) = refused(capsys, "run", "--plan", str(path))
     assert f"./squall sim --plan {path}" in line
     started: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: started.append(plan))
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: started.append(plan))
     assert cli.run(["run", "--plan", str(path), "--runtime", "process"]) == 130
     assert [plan.runtime for plan in started] == ["process"]
 
@@ -91,7 +91,7 @@ def test_the_example_of_a_wrong_pair_is_a_setting_that_there_is(
 ) -> None:
     (line,) = refused(capsys, "run", flag, "nonsense")
     example = line.rpartition(f"as in {flag} ")[2]
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: None)
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: None)
     assert cli.run(["run", flag, example]) == 130
 
 
@@ -126,7 +126,7 @@ def test_a_mistake_of_a_newcomer_is_one_sentence(
 def planned(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Plan:
     """The plan that `squall run` would have run."""
     plans: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: plans.append(plan))
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     assert cli.run(["run", "--seed", "7", *arguments]) == 130
     return plans[0]
 
@@ -189,7 +189,7 @@ def test_the_help_of_a_command_shows_the_defaults_that_hold_for_it(
     command: str, extra: list[str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, _: plans.append(plan))
+    monkeypatch.setattr("chaos.runs.real.run_and_judge", lambda plan, *_: plans.append(plan))
     monkeypatch.setattr(sim, "_single", lambda plan, *_: plans.append(plan) or 0)
     cli.run([command, "--seed", "1", "--workload", name, *extra])
     if command == "sim" and not SCENARIOS[name].SIMULATED:
