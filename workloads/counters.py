@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +17,24 @@ class Rates(NamedTuple):
     failed: float
     info: float
     read: float
+
+
+LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the buckets of `Latencies`, each inclusive; what took longer is in one more bucket."""
+
+
+@dataclass(slots=True)
+class Latencies:
+    """How long acknowledged sends took, from hand-over to acknowledgement."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
+    """By bucket: each send is in one of them."""
+    sum_s: float = 0.0
+
+    def take(self, seconds: float) -> None:
+        """One more send took so long."""
+        self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
 
 
 @dataclass(slots=True)
@@ -38,12 +57,19 @@ class Counters:
     """Producing processes that ended with something in doubt and got a successor."""
     last_ack: dict[int, float] = field(default_factory=dict)
     """Dense partition id -> env.mono() of its last acknowledgement."""
+    latencies: Latencies = field(default_factory=Latencies)
     _before: tuple[float, tuple[int, ...]] | None = None
 
     @property
     def outstanding(self) -> int:
         """Sent, without an outcome yet."""
         return self.sent - self.acked - self.failed - self.info
+
+    def acknowledge(self, part: int, handed_over: float, now: float) -> None:
+        """A record was acknowledged; both times are env.mono()."""
+        self.acked += 1
+        self.last_ack[part] = now
+        self.latencies.take(now - handed_over)
 
     def rates(self, now: float) -> Rates:
         """Per second since the last call, `now` being env.mono(). Zeros at the first call."""

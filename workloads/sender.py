@@ -170,18 +170,17 @@ class Sender:
         op = self._recorder.invoke_send(process, part, value, key, digest, size)
         self._counters.sent += 1
         life.open += 1
-        ended = partial(self._ended, life, op, part, value)
+        ended = partial(self._ended, life, op, part, value, self._env.mono())
         producer.send(topic, index, encoded, content, [], self._env.wall_ms(), ended)
 
-    def _ended(self, life: _Life, op: int, part: int, value: int, outcome: Outcome) -> None:
+    def _ended(self, life: _Life, op: int, part: int, value: int, handed_over: float, outcome: Outcome) -> None:
         if life.scope.cancel_called:
             return  # nobody is there any more who could be told
         life.open -= 1
         counters = self._counters
         if outcome.status is Status.OK:
             self._recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
-            counters.acked += 1
-            counters.last_ack[part] = self._env.mono()
+            counters.acknowledge(part, handed_over, self._env.mono())
             if self._acknowledged is not None:
                 self._acknowledged(*self._recorder.place(part), outcome.offset, value)
             return

@@ -200,8 +200,17 @@ Exit codes: 0 valid, 1 an anomaly that the configuration does not permit,
 @click.option("--upgrade-to", metavar="DIR|IMAGE", help="The version to which the fault upgrade changes the brokers.")
 @click.option("--target", type=click.Choice(["squall", "kafka", "other"]), help="The kind of broker. [default: squall]")
 @click.option("--keep-data", is_flag=True, help="Keep the brokers' data even if the run is valid.")
+@click.option(
+    "--metrics",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve OpenMetrics at 127.0.0.1:PORT/metrics while it runs. 0: a free port, which is printed.",
+)
 @workload_flags()
-def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, **flags: Any) -> int:
+def command(
+    plan_file: Path | None, root: Path, runtime: str | None, keep_data: bool, port: int | None, **flags: Any
+) -> int:
     """Run a cluster under load, break it on schedule, and judge what survived.
 
     Three brokers behind Toxiproxy, load, faults, healing, final reads, Spark's verdict, a report.
@@ -211,12 +220,14 @@ def command(plan_file: Path | None, root: Path, runtime: str | None, keep_data: 
     except (PlanError, FaultError) as wrong:
         raise click.UsageError(str(wrong)) from None
     from chaos.commands.conclusion import conclude
+    from chaos.runs.exporter import serving
     from chaos.runs.progress import Progress
     from chaos.runs.real import THEN, run_and_judge
 
     progress = Progress("squall run", then=THEN)
-    directory = run_and_judge(plan, root, progress)
-    return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
+    with serving(progress, port):
+        directory = run_and_judge(plan, root, progress)
+        return INTERRUPTED if directory is None else conclude(directory, keep_data=keep_data, progress=progress)
 
 
 def plan_of(plan_file: Path | None, flags: dict[str, Any], runtime: str | None = None) -> Plan:

@@ -72,6 +72,13 @@ def run_and_judge(plan: Plan, root: Path, progress: Progress | None = None) -> R
     command = repeat_command(directory)
     say.print(f"run {directory.run_id}: seed {plan.seed}, {plan.how_many} in {plan.time_s:g} s of load")
     progress.begin(f"squall run  {directory.run_id}")
+    progress.sight.about = {
+        "run": directory.run_id,
+        "seed": str(plan.seed),
+        "target": plan.target,
+        "runtime": plan.runtime,
+        "workload": plan.workload.name,
+    }
     papers = DirectoryPapers(directory)
     papers.plan(write_plan(plan))
     drivers = driver_maker(plan, directory.path)

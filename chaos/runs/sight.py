@@ -47,6 +47,8 @@ class Phase:
 class Sight:
     """What there is to see. Before a part of the run has begun, its part of this is empty."""
 
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Which run this is: its name, seed, target, runtime and workload."""
     phases: list[Phase] = field(default_factory=list)
     load: Counters | None = None
     """Of the workload's clients."""

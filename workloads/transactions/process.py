@@ -167,10 +167,12 @@ class Process:
         op = notes.recorder.invoke_send(self._process, part, value, key, digest, size, txn=txn)
         notes.counters.sent += 1
         notes.open += 1
-        ended = partial(self._ended, outcomes, op, part, value)
+        ended = partial(self._ended, outcomes, op, part, value, self._env.mono())
         self._producer.send(place, encoded, content, self._env.wall_ms(), ended)
 
-    def _ended(self, outcomes: list[Status], op: int, part: int, value: int, outcome: Outcome) -> None:
+    def _ended(
+        self, outcomes: list[Status], op: int, part: int, value: int, handed_over: float, outcome: Outcome
+    ) -> None:
         notes = self._notes
         if notes.gone():
             return
@@ -179,8 +181,7 @@ class Process:
         counters = notes.counters
         if outcome.status is Status.OK:
             notes.recorder.send_ok(op, outcome.offset, outcome.timestamp_ms)
-            counters.acked += 1
-            counters.last_ack[part] = self._env.mono()
+            counters.acknowledge(part, handed_over, self._env.mono())
             if notes.acknowledged is not None:
                 notes.acknowledged(*notes.recorder.place(part), outcome.offset, value)
             return
