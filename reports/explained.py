@@ -31,6 +31,7 @@ def explained(run_dir: Path, name: str, width: int = 100) -> str:
     names = {check.name for check in found} | {check.name.partition(" ")[2] for check in found}
     for telling in tellings_of(files):
         if telling.problem.name in names or telling.problem.also in names:
+            lines += ["", *(f"  {answer.question}: {answer.text}" for answer in telling.answers)]
             lines += ["", telling.text]
             break
     else:

@@ -11,6 +11,7 @@ import jinja2
 
 from checkers.metrics import SCHEMA as METRICS_SCHEMA
 from reports import checks, figure, meaning
+from reports.answers import Answer
 from reports.causes import groups_of
 from reports.fault_words import fault_rows
 from reports.run_files import Json, RunFiles, mapping, number, objects, read_run, texts
@@ -134,6 +135,7 @@ class _Told:
     left_out: int = 0
     svg: str = ""
     caption: str = ""
+    answers: tuple[Answer, ...] = ()
     trouble: str = ""
 
 
@@ -149,6 +151,7 @@ def _told(files: RunFiles, found: Transactions | None) -> list[_Told]:
                 told.left_out,
                 told.draw(f"story-{number}"),
                 told.caption,
+                told.answers,
             )
             for number, told in enumerate(tellings_of(files, found))
         ]

@@ -12,7 +12,16 @@ from itertools import groupby
 
 from checkers.history.values import sequence_of
 from reports.run_files import RunFiles
-from reports.story_facts import ACKNOWLEDGED, FAILED, Facts, Problem, Sent, all_facts, is_of_transactions, problems_of
+from reports.story_facts import (
+    ACKNOWLEDGED,
+    FAILED,
+    Facts,
+    Problem,
+    Sent,
+    all_facts,
+    is_of_transactions,
+    problems_of,
+)
 from reports.story_moments import MUST, NAMED_AT_MOST, NOISE, READERS, TURN, Moment, Placed, Told
 from reports.story_teller import tell
 

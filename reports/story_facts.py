@@ -18,6 +18,7 @@ from checkers.anomalies.anomaly import Family
 from checkers.anomalies.registry import CATALOG
 from checkers.fault_traits import TAKES_DOWN
 from reports.run_files import Json, RunFiles, integer, mapping, number, objects, traits_of
+from reports.story_reads import THROWN, Polled, Thrown
 
 HISTORY_LIMIT = 512 << 20
 """Bytes of history.jsonl that are read at most; a longer one tells nothing of the clients."""
@@ -42,6 +43,10 @@ class Problem:
     """An anomaly that the same records show."""
     ops: tuple[int, ...] = ()
     """Operations of the transactions that it is about."""
+    op: int = -1
+    process: int = -1
+    other: int = -1
+    """As the witness has them: see `checkers.findings.Witness`."""
 
     @property
     def where(self) -> str:
@@ -128,6 +133,8 @@ class Facts:
     nodes: list[int]
     sends: list[Sent] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
+    polled: list[Polled] = field(default_factory=list)
+    thrown: list[Thrown] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     faults: list[FaultBar] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
@@ -236,6 +243,7 @@ def _read_history(files: RunFiles, found: Sequence[Facts], begin: float) -> None
         history.take(line)
     for part, facts in named:
         facts.sends, facts.seen, facts.slots = history.sends[part], history.seen[part], history.slots
+        facts.polled, facts.thrown = history.polled[part], history.thrown[part]
 
 
 class _History:
@@ -245,10 +253,13 @@ class _History:
         self._files, self._begin = files, begin
         self.sends: dict[int, list[Sent]] = {part: [] for part in parts}
         self.seen: dict[int, list[Seen]] = {part: [] for part in self.sends}
+        self.polled: dict[int, list[Polled]] = {part: [] for part in self.sends}
+        self.thrown: dict[int, list[Thrown]] = {part: [] for part in self.sends}
         self.slots: dict[int, int] = {}
         self._open: dict[int, Sent] = {}
-        self._process_of: dict[int, tuple[int, bool]] = {}
+        self._process_of: dict[int, tuple[int, bool, Json]] = {}
         self._final: set[int] = set()
+        self._listing: dict[int, tuple[int, int]] = {}
 
     def take(self, line: Json) -> None:
         """One line of the history."""
@@ -262,6 +273,11 @@ class _History:
             self._invoked(line)
         elif kind == "c":
             self._completed(line)
+        elif kind == "x" and line.get("kind") in THROWN and integer(line.get("part")) in self.thrown:
+            names = ("position", "log_start", "end")
+            where = [integer(line.get(name)) for name in names]
+            told = Thrown(self._at(line.get("t")), integer(line.get("p")), str(line["kind"]), *where)
+            self.thrown[integer(line.get("part"))].append(told)
 
     def _at(self, ns: Any) -> float:
         at = self._files.seconds(ns)
@@ -275,8 +291,11 @@ class _History:
                 sent = Sent(integer(line.get("v")), process, self._at(line.get("t")))
                 self._open[op] = sent
                 sends.append(sent)
+        elif line.get("f") == "list_offsets" and line.get("which") == "latest":
+            self._listing[op] = process, integer(line.get("part"))
         elif line.get("f") in ("poll", "final_read"):
-            self._process_of[op] = process, line.get("f") == "final_read" or process in self._final
+            final = line.get("f") == "final_read" or process in self._final
+            self._process_of[op] = process, final, mapping(line.get("at"))
 
     def _completed(self, line: Json) -> None:
         op = integer(line.get("op"))
@@ -287,16 +306,24 @@ class _History:
             sent.state = _STATES[state] if state in (0, 1, 2) else UNKNOWN
             sent.offset = integer(line.get("off"))
             sent.error = str(line.get("err") or "")
+        process, part = self._listing.pop(op, (-1, -1))
+        if part in self.polled:
+            told = Polled(self._at(line.get("t")), process, op, -1, -1, -1, 0, -1, -1, False, integer(line.get("off")))
+            self.polled[part].append(told)
         for got in line.get("got") or ():
             if isinstance(got, list) and len(got) >= 6 and (seen := self.seen.get(integer(got[0]))) is not None:
                 self._read(op, self._at(line.get("t")), got, seen)
 
     def _read(self, op: int, at: float, got: list[Any], seen: list[Seen]) -> None:
-        process, final = self._process_of.get(op, (-1, False))
+        process, final, positions = self._process_of.get(op, (-1, False, {}))
         epoch = integer(got[6]) if len(got) > 6 else -1
-        for pair in got[5]:
-            if isinstance(pair, list) and len(pair) == 2:
-                seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
+        pairs = [pair for pair in got[5] if isinstance(pair, list) and len(pair) == 2]
+        for pair in pairs:
+            seen.append(Seen(at, process, integer(pair[1]), integer(pair[0]), epoch, final))
+        offsets = [integer(pair[0]) for pair in pairs]
+        first, last, start = min(offsets, default=-1), max(offsets, default=-1), integer(positions.get(str(got[0])))
+        marks = integer(got[2]), integer(got[3])
+        self.polled[got[0]].append(Polled(at, process, op, start, first, last, len(pairs), *marks, final))
 
 
 def json_lines(path: Path) -> Iterable[Json]:
@@ -417,6 +444,9 @@ def _problem(entry: Json, witness: Json, topic: str, index: int) -> Problem:
         tuple(v for v in values if v >= 0),
         tuple(dict.fromkeys(o for o in offsets if o >= 0)),
         ops=tuple(o for o in ops if o >= 0),
+        op=integer(witness.get("op")),
+        process=integer(witness.get("proc")),
+        other=other,
     )
 
 

@@ -52,6 +52,19 @@ class Moment:
     plural: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AtAck:
+    """How the partition stood when a record was acknowledged, as far as that was known."""
+
+    node: int
+    """Its leader."""
+    epoch: int
+    isr: tuple[int, ...]
+    hw: int
+    holders: tuple[int, ...]
+    """Brokers whose logs held the record."""
+
+
 @dataclass
 class Told:
     """All moments, and the logs as they stood in the end."""
@@ -60,6 +73,8 @@ class Told:
     logs: Logs = field(default_factory=Logs)
     lost: dict[str, float] = field(default_factory=dict)
     """Record's name -> when no log held it any more."""
+    at_ack: dict[str, AtAck] = field(default_factory=dict)
+    """Record's name -> how its partition stood then."""
     exact: bool = False
     """Whether every append is told of, as the simulator does."""
 

@@ -15,6 +15,7 @@ from reports.story_moments import (
     NOISE,
     READERS,
     TURN,
+    AtAck,
     Moment,
     Placed,
     Told,
@@ -142,6 +143,9 @@ class _Teller:
         if sent.state == ACKNOWLEDGED:
             self._acknowledged.add(name)
             leader = self._leader_has(sent, record.epoch)
+            if leader is not None:
+                holders = tuple(self._logs.holders(record.offset, record.epoch))
+                self._told.at_ack[name] = AtAck(leader.node, leader.epoch, leader.isr, leader.hw, holders)
             if leader is not None and not any(m.kind == "appends" and name in m.about for m in self._told.moments):
                 told = f"Broker {leader.node} has appended {name} by now{stand(leader, surely=False)}."
                 self._note(

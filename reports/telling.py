@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from reports import spacetime, story
+from reports.answers import Answer, answers_of
 from reports.run_files import RunFiles
-from reports.story_facts import Problem, is_of_transactions, problems_of
+from reports.story_facts import Problem, facts_of, is_of_transactions, problems_of
 from reports.transactions import picture
 from reports.transactions import story as txn_story
 from reports.transactions.facts import Transactions
@@ -29,8 +30,12 @@ class Telling:
     text: str
     caption: str
     draw: Callable[[str], str]
+    answers: tuple[Answer, ...] = ()
+    """What anybody asks first."""
 
 
+RECORDS_AT_MOST = 4
+"""Of a transaction, in the partition of its finding, that the answers are about."""
 CAPTION = (
     "Time runs downwards, in seconds since the load began; idle time is cut short. Arrows are messages that mattered. "
     "LEO: where a log ends. HW: the high watermark as that broker knew it."
@@ -41,18 +46,28 @@ def tellings_of(files: RunFiles, found: Transactions | None = None) -> list[Tell
     """A story for each of the gravest problems of a run. `found`: its transactions, where they have been read."""
     problems = problems_of(files)[: story.STORIES_AT_MOST]
     of_partitions = [each for each in problems if not is_of_transactions(each.name)]
-    told = {one.problem: _of_partition(one) for one in story.stories_of(files, of_partitions)}
+    told = {one.problem: _of_partition(files, one) for one in story.stories_of(files, of_partitions)}
     if len(of_partitions) < len(problems) and found is None:
         found = transactions_of(files)
     for problem in problems:
         if is_of_transactions(problem.name) and found is not None:
             one = txn_story.story_of(files, found, problem)
+            about = replace(problem, values=problem.values or _values_of(one, problem))
+            beside = story.story_of(facts_of(files, about))
             if one is not None:
-                told[problem] = _of_transactions(one)
+                told[problem] = _of_transactions(one, answers_of(files, beside))
+            elif beside.moments:
+                told[problem] = _of_partition(files, beside)
     return [told[problem] for problem in problems if problem in told]
 
 
-def _of_partition(one: story.Story) -> Telling:
+def _values_of(one: txn_story.TxnStory | None, problem: Problem) -> tuple[int, ...]:
+    """The records of its transactions in the partition that the finding names."""
+    parts = [part for txn in one.subjects for part in txn.parts] if one is not None else []
+    return tuple(part.sent.value for part in parts if part.partition == problem.where)[:RECORDS_AT_MOST]
+
+
+def _of_partition(files: RunFiles, one: story.Story) -> Telling:
     digits = story.decimals(one.moments)
     return Telling(
         one.problem,
@@ -64,10 +79,11 @@ def _of_partition(one: story.Story) -> Telling:
         story.text_of(one),
         CAPTION,
         partial(spacetime.draw, one),
+        answers_of(files, one),
     )
 
 
-def _of_transactions(one: txn_story.TxnStory) -> Telling:
+def _of_transactions(one: txn_story.TxnStory, answers: tuple[Answer, ...]) -> Telling:
     return Telling(
         one.problem,
         one.title,
@@ -78,4 +94,5 @@ def _of_transactions(one: txn_story.TxnStory) -> Telling:
         txn_story.text_of(one),
         picture.CAPTION,
         partial(picture.draw, one),
+        answers,
     )

@@ -1,0 +1,319 @@
+"""What anybody asks first of a finding: what was seen, who wrote it, who had it, which fault, who was elected, what was
+truncated, who read what. Every anomaly has the same questions. An answer that nobody knows names what is missing. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from checkers.anomalies.registry import CATALOG
+from reports.fault_words import FaultRow, fault_rows
+from reports.run_files import RunFiles, mapping
+from reports.stories import value_text
+from reports.story import Story
+from reports.story_facts import ACKNOWLEDGED, FAILED, Event, Facts, Problem
+from reports.story_moments import Placed, ids
+from reports.story_reads import Polled
+
+READS_TOLD = 3
+LISTED = 4
+"""Elections and truncations that are told of; the first and the last ones."""
+NEAR_S = 1.0
+_IN_NS = ("stuck-producer", "stuck-consumer")
+
+
+class Answer(NamedTuple):
+    """A question, and what is known."""
+
+    question: str
+    text: str
+
+
+def answers_of(files: RunFiles, story: Story) -> tuple[Answer, ...]:
+    """All questions, each answered in at least one sentence."""
+    facts = story.facts
+    assert facts is not None
+    about = [record for record in story.records if record.is_subject]
+    span = _span(facts, about)
+    return (
+        Answer("What was seen", _joined(_seen(files, facts))),
+        Answer("When it was written", _joined(_written(facts, about))),
+        Answer("Who led, ISR and HW then", _joined(_led(files, story, about))),
+        Answer("Who had it", _joined(_had(files, story, about))),
+        Answer("Which fault", _fault(files, span)),
+        Answer("Who was elected", _elected(files, facts, span)),
+        Answer("What was truncated", _truncated(files, story, span)),
+        Answer("Who read it", _joined(_read(facts, about))),
+    )
+
+
+def _joined(sentences: Iterable[str]) -> str:
+    return " ".join(each for each in sentences if each)
+
+
+def _span(facts: Facts, about: Sequence[Placed]) -> tuple[float, float]:
+    """From shortly before the record was written to the last that is known of it."""
+    times = [record.sent.sent for record in about]
+    times += [facts.problem.t] if facts.problem.t is not None else []
+    times += [each.t for each in facts.polled if each.op == facts.problem.op] + [each.t for each in facts.thrown]
+    first = min(times, default=float("-inf"))
+    return first - NEAR_S, facts.final_reads[1] if facts.final_reads is not None else float("inf")
+
+
+def unknown_why(files: RunFiles) -> str:
+    """Why nothing is known from inside, in a sentence."""
+    if not any(files.traces.values()):
+        if files.foreign:
+            return f"Not known: {files.foreign} writes no trace, and no log of a broker is here (nodes/N/broker.log)."
+        return "Not known: the run directory has no trace of a broker (nodes/N/trace.jsonl)."
+    off = [each for each in files.problems if "turn the logger" in each]
+    if off:
+        return f"Not known: {off[0][0].lower()}{off[0][1:]}"
+    name = "nodes/N/broker.log" if files.told_by_logs else "nodes/N/trace.jsonl"
+    return f"Not known: no line of this partition stands in {name}."
+
+
+# --------------------------------------------------------------------------------------------------------------- seen
+
+
+def _seen(files: RunFiles, facts: Facts) -> Iterator[str]:
+    problem = facts.problem
+    if problem.t is not None:
+        yield f"At {problem.t:.3f} s the simulator saw that {problem.name} is broken."
+    others = _others(problem)
+    where = f" at offset {problem.offsets[0]}" if problem.offsets else ""
+    yield f"{problem.name} in {problem.where}{where}{f' ({others})' if others else ''}."
+    if problem.name == "not-converged":
+        lacking = mapping(mapping(files.run.get("converged")).get("lacking")).get(problem.where)
+        yield f"After healing it lacked: {lacking}." if lacking else "run.json does not say what it lacked."
+    yield from _of_operation(facts)
+    for each in facts.thrown:
+        if each.process == problem.process and each.position in (*problem.offsets, -1):
+            yield (
+                f"At {each.t:.3f} s process {each.process}, at position {each.position}, was told "
+                f"{each.kind.upper()} (its leader's log: {each.log_start} to {each.end})."
+            )
+
+
+def _others(problem: Problem) -> str:
+    """The witness's own figure, with what it is."""
+    known = CATALOG.get(problem.name)
+    if known is None or not known.other or problem.other < 0:
+        return ""
+    if problem.name in _IN_NS:
+        return f"for {problem.other / 1e9:.2f} s"
+    if "value" in known.other:
+        return f"{known.other}: {value_text(problem.other)}"
+    return f"{known.other}: {problem.other}"
+
+
+def _of_operation(facts: Facts) -> Iterator[str]:
+    """The read that shows it, and the one before it by the same process."""
+    polls = facts.polled
+    place = next((n for n, each in enumerate(polls) if each.op == facts.problem.op), None)
+    if place is None:
+        return
+    before = next((each for each in reversed(polls[:place]) if each.process == polls[place].process), None)
+    if before is not None:
+        yield f"Before it, {_poll_text(before)}"
+    told = _poll_text(polls[place])
+    yield f"{told[0].upper()}{told[1:]}"
+
+
+def _poll_text(poll: Polled) -> str:
+    if poll.listed >= 0:
+        return f"at {poll.t:.3f} s process {poll.process} asked for the latest offset and was told {poll.listed}."
+    what = "final read" if poll.final else "poll"
+    if poll.last < 0:
+        got = "got nothing"
+    else:
+        got = f"got offset {poll.first}" if poll.first == poll.last else f"got offsets {poll.first} to {poll.last}"
+        got += f" ({poll.many} record{'s'[: poll.many != 1]})"
+    marks = f", high watermark {poll.hw}, last stable offset {poll.lso}" if poll.hw >= 0 else ""
+    start = f" from {poll.at}" if poll.at >= 0 else ""
+    return f"at {poll.t:.3f} s process {poll.process}'s {what}{start} {got}{marks}."
+
+
+# ------------------------------------------------------------------------------------------------------------ written
+
+
+def _written(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
+    if not about:
+        yield from _nobody_wrote(facts)
+    for record in about:
+        sent = record.sent
+        yield f"{record.name} ({value_text(sent.value)}) was handed over at {sent.sent:.3f} s"
+        at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
+        if sent.done is None:
+            yield "and never answered."
+        elif sent.state == ACKNOWLEDGED:
+            yield f"and acknowledged at {sent.done:.3f} s{at} (acks={facts.acks})."
+        elif sent.state == FAILED:
+            yield f"and failed for certain at {sent.done:.3f} s ({sent.error or 'no error given'})."
+        else:
+            yield f"and its outcome was unknown at {sent.done:.3f} s ({sent.error or 'no answer'})."
+
+
+def _nobody_wrote(facts: Facts) -> Iterator[str]:
+    problem = facts.problem
+    if problem.values:
+        yield f"Nobody sent {value_text(problem.values[0])} to {problem.where}."
+    else:
+        yield "It is about no single record."
+    acked = [sent for sent in facts.sends if sent.state == ACKNOWLEDGED and sent.done is not None]
+    if acked:
+        last = max(acked, key=lambda sent: sent.done or 0.0)
+        yield f"The last record that {problem.where} acknowledged: at {last.done:.3f} s, offset {last.offset}."
+    else:
+        yield f"{problem.where} acknowledged nothing."
+
+
+# -------------------------------------------------------------------------------------------------------- leader, ISR
+
+
+def _led(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
+    told = [(record, story.told.at_ack.get(record.name)) for record in about]
+    for record, state in told:
+        if state is not None:
+            hw = f", HW {'' if story.exact else '≥ '}{state.hw}"
+            yield (
+                f"Broker {state.node} led in epoch {state.epoch} when {record.name} was acknowledged; "
+                f"ISR {ids(state.isr)}{hw}."
+            )
+    if any(state is not None for _, state in told):
+        return
+    terms = [m for m in story.told.moments if m.kind == "leads"]
+    at = min((record.sent.sent for record in about), default=None)
+    then = [m for m in terms if at is None or m.t <= at][-1:] or terms[:1]
+    if at is None:
+        then = terms[-1:]
+    for moment in then:
+        yield f"{moment.text.split('. It does not')[0].rstrip('.')} (at {moment.t:.3f} s)."
+    if not then:
+        yield unknown_why(files)
+
+
+def _had(files: RunFiles, story: Story, about: Sequence[Placed]) -> Iterator[str]:
+    if not any(files.traces.values()):
+        yield unknown_why(files)
+        return
+    for record in about:
+        yield from _holders(story, record)
+    if not about:
+        yield "There is no one record to follow." + "".join(f" {end}" for end in story.ends)
+
+
+def _holders(story: Story, record: Placed) -> Iterator[str]:
+    state, name = story.told.at_ack.get(record.name), record.name
+    if state is not None:
+        how = "When it was acknowledged" if story.exact else "By its acknowledgement"
+        rest = sorted(set(state.isr) - set(state.holders))
+        beside = f"; of {ids(rest)} nothing says so" if rest else ""
+        yield f"{how}, {_brokers(state.holders)} had {name}{beside}."
+    if name in story.told.lost:
+        yield f"No log held {name} any more from {story.told.lost[name]:.3f} s on."
+    elif record.offset < 0:
+        yield f"At which offset {name} was put is not known: its producer was not told, and no read found it."
+    else:
+        left = story.told.logs.holders(record.offset, record.epoch)
+        yield f"In the end {_brokers(left)} had {name}." if left else f"In the end no log is known to have {name}."
+
+
+def _brokers(nodes: Sequence[int]) -> str:
+    return f"broker{'s'[: len(nodes) != 1]} {ids(nodes)}"
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+
+
+def _fault(files: RunFiles, span: tuple[float, float]) -> str:
+    """Those that were on between the write and the last that is known."""
+    near = [row for row in fault_rows(files) if row.began is not None and _overlaps(row, span)]
+    if not near:
+        return "None was on." if files.faults else "There was no fault."
+    return " ".join(f"{_fault_text(row)}." for row in near[:LISTED]) + _more(len(near) - LISTED, "fault")
+
+
+def _overlaps(row: FaultRow, span: tuple[float, float]) -> bool:
+    assert row.began is not None
+    end = float("inf") if row.length is None else row.began + row.length
+    return row.began <= span[1] and end >= span[0]
+
+
+def _fault_text(row: FaultRow) -> str:
+    end = "never ended" if row.length is None else f"to {(row.began or 0.0) + row.length:.3f} s"
+    return f"{row.what}{f' of {row.hit}' if row.hit else ''}, {row.began:.3f} s {end}"
+
+
+def _more(count: int, what: str) -> str:
+    return f" {count} more {what}s." if count > 0 else ""
+
+
+def _elected(files: RunFiles, facts: Facts, span: tuple[float, float]) -> str:
+    """Every epoch that began in that time, by whoever says so first; the controller's word has its reasons."""
+    epochs: dict[int, Event] = {}
+    for event in facts.events:
+        if event.name not in ("leader_elected", "became_leader") or not span[0] <= event.t <= span[1]:
+            continue
+        known = epochs.get(event.int_of("epoch"))
+        if known is None or (event.name == "leader_elected" and known.name != event.name):
+            epochs[event.int_of("epoch")] = event
+    told = [_election_text(epochs[epoch]) for epoch in sorted(epochs)]
+    if told:
+        return _ends_of(told, "election")
+    if not any(event.name == "became_leader" for event in facts.events):
+        return unknown_why(files)
+    return "Nobody: the partition kept its leader."
+
+
+def _election_text(event: Event) -> str:
+    isr, epoch = ids(event.ids("isr")), event.int_of("epoch")
+    if event.name == "became_leader":
+        return f"Broker {event.node} in epoch {epoch} at {event.t:.3f} s (ISR {isr}, LEO {event.int_of('leo')})."
+    who = event.int_of("leader")
+    unclean = ", uncleanly" if event.fields.get("unclean") is True else ""
+    chosen = f"Broker {who}" if who >= 0 else "Nobody could be"
+    return f"{chosen} in epoch {epoch} at {event.t:.3f} s{unclean}, by controller {event.node} (ISR {isr})."
+
+
+def _truncated(files: RunFiles, story: Story, span: tuple[float, float]) -> str:
+    cuts = [m for m in story.told.moments if m.kind == "truncates" or (m.kind == "recovers" and "cut off" in m.text)]
+    told = [f"{moment.t:.3f} s: {moment.text}" for moment in cuts if span[0] <= moment.t <= span[1]]
+    if told:
+        return _ends_of(told, "truncation")
+    facts = story.facts
+    if facts is None or not facts.events:
+        return unknown_why(files)
+    return "Nothing: no replica of the partition says that it cut its log."
+
+
+def _ends_of(told: Sequence[str], what: str) -> str:
+    if len(told) <= LISTED:
+        return " ".join(told)
+    half = LISTED // 2
+    return " ".join([*told[:half], f"({len(told) - LISTED} more {what}s.)", *told[-half:]])
+
+
+# -------------------------------------------------------------------------------------------------------------- reads
+
+
+def _read(facts: Facts, about: Sequence[Placed]) -> Iterator[str]:
+    wanted: Iterable[tuple[str, int]] = [(record.name, record.sent.value) for record in about]
+    wanted = list(wanted) or [(value_text(value), value) for value in facts.problem.values]
+    for name, value in wanted:
+        live = [seen for seen in facts.seen if seen.value == value and not seen.final]
+        final = [seen for seen in facts.seen if seen.value == value and seen.final]
+        for seen in live[:READS_TOLD]:
+            yield f"Process {seen.process} got {name} at offset {seen.offset}, {seen.t:.3f} s."
+        yield f"{len(live) - READS_TOLD} more reads of it." if len(live) > READS_TOLD else ""
+        yield "" if live else f"No reader got {name} under load."
+        offsets = sorted({seen.offset for seen in final})
+        if offsets:
+            yield f"The final reads found {name} at offset {', '.join(map(str, offsets))}."
+        elif facts.final_reads is not None:
+            yield f"No final read found {name}."
+    if not wanted:
+        reads = [each for each in facts.polled if each.last >= 0]
+        last = max(reads, key=lambda each: each.t, default=None)
+        yield "Nobody read the partition." if last is None else f"The last read of the partition: {_poll_text(last)}"

@@ -1,0 +1,125 @@
+"""Every anomaly has a story that answers what anybody asks first; an answer that nobody knows says what is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reports.answers import Answer
+from reports.explained import explained
+from reports.page import render
+from reports.run_files import read_run
+from reports.telling import Telling, tellings_of
+from tests.support.histories import anomaly_runs
+from tests.support.histories.anomaly_runs import NAMES
+from tests.support.histories.kafka_lines import LOSS, write_logs
+from tests.unit.reports.test_foreign_brokers import as_kafka
+
+INSIDE = ("Who led, ISR and HW then", "Who had it", "Who was elected", "What was truncated")
+"""Questions that only brokers can answer."""
+RECORD = r"record \d+ of process \d+"
+SEEN = {
+    "lost-write": r"at offset 1 \(the highest offset that any reader saw: 2\)",
+    "duplicate": r"\(the lowest offset it was read at: 0\)",
+    "inconsistent-offset": rf"the value that displaced this one: {RECORD}",
+    "send-reorder": r"the offset of the record handed over before it: 1",
+    "replica-divergence": r"the node whose log differs: 2",
+    "poll-skip": r"Before it, at .* poll from 0 got offset 0 .* poll from 2 got offset 2",
+    "int-poll-skip": r"got offsets 0 to 2 \(2 records\)",
+    "nonmonotonic-poll": r"Before it, .* got offsets 0 to 1 .* got offsets 1 to 2",
+    "thrown-back": r"process 1, at position 3, was told LOG_TRUNCATED",
+    "offset-regression": r"Before it, .* high watermark 5.* high watermark 4",
+    "lso-violation": r"high watermark 4, last stable offset 5",
+    "zombie-write": r"the process that had taken over: 1",
+    "hanging-txn": r"high watermark 2, last stable offset 0",
+    "stuck-producer": r"for 20.00 s",
+    "stuck-consumer": r"for 20.00 s",
+    "not-converged": r"After healing it lacked: leader none",
+}
+"""Anomaly -> what the first answer must have in it."""
+WITHOUT_RECORD = (
+    "thrown-back",
+    "offset-regression",
+    "lso-violation",
+    "stuck-producer",
+    "stuck-consumer",
+    "not-converged",
+)
+
+
+def telling_of(run: Path) -> Telling:
+    (telling,) = tellings_of(read_run(run))
+    return telling
+
+
+def text_of(answers: tuple[Answer, ...], question: str) -> str:
+    return next(answer.text for answer in answers if answer.question == question)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_anomaly_has_a_story_that_answers_every_question(name: str, tmp_path: Path) -> None:
+    telling = telling_of(anomaly_runs.write(tmp_path / "run", name))
+    assert telling.problem.name == name and len(telling.lines) >= 4
+    answers = telling.answers
+    assert len(answers) == 8 and all(answer.text.endswith(".") for answer in answers), answers
+    assert not any("  " in answer.text or "not known" in answer.text.lower() for answer in answers), answers
+    assert re.search(SEEN.get(name, r"in t-0"), text_of(answers, "What was seen"))
+    written = text_of(answers, "When it was written")
+    if name in WITHOUT_RECORD:
+        assert written.startswith("It is about no single record.")
+    else:
+        assert re.search(rf"\({RECORD}\) was handed over at [\d.]+ s|Nobody sent {RECORD}", written), written
+    assert re.search(r"epoch \d.*ISR \d|in sync: \d", text_of(answers, "Who led, ISR and HW then"))
+    assert re.match(r"kill of broker 1, [\d.]+ s to [\d.]+ s\.$", text_of(answers, "Which fault"))
+    assert "Broker 2 in epoch 1 at" in text_of(answers, "Who was elected")
+    assert "by controller 3 (ISR 2, 3)" in text_of(answers, "Who was elected")
+    assert "Broker 1 truncates its log" in text_of(answers, "What was truncated")
+    assert re.search(r"[Rr]ead|got", text_of(answers, "Who read it"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_explain_tells_each_anomaly_with_its_answers(name: str, tmp_path: Path) -> None:
+    text = explained(anomaly_runs.write(tmp_path / "run", name), name)
+    assert text.startswith(f"{name}") and "\n=====" in text
+    assert "  What was seen: " in text and "  Who read it: " in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_traces_an_answer_says_which_file_is_missing(name: str, tmp_path: Path) -> None:
+    run = anomaly_runs.write(tmp_path / "run", name)
+    for trace in run.glob("nodes/*/trace.jsonl"):
+        trace.unlink()
+    for telling in tellings_of(read_run(run)):
+        for question in INSIDE:
+            said = text_of(telling.answers, question)
+            assert said == "Not known: the run directory has no trace of a broker (nodes/N/trace.jsonl).", (
+                question,
+                said,
+            )
+    text = explained(run, name)
+    assert "has no trace" in text
+
+
+def test_the_answers_of_kafka_are_those_of_its_logs(lost_dir: Path) -> None:
+    as_kafka(lost_dir)
+    write_logs(lost_dir, LOSS)
+    answers = telling_of(lost_dir).answers
+    assert "Broker 1 led in epoch 0 when A was acknowledged; ISR 1, 2, 3" in text_of(answers, INSIDE[0])
+    assert "Broker 2 in epoch 1 at 3.901 s, by controller 2 (ISR 2, 3)." in text_of(answers, "Who was elected")
+    assert "from 90 to 50" in text_of(answers, "What was truncated")
+
+
+def test_a_logger_that_was_off_is_the_answer(lost_dir: Path) -> None:
+    as_kafka(lost_dir)
+    roles = "(state.change.logger)"
+    write_logs(lost_dir, {node: [line for line in lines if roles not in line] for node, lines in LOSS.items()})
+    for line in telling_of(lost_dir).answers:
+        if line.question == "Who led, ISR and HW then":
+            assert "turn the logger state.change.logger on at INFO" in line.text
+
+
+def test_the_page_has_the_answers(tmp_path: Path) -> None:
+    page = render(anomaly_runs.write(tmp_path / "run", "lost-write")).read_text()
+    assert "<dt>Who was elected</dt>" in page and "by controller 3 (ISR 2, 3)" in page
